@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A policy document that can be edited key by key.
 //!
-//! Keys that a document leaves out stay out, so that a default that follows from another key goes
-//! on following it. An [`Edit`] holds the value before it: it can be taken back, and then the text
-//! is the same, byte for byte.
+//! A live change edits the document and not the policy. Keys that the document leaves out stay out,
+//! so a default that depends on another key keeps following it. An [`Edit`] that was made holds the
+//! earlier value: reversed, it restores the text byte for byte.
 //!
 //! ```
 //! use weir_policy::{Draft, Edit, KeyPath};
@@ -46,10 +46,10 @@ use crate::key_path::KeyPath;
 use crate::read::parse_as_far;
 use crate::{Policy, Problems, UnsoundPolicy, count, parse};
 
-/// A document as a tree of keys. Empty tables are left out, since they say nothing.
+/// A document as a tree of keys. Empty tables are left out, since they mean nothing.
 ///
-/// Ports, slices, routers and vifs are shared between clones, so that a clone and a comparison cost
-/// some pointers an item.
+/// Clones share the tables of ports, slices, routers and vifs, so that a clone or a comparison
+/// costs a few pointers an item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
     /// `version` and the tables without a name.
@@ -82,7 +82,7 @@ pub struct Edit {
     pub index: Option<usize>,
 }
 
-/// The reason for which an edit cannot be made. The meaning of the edited document is not checked.
+/// Why an edit cannot be made. The meaning of the edited document is not checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EditError {
     /// There is no port, slice, router or vif of that name.
@@ -280,7 +280,7 @@ impl Items {
         items
     }
 
-    /// Finds the names anew, after items came or went.
+    /// Rebuilds the index of names after items came or went.
     fn index(&mut self) {
         let names = self.list.iter().enumerate().rev();
         let names = names.filter_map(|(at, item)| Some((name_of(item)?.to_string(), at)));

@@ -9,34 +9,30 @@ use weir_units::{BitRate, Nanos, PacketRate};
 
 use crate::finding::Finding;
 use crate::format::quoted;
-use crate::guarantee::{Group, Guarantees, Level};
-use crate::{Direction, Overbooking, Policy, PortId};
+use crate::guarantee::{GroupSum, Guarantees};
+use crate::{Direction, Overbooking, Policy, PortId, RouterId, Share, SliceId};
 
 /// Adds the guarantees and delays that do not fit.
 pub(crate) fn check_sums(policy: &Policy, findings: &mut Vec<Finding>) {
     for direction in Direction::ALL {
         let rates = Guarantees::of_rates(policy, direction);
-        for (id, port, level) in rates.routers() {
-            check_rates(
-                policy,
-                "router",
-                &policy.routers,
-                (id.0, port),
-                level,
-                direction,
-                findings,
-            );
+        let router_share = |id: RouterId| Some(policy.routers.get(id.0 as usize)?.share(direction));
+        let slice_share = |id: SliceId| Some(policy.slices.get(id.0 as usize)?.share(direction));
+        for (id, port, sum) in rates.routers() {
+            let item = ("router", id.0);
+            check_rates(policy, item, router_share(id), port, sum, direction, findings);
         }
-        for (id, port, level) in rates.slices() {
-            check_rates(policy, "slice", &policy.slices, (id.0, port), level, direction, findings);
+        for (id, port, sum) in rates.slices() {
+            let item = ("slice", id.0);
+            check_rates(policy, item, slice_share(id), port, sum, direction, findings);
         }
         check_ports(policy, &rates, direction, findings);
         let packets = Guarantees::of_packets(policy, direction);
-        for (id, _, level) in packets.routers() {
-            check_packets("router", &policy.routers, id.0, level, direction, findings);
+        for (id, _, sum) in packets.routers() {
+            check_packets(("router", id.0), router_share(id), sum, direction, findings);
         }
-        for (id, _, level) in packets.slices() {
-            check_packets("slice", &policy.slices, id.0, level, direction, findings);
+        for (id, _, sum) in packets.slices() {
+            check_packets(("slice", id.0), slice_share(id), sum, direction, findings);
         }
     }
     check_capacity(policy, findings);
@@ -45,21 +41,21 @@ pub(crate) fn check_sums(policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Checks a group's own minimum and its limit against the guarantees of its members.
-fn check_rates<G: Group>(
+/// Checks the minimum and the limit of a router or slice against the guarantees of its members.
+fn check_rates(
     policy: &Policy,
-    table: &'static str,
-    groups: &[G],
-    (id, port): (u32, PortId),
-    level: Level,
+    (table, id): (&'static str, u32),
+    share: Option<&Share>,
+    port: PortId,
+    sum: GroupSum,
     direction: Direction,
     findings: &mut Vec<Finding>,
 ) {
-    let Some(group) = groups.get(id as usize) else { return };
+    let Some(share) = share else { return };
     let Some(port) = policy.ports.get(port.0 as usize) else { return };
-    let (own, members) = (BitRate::from_bps(level.own), BitRate::from_bps(level.members));
+    let (own, members) = (BitRate::from_bps(sum.own), BitRate::from_bps(sum.members));
     let sum = format!("{members}, the sum of its members' min_rate on port {}", quoted(&port.name));
-    let limit = group.direction(direction).rate.filter(|rate| *rate < members);
+    let limit = share.rate.filter(|rate| *rate < members);
     let (key, value) = match limit {
         _ if !own.is_zero() && own < members => ("min_rate", own),
         Some(rate) => ("rate", rate),
@@ -70,17 +66,16 @@ fn check_rates<G: Group>(
     findings.push(Finding::new(table, id as usize, key, message));
 }
 
-fn check_packets<G: Group>(
-    table: &'static str,
-    groups: &[G],
-    id: u32,
-    level: Level,
+fn check_packets(
+    (table, id): (&'static str, u32),
+    share: Option<&Share>,
+    sum: GroupSum,
     direction: Direction,
     findings: &mut Vec<Finding>,
 ) {
-    let Some(group) = groups.get(id as usize) else { return };
-    let (own, members) = (PacketRate::from_pps(level.own), PacketRate::from_pps(level.members));
-    let limit = group.direction(direction).max_pps.filter(|limit| *limit < members);
+    let Some(share) = share else { return };
+    let (own, members) = (PacketRate::from_pps(sum.own), PacketRate::from_pps(sum.members));
+    let limit = share.max_pps.filter(|limit| *limit < members);
     let (key, value) = match limit {
         _ if own > PacketRate::ZERO && own < members => ("min_pps", own),
         Some(limit) => ("max_pps", limit),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The policy of one node: which ports it has, which tenants share them, and what each is owed.
+//! The policy of one node: its ports, the tenants that share them, and the guarantees and limits of
+//! each tenant.
 //!
 //! A policy is data. It is read from a TOML document, every key of which is described in
 //! `docs/policy.md`:
@@ -40,7 +41,7 @@
 //! assert_eq!(weir_policy::parse(&policy.to_toml()), Ok(policy));
 //! ```
 //!
-//! Not here: what a device can do, what a host looks like, how a policy is enforced.
+//! This crate knows nothing of devices and hosts, and does not enforce a policy.
 #![no_std]
 
 extern crate alloc;

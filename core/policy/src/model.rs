@@ -1,5 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The domain types: a node, its ports, and the slices, routers and vifs that share them.
+//!
+//! ```text
+//! node ── ports     links to the outside, each with a bridge
+//!      └─ slices    tenants
+//!           ├─ routers      groups of vifs that are limited together
+//!           │    └─ vifs    interfaces, each on the bridge of one port
+//!           └─ vifs         without a router
+//! ```
+//!
+//! These are plain values with every default filled in; `document` has the TOML tables that they
+//! are read from. A policy that [`Policy::check`] accepts has only references that resolve.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -17,7 +28,7 @@ use crate::{
     SmoothWindow, Xtc,
 };
 
-/// Everything that one node is asked to do. References are indexes into its own vectors.
+/// The policy of one node. Ids are indexes into its own vectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The node itself.
@@ -69,19 +80,19 @@ pub struct Node {
     pub frames: u32,
     /// Bytes of a frame in the pool, headroom included.
     pub frame_size: FrameSize,
-    /// The way in which packets wait, of each vif of a document that says nothing else.
+    /// The kind of queue of vifs whose document names none.
     pub queue: QueueKind,
-    /// Flows that have a queue of their own at a time, of all vifs together.
+    /// Most flows that have a queue of their own at a time, over all vifs.
     pub flows: u32,
     /// The factor by which guarantees may exceed the capacity.
     pub overbooking: Overbooking,
     /// The node's measured packet capacity, against which `min_pps` is checked; `None`: unknown.
     pub capacity: Option<PacketRate>,
-    /// Forward frames that need no queue in the kernel. Guests must send finished checksums.
+    /// Lets the kernel forward frames that need no queue. Guests must send finished checksums.
     pub redirect: bool,
 }
 
-/// A port: a link of the node, and a bridge for the vifs that hang on it.
+/// A port: a link of the node, and a bridge for the vifs that are attached to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// The port's name.
@@ -109,9 +120,9 @@ pub struct Slice {
     pub name: String,
     /// The VLAN that its frames carry on every port, 1 to [`Slice::VLAN_MAX`]; `None`: untagged.
     pub vlan: Option<u16>,
-    /// From its vifs.
+    /// Guarantees and limits of frames from its vifs.
     pub send: Share,
-    /// Towards its vifs.
+    /// Guarantees and limits of frames towards its vifs.
     pub receive: Share,
 }
 
@@ -122,9 +133,9 @@ pub struct Router {
     pub name: String,
     /// Its slice.
     pub slice: SliceId,
-    /// From its vifs.
+    /// Guarantees and limits of frames from its vifs.
     pub send: Share,
-    /// Towards its vifs.
+    /// Guarantees and limits of frames towards its vifs.
     pub receive: Share,
     /// The packet rate at which it is held, and how; `None`: it is not held.
     pub xtc: Option<RouterXtc>,
@@ -141,13 +152,14 @@ pub struct Vif {
     pub slice: SliceId,
     /// Its router, of the same slice; `None`: directly below the slice.
     pub router: Option<RouterId>,
-    /// The port on whose bridge it hangs.
+    /// The port whose bridge it is attached to.
     pub port: PortId,
     /// The Linux device on the host's side, or the path of a pcap file.
     pub device: String,
     /// The way in which the device is driven.
     pub kind: Kind,
-    /// Source addresses allowed, static in the bridge; empty: any, learned up to `macs_max`.
+    /// Source addresses allowed, known to the bridge from the start; empty: any, learned up to
+    /// `macs_max`.
     pub macs: Vec<MacAddr>,
     /// IP source addresses allowed, in ARP and ND too; empty: any.
     pub addresses: Vec<IpAddr>,
@@ -159,19 +171,19 @@ pub struct Vif {
     pub delay: Option<Nanos>,
     /// The length for which `delay` is promised.
     pub delay_packet: ByteCount,
-    /// From the vif.
+    /// Guarantees and limits of frames from the vif.
     pub send: Share,
-    /// Smooth window that holds `send.rate`; `None`: a token bucket does.
+    /// The smooth window that enforces `send.rate`; `None`: a token bucket does.
     pub send_shaper: Option<SmoothWindow>,
-    /// The queue of what the vif sends.
+    /// The queue of frames from the vif.
     pub send_queue: Queue,
-    /// Towards the vif.
+    /// Guarantees and limits of frames towards the vif.
     pub receive: Share,
-    /// Smooth window that holds `receive.rate`; `None`: a token bucket does.
+    /// The smooth window that enforces `receive.rate`; `None`: a token bucket does.
     pub receive_shaper: Option<SmoothWindow>,
-    /// The queue of what the vif receives.
+    /// The queue of frames towards the vif.
     pub receive_queue: Queue,
-    /// The first that matches decides; a frame that none matches passes.
+    /// Rules: the first that matches a frame decides; a frame that no rule matches passes.
     pub filter: Vec<Filter>,
 }
 
@@ -179,11 +191,11 @@ pub struct Vif {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Idle {
-    /// Sleep until the next event, once nothing came for 2 ms: costs little without traffic, and
-    /// the first packet wakes it some tens of microseconds late. Unless `reservation` is `"pinned"`
-    /// it sleeps at once.
+    /// Sleep until the next event after 2 ms without one; at once unless `reservation` is
+    /// `"pinned"`. Costs little without traffic; the first packet wakes it some tens of
+    /// microseconds late.
     Sleep,
-    /// Look again at once: exact, costs a core.
+    /// Poll without a pause: exact, costs a core.
     Spin,
 }
 
@@ -191,11 +203,10 @@ pub enum Idle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reservation {
-    /// Bound to its CPU, which kernel threads that may run elsewhere leave meanwhile.
+    /// Bound to its CPU. Kernel threads that can run elsewhere are moved away from it meanwhile.
     Pinned,
-    /// Bound, and real-time (`SCHED_FIFO`). Only where the worker sleeps when idle; one that has
-    /// no time to does so for 60 µs of each millisecond, or the kernel would stop it for 50 ms of a
-    /// second.
+    /// Bound, and real-time (`SCHED_FIFO`); only with `idle = "sleep"`. A worker that is never idle
+    /// sleeps for 60 µs of each millisecond, or the kernel would stop it for 50 ms of each second.
     Fifo,
     /// A budget of `SCHED_DEADLINE`.
     Deadline,
@@ -346,9 +357,9 @@ impl Node {
         }
     }
 
-    /// The default of `frames`, unless the queues need more: 32 MiB.
+    /// The least default of `frames`; more if the queues need more. 32 MiB.
     pub const FRAMES_DEFAULT: u32 = 16_384;
-    /// The default of `flows`: 1.3 MB of states.
+    /// The default of `flows`; their states take 1.3 MB.
     pub const FLOWS_DEFAULT: u32 = 16_384;
 }
 
@@ -381,7 +392,7 @@ impl Port {
 
     /// Preamble and start delimiter 8, FCS 4, gap 12 (IEEE 802.3 §4.4.2).
     pub const WIRE: i32 = 24;
-    /// Two addresses and the type.
+    /// The Ethernet header: two addresses and the type.
     pub const HEADER: i32 = 14;
     /// Least `overhead`: no layer of a frame's headers is longer.
     pub const OVERHEAD_MIN: i32 = -64;
@@ -465,7 +476,7 @@ impl Vif {
 }
 
 impl FrameSize {
-    /// Bytes of the chunk.
+    /// Bytes of a frame.
     #[must_use]
     pub const fn bytes(self) -> u32 {
         match self {
@@ -503,7 +514,7 @@ impl Overbooking {
         self.0
     }
 
-    /// The largest sum of guarantees on `amount`, rounded down.
+    /// The largest sum of guarantees that a capacity of `amount` allows, rounded down.
     #[must_use]
     pub fn of_floor(self, amount: u64) -> u64 {
         let product = u128::from(amount) * u128::from(self.0) / 1000;
@@ -517,7 +528,8 @@ impl fmt::Display for Overbooking {
     }
 }
 
-/// `policy[id]` for each kind of id. Panics for an id of another policy, like a vector.
+/// Implements `policy[id]` for each kind of id. Like a vector, it panics for an index beyond the
+/// end: an id of another policy.
 macro_rules! indexed {
     ($($id:ty => $field:ident: $item:ty),*) => {$(
         impl Index<$id> for Policy {

@@ -60,12 +60,12 @@ pub struct Queue {
     pub bytes: ByteCount,
     /// Active queue management, or `None` for tail drop alone.
     pub codel: Option<Codel>,
-    /// Delay above which packets of L4S senders are marked (RFC 9331), with flows; `None`: they are
-    /// treated as any other.
+    /// Delay above which packets of L4S senders are marked (RFC 9331); only with flows. `None`
+    /// treats them like any other packet.
     pub l4s: Option<Nanos>,
 }
 
-/// Parameters of the smooth window, which holds a vif's `rate` in the place of a token bucket.
+/// Parameters of the smooth window, which enforces a vif's `rate` in the place of a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmoothWindow {
     /// Time by which packets may leave ahead of the rate.
@@ -108,15 +108,15 @@ impl Share {
     pub const PRIORITY_MAX: u32 = 1_000_000;
 
     /// The default burst: [`Self::burst_lasting`] for the lateness that a port compensates
-    /// ([`crate::Port::CATCH_UP_DEFAULT`]), at most 1 GiB. Where the worker is late by more than
-    /// the burst lasts, the tenant loses the bytes that would have passed.
+    /// ([`crate::Port::CATCH_UP_DEFAULT`]), at most 1 GiB. If the worker is late by more than the
+    /// burst lasts, the tenant loses the bytes that would have passed.
     #[must_use]
     pub fn default_burst(rate: Option<BitRate>, frame: ByteCount) -> ByteCount {
         Self::burst_lasting(rate, frame, CATCH_UP_DEFAULT).min(ByteCount::new(BYTES_MAX))
     }
 
-    /// The larger of 2 frames and the bytes that pass at `rate` in `time`. With less than two
-    /// frames a sender would stay below its rate, since frames are not divided.
+    /// The larger of 2 frames and the bytes that pass at `rate` in `time`. A sender with a burst of
+    /// less than two frames would stay below its rate, since frames are not divided.
     #[must_use]
     pub fn burst_lasting(rate: Option<BitRate>, frame: ByteCount, time: Nanos) -> ByteCount {
         let frames = ByteCount::new(frame.get().saturating_mul(2));
@@ -148,9 +148,12 @@ impl Queue {
     /// The default of `bytes` with flows, as a time at the vif's rate.
     pub const FLOWS_TIME: Nanos = Nanos::from_millis(50);
 
-    /// The default bounds behind a smooth window, at least those of any queue: the packets that it
-    /// may hold at `rate`, a third of the longest each, and twice the bytes that it may hold. Both
-    /// count the queue behind it too; behind it packets of the longest have room three times.
+    /// The default bounds of a queue behind a smooth window, in packets and bytes. They count the
+    /// packets in the window too, and are at least the defaults of any queue.
+    ///
+    /// Packets: as many as the window holds at `rate` if each is a third of the longest `packet`.
+    /// So of the longest packets, two thirds of the bound are left for the queue. Bytes: twice what
+    /// the window holds.
     #[must_use]
     pub fn behind(window: &SmoothWindow, rate: BitRate, packet: ByteCount) -> (u32, ByteCount) {
         let held = window.backlog_max(rate).get();
@@ -161,8 +164,8 @@ impl Queue {
         (packets.clamp(Self::PACKETS_DEFAULT, Self::PACKETS_MAX), bytes)
     }
 
-    /// Frames of the pool that the queue must find at any time. A queue of flows may hold more
-    /// where the pool has them: it is a bound on delay, not a buffer.
+    /// Frames that the pool must have for the queue at any time. A queue of flows may hold more if
+    /// the pool has them: its bound of packets limits the delay and reserves nothing.
     #[must_use]
     pub fn frames(&self) -> u32 {
         match self.kind {
@@ -206,14 +209,14 @@ impl Default for Queue {
 }
 
 impl SmoothWindow {
-    /// The most bytes that wait at `rate`, but for one packet.
+    /// The most bytes that wait at `rate`, apart from one packet.
     #[must_use]
     pub fn backlog_max(&self, rate: BitRate) -> ByteCount {
         rate.bytes_in_floor(self.delay_max.saturating_add(self.width).saturating_add(self.credit))
     }
 }
 
-/// 100 ms of credit, 3 ms that move each second, up to 200 ms.
+/// A credit of 100 ms, and a window of 3 ms that may move each second, up to 200 ms.
 impl Default for SmoothWindow {
     fn default() -> Self {
         Self {
@@ -242,7 +245,7 @@ mod tests {
         let rate = BitRate::from_mbps(100);
         let packet = ByteCount::new(1518);
         let (packets, bytes) = Queue::behind(&SmoothWindow::default(), rate, packet);
-        // 303 ms of 12 500 bytes each, in packets of 506 bytes.
+        // 303 ms at 12 500 bytes a millisecond, in packets of 506 bytes.
         assert_eq!((packets, bytes.get()), (7488, 7_576_518));
         let text = |rate| {
             alloc::format!(
@@ -261,8 +264,8 @@ mod tests {
         assert!(alloc::format!("{refused}").contains(&needed), "{refused}");
     }
 
-    /// On a shared machine one wake-up in a thousand is 3 ms late. A shorter burst is used up by
-    /// then, and the tenant loses the rest.
+    /// On a shared machine one wake-up in a thousand is 3 ms late. A bucket with a shorter burst is
+    /// full before that time is over, and the tenant loses the rest.
     #[test]
     fn a_default_burst_outlasts_a_late_worker() {
         let burst = |mbps: Option<u64>| {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Compares a parsed text with the schema: reports every value that does not fit and returns the
 //! rest, from which the types can be filled without a further error.
+//!
+//! *Problem*: a deserializer stops at the first error, and says neither where an unknown key
+//! belongs nor which bound a value breaks. *Idea*: the schema is data already. Walk text and schema
+//! together, collect each misfit with its place in the text, and hand on only what fits.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -23,8 +27,8 @@ pub(crate) struct Misfit {
     pub(crate) message: String,
 }
 
-/// The way from the top of a document to a value, kept on the stack, so that only problems cost an
-/// allocation.
+/// The path from the top of a document to a value. It is a linked list on the stack, so that only a
+/// problem costs an allocation.
 struct WalkPath<'p> {
     parent: Option<&'p Self>,
     step: WalkStep<'p>,
@@ -182,9 +186,9 @@ impl<'s> Walk<'s> {
             let placeholder = || is_table.then(|| Value::Object(Map::new()));
             fitting.extend(value.or_else(placeholder));
         }
-        // A value has no placeholder, and the values behind it would move to its place.
-        let whole = fitting.len() == items.len();
-        Ok(if whole { fitting } else { Vec::new() })
+        // If one that is no table does not fit, none is kept: later ones would move to its place.
+        let all_fit = fitting.len() == items.len();
+        Ok(if all_fit { fitting } else { Vec::new() })
     }
 
     /// The definition that a `$ref` names, or the node itself.
@@ -233,7 +237,7 @@ fn accepts(node: &Value, wanted: &str) -> bool {
     }
 }
 
-/// Checks a text of one of the formats.
+/// Checks a text in one of the formats, such as a rate.
 fn written(node: &Value, format: &str, text: &str) -> Result<Value, String> {
     let base = format::read(format, text)?;
     let bound = |name| node.get(name).and_then(Value::as_u64);
