@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A thread's own share of a processor: pinned, SCHED_FIFO, SCHED_DEADLINE or a nice value; read
-//! back from the kernel, given back on drop.
+//! CPU reservations: a thread is pinned to a processor and gets a scheduling class (SCHED_FIFO,
+//! SCHED_DEADLINE, a nice value). What the kernel granted is read back, and given up on drop.
 
 use std::io;
 use std::marker::PhantomData;
@@ -15,21 +15,21 @@ use crate::process::Identity;
 /// A scheduling class of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Among all others, by weight.
+    /// Shares the processor with other normal threads, by weight.
     Normal {
         /// From -20 (most) to 19.
         nice: i32,
     },
-    /// Like [`Self::Normal`] of nice 0, but it never takes the processor from another when it wakes
-    /// up (SCHED_BATCH): what comes meanwhile it then has at once.
+    /// Like [`Self::Normal`] with nice 0, but it never preempts another thread when it wakes up
+    /// (SCHED_BATCH). It then finds all work that has arrived meanwhile.
     Batch,
-    /// Before all normal threads, for as long as it wants to. Real-time throttling takes 5 % of
-    /// each second from a thread that spins: for workers that sleep.
+    /// Runs before all normal threads, for as long as it wants. For threads that sleep: from one
+    /// that spins, the kernel's real-time throttling takes 5 % of each second.
     Fifo {
         /// 1 to 99.
         priority: u32,
     },
-    /// Before all others, for `runtime` in each `period`, no later than `deadline` into it.
+    /// Runs before all others for `runtime` in each `period`, within `deadline` of its start.
     Deadline {
         /// At least 1024 ns.
         runtime: Nanos,
@@ -40,51 +40,51 @@ pub enum Class {
     },
 }
 
-/// The processor and class that a thread asks for.
+/// The processor and class that a thread requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuRequest {
-    /// The only processor it runs on; none: any. The kernel refuses a pinned deadline thread
+    /// The only processor it runs on; `None`: any. The kernel refuses a pinned deadline thread
     /// unless its cpuset has one processor and `sched_load_balance` is 0 at the root.
     pub cpu: Option<u32>,
     /// Its class.
     pub class: Class,
 }
 
-/// The processors and class that a thread has, as the kernel says.
+/// The processors and class that a thread has, read from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Granted {
+pub struct CpuGrant {
     /// The processors it may run on.
     pub cpus: Vec<u32>,
     /// Its class.
     pub class: Class,
 }
 
-/// A division of the processors that a process may use.
+/// A division of the processors that a process may use, between the worker and all other threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Division {
-    /// The worker's: the last, since interrupts of most machines go to the first.
+pub struct CpuDivision {
+    /// The worker's: the last one, since most machines send interrupts to the first.
     pub worker: u32,
-    /// Everybody else's: the others; with one processor, that one.
+    /// The processors of all other threads: the remaining ones, or the only one.
     pub others: Vec<u32>,
 }
 
-/// A reservation of the calling thread, which it cannot leave.
+/// A reservation of the calling thread. It cannot be moved to another thread.
 #[derive(Debug)]
 pub struct CpuReservation {
-    granted: Granted,
-    before: Granted,
+    granted: CpuGrant,
+    before: CpuGrant,
     thread: PhantomData<*const ()>,
 }
 
 impl CpuReservation {
-    /// Gives the calling thread what it wants, until the value is dropped. Threads and processes
-    /// that it starts are ordinary ones.
+    /// Gives the calling thread its processor and class until the value is dropped. Threads and
+    /// processes that it starts do not inherit them.
     ///
     /// # Errors
-    /// The kernel refused it (the text names the wish); then the thread is as it was.
-    pub fn take(wish: CpuRequest) -> Result<Self, HostError> {
+    /// The kernel refused it (the text names the request); then the thread is as it was.
+    pub fn take(request: CpuRequest) -> Result<Self, HostError> {
         let before = granted()?;
-        let granted = match set(wish) {
+        let granted = match set(request) {
             Ok(()) => granted(),
             Err(error) => Err(error),
         };
@@ -98,7 +98,7 @@ impl CpuReservation {
     }
 
     /// Returns what the kernel granted.
-    pub const fn granted(&self) -> &Granted {
+    pub const fn granted(&self) -> &CpuGrant {
         &self.granted
     }
 }
@@ -113,9 +113,9 @@ impl Drop for CpuReservation {
 ///
 /// # Errors
 /// The errors of [`CpuReservation::take`].
-pub fn probe(wish: CpuRequest) -> Result<Granted, HostError> {
+pub fn probe(request: CpuRequest) -> Result<CpuGrant, HostError> {
     thread::scope(|scope| {
-        let tried = scope.spawn(move || Ok(CpuReservation::take(wish)?.granted().clone()));
+        let tried = scope.spawn(move || Ok(CpuReservation::take(request)?.granted().clone()));
         tried.join().unwrap_or_else(|_| Err(HostError::Refused("the probe panicked".to_owned())))
     })
 }
@@ -124,10 +124,10 @@ pub fn probe(wish: CpuRequest) -> Result<Granted, HostError> {
 ///
 /// # Errors
 /// A system call failed.
-pub fn granted() -> Result<Granted, HostError> {
+pub fn granted() -> Result<CpuGrant, HostError> {
     let class = class_of(THIS)
         .map_err(|error| HostError::io("read the scheduling class of", "this thread", error))?;
-    Ok(Granted { cpus: affinity()?, class })
+    Ok(CpuGrant { cpus: affinity()?, class })
 }
 
 /// The class of another thread.
@@ -139,13 +139,13 @@ pub fn class_of_thread(thread: Identity) -> Result<Class, HostError> {
     class.map_err(|error| of_thread("read the scheduling class of", thread, error))
 }
 
-/// Gives another thread a class. The thread of that id is looked at first, so that a later one
-/// with the same id is left alone.
+/// Gives another thread a class. Its identity is compared first, so that a later thread with the
+/// same id is left alone.
 ///
 /// # Errors
-/// There is no such thread any more (ESRCH); the kernel refused it: EBUSY where a deadline budget
-/// does not fit beside the others, EPERM without the right or where the thread is pinned. The
-/// thread is as it was then.
+/// The thread does not exist any more (ESRCH), or the kernel refused: EBUSY if a deadline budget
+/// does not fit beside the others, EPERM without the right or for a pinned thread. The thread keeps
+/// its class then.
 pub fn set_class_of_thread(thread: Identity, class: Class) -> io::Result<()> {
     change_class(pid_of(thread)?, class)
 }
@@ -198,46 +198,45 @@ fn class_of(thread: libc::pid_t) -> io::Result<Class> {
     })
 }
 
-/// The division of the processors that the calling thread may use. Where the kernel does not say
-/// which these are, the first stands for all.
+/// The division of the processors that the calling thread may use. If they cannot be read, it has
+/// only the first.
 #[must_use]
-pub fn division() -> Division {
+pub fn division() -> CpuDivision {
     divide(granted().map(|granted| granted.cpus).unwrap_or_default())
 }
 
-fn divide(mut cpus: Vec<u32>) -> Division {
+fn divide(mut cpus: Vec<u32>) -> CpuDivision {
     cpus.sort_unstable();
     let worker = cpus.pop().unwrap_or(0);
     let others = if cpus.is_empty() { vec![worker] } else { cpus };
-    Division { worker, others }
+    CpuDivision { worker, others }
 }
 
-fn set(wish: CpuRequest) -> Result<(), HostError> {
-    if let Some(cpu) = wish.cpu {
+fn set(request: CpuRequest) -> Result<(), HostError> {
+    if let Some(cpu) = request.cpu {
         set_affinity(&[cpu]).map_err(|error| {
             HostError::Refused(format!("processor {cpu}: this thread cannot be pinned: {error}"))
         })?;
     }
-    set_class(THIS, wish.class).map_err(|error| {
-        let pinned = matches!((wish.cpu, wish.class), (Some(_), Class::Deadline { .. }));
+    set_class(THIS, request.class).map_err(|error| {
+        let pinned = matches!((request.cpu, request.class), (Some(_), Class::Deadline { .. }));
         let hint = if pinned { " (a pinned thread needs a cpuset of its own)" } else { "" };
-        HostError::Refused(format!("{}: not granted: {error}{hint}", text(wish.class)))
+        HostError::Refused(format!("{}: not granted: {error}{hint}", text(request.class)))
     })
 }
 
-/// The class first: a deadline thread may not be pinned, and so not be unpinned either.
-fn restore(before: &Granted) {
-    // The thread had it before, so that the kernel has no ground to refuse it; if it does, the
-    // thread keeps what it has, which is no less.
+/// Restores the class first: the kernel does not change the affinity of a deadline thread.
+fn restore(before: &CpuGrant) {
+    // The kernel has no reason to refuse what the thread had before. If it does, the thread keeps
+    // its reservation, which is no less.
     let _ = set_class(THIS, before.class);
     let _ = set_affinity(&before.cpus);
 }
 
-/// Gives a thread that may sleep a class. The kernel (`switched_from_dl` of 6.18, which frees the
-/// budget of a queued thread alone) never gives back that of one that sleeps while it loses its
-/// deadline class: the sum fills up until no budget is granted any more. So the budget is made as
-/// small as the kernel counts, none, before. What forwards has next to nothing between the two
-/// calls.
+/// Changes the class of a thread that may be asleep, around a leak of the kernel: when a sleeping
+/// thread loses its deadline class, its budget is never freed (`switched_from_dl` of 6.18 frees it
+/// only for a queued thread), and in the end no budget is granted any more. So the budget is first
+/// made so small that the kernel counts it as none. Between the two calls the thread hardly runs.
 fn change_class(thread: libc::pid_t, class: Class) -> io::Result<()> {
     if matches!(class, Class::Deadline { .. }) {
         return set_class(thread, class);
@@ -246,11 +245,12 @@ fn change_class(thread: libc::pid_t, class: Class) -> io::Result<()> {
     if !matches!(before, Class::Deadline { .. }) {
         return set_class(thread, class);
     }
-    // If that is refused, as with another longest period, the class goes all the same: better a
-    // budget that is lost than a thread that stays capped.
+    // If the kernel refuses that, for example by a shorter longest period, the class is changed
+    // nevertheless: a leaked budget is better than a thread that stays capped.
     let _ = set_class(thread, LEAST_BUDGET);
     set_class(thread, class).inspect_err(|_| {
-        // The class is as it was. The old budget is still free, unless somebody took it just now.
+        // The class has not changed. Set the old budget again; it is free unless another thread
+        // has just taken it.
         let _ = set_class(thread, before);
     })
 }
@@ -334,7 +334,7 @@ fn text(class: Class) -> String {
     }
 }
 
-impl Serialize for Granted {
+impl Serialize for CpuGrant {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let cpus: Vec<String> = self.cpus.iter().map(u32::to_string).collect();
         serializer.serialize_str(&format!("{} on {}", text(self.class), cpus.join(",")))
@@ -355,7 +355,7 @@ struct Attr {
     period_ns: u64,
 }
 
-/// The id by which the scheduler's system calls mean the calling thread.
+/// The id of the calling thread in the scheduler's system calls.
 const THIS: libc::pid_t = 0;
 const ATTR_BYTES: u32 = 48;
 const _: () = assert!(size_of::<Attr>() == ATTR_BYTES as usize);
@@ -363,7 +363,8 @@ const SCHED_FIFO: u32 = 1;
 const SCHED_RR: u32 = 2;
 const SCHED_BATCH: u32 = 3;
 const SCHED_DEADLINE: u32 = 6;
-/// Without it a deadline thread could start no other, nor a command.
+/// Children get an ordinary class. Without it a deadline thread could not start a thread or a
+/// command.
 const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
 /// 8192 processors, the most that Linux is built for.
 const AFFINITY_WORDS: usize = 128;
@@ -381,7 +382,7 @@ mod tests {
     #[test]
     fn the_worker_has_the_last_of_the_processors_that_are_ours() {
         let division = |cpus: &[u32]| {
-            let Division { worker, others } = divide(cpus.to_vec());
+            let CpuDivision { worker, others } = divide(cpus.to_vec());
             (worker, others)
         };
         assert_eq!(division(&[2, 7, 3]), (7, vec![2, 3]));
@@ -417,8 +418,8 @@ mod tests {
     #[test]
     fn a_processor_that_is_none_is_refused_by_number() {
         let before = granted().unwrap();
-        let wish = CpuRequest { cpu: Some(100_000), class: Class::Normal { nice: 0 } };
-        let error = CpuReservation::take(wish).unwrap_err().to_string();
+        let request = CpuRequest { cpu: Some(100_000), class: Class::Normal { nice: 0 } };
+        let error = CpuReservation::take(request).unwrap_err().to_string();
         assert!(error.starts_with("processor 100000: "), "{error}");
         assert_eq!(granted().unwrap(), before);
     }
@@ -429,14 +430,14 @@ mod tests {
             skipped("real_time_classes_are_read_back_and_impossible_ones_refused");
             return;
         }
-        let wish = |class| CpuRequest { cpu: None, class };
+        let request = |class| CpuRequest { cpu: None, class };
         let fifo = Class::Fifo { priority: 10 };
-        assert_eq!(probe(wish(fifo)).unwrap().class, fifo);
+        assert_eq!(probe(request(fifo)).unwrap().class, fifo);
         let [runtime, deadline, period] = [1, 10, 10].map(Nanos::from_millis);
         let deadline_class = Class::Deadline { runtime, deadline, period };
-        assert_eq!(probe(wish(deadline_class)).unwrap().class, deadline_class);
+        assert_eq!(probe(request(deadline_class)).unwrap().class, deadline_class);
         let inverted = Class::Deadline { runtime: period, deadline: runtime, period };
-        let error = probe(wish(inverted)).unwrap_err().to_string();
+        let error = probe(request(inverted)).unwrap_err().to_string();
         assert!(error.starts_with("SCHED_DEADLINE runtime 10ms deadline 1ms"), "{error}");
     }
 

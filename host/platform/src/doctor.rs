@@ -63,9 +63,9 @@ pub struct Facts {
     /// Controllers of control groups, version 2; none if that tree is not mounted.
     pub cgroup_v2: Option<Vec<String>>,
     /// SCHED_FIFO as granted, or the refusal.
-    pub fifo: Result<cpu::Granted, String>,
+    pub fifo: Result<cpu::CpuGrant, String>,
     /// SCHED_DEADLINE with 10 % as granted, or the refusal.
-    pub deadline: Result<cpu::Granted, String>,
+    pub deadline: Result<cpu::CpuGrant, String>,
     /// The ways to cap a router's CPU time, and what is missing of each.
     pub caps: Vec<Means>,
     /// The devices of this namespace.
@@ -207,7 +207,7 @@ fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
     }
 }
 
-fn grant(class: Class) -> Result<cpu::Granted, String> {
+fn grant(class: Class) -> Result<cpu::CpuGrant, String> {
     cpu::probe(CpuRequest { cpu: None, class }).map_err(|error| error.to_string())
 }
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The undo journal: every change of the host is written down with its way back, on disk, before
-//! it is made; so that `kill -9` at any moment leaves nothing that cannot be undone.
+//! The undo journal: the undo of every change of the host is on disk before the change is made, so
+//! that `kill -9` at any moment leaves nothing that cannot be undone.
 //!
-//! A journal is a file of JSON lines in the state folder. Whoever changes the host holds its lock;
-//! the kernel lets go of it when the holder dies. A journal whose lock is free and that was not
-//! *kept* is stale: [`clean`] goes back all its ways, and so does the next start.
+//! **File.** A journal is a file of JSON lines in the state folder; lines are only appended. A
+//! change has a line with its undo, and a second line once it is undone. The process that changes
+//! the host holds a lock on the file, which the kernel releases when the process dies. A journal
+//! whose lock is free and that was not *kept* is stale: [`clean`] undoes its changes, and so does
+//! the next start.
 //!
-//! **The order is: [`Journal::record`], then the change.** A crash between the two leaves a way
-//! back from something that never happened, which every [`Undo`] takes calmly.
+//! **Order: [`Journal::record`], then the change.** It is a write-ahead log of undos. A crash
+//! between the two leaves the undo of a change that never happened; every [`Undo`] allows for that.
 
 mod content;
 
@@ -53,10 +55,10 @@ pub struct JournalEntry<'a> {
     pub undo: &'a Undo,
 }
 
-/// The result of an undo.
+/// The result of undoing journals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UndoReport {
-    /// Names of the journals that were gone through.
+    /// Names of the journals that were processed.
     pub journals: Vec<String>,
     /// The changes that were undone, in that order.
     pub undone: Vec<String>,
@@ -67,8 +69,8 @@ pub struct UndoReport {
 }
 
 impl UndoReport {
-    /// Prints the report for a person or as JSON; what could not be undone also goes to standard
-    /// error.
+    /// Prints the report for a person, or as JSON. For a person, changes that could not be undone
+    /// go to standard error.
     ///
     /// # Errors
     /// Standard output cannot be written.
@@ -95,8 +97,8 @@ pub enum Scope {
 }
 
 impl Journal {
-    /// Opens the journal `name`, making it if there is none, and takes its lock, waiting at most
-    /// `patience` for another holder.
+    /// Opens or creates the journal `name` and takes its lock. Waits at most `patience` for another
+    /// holder.
     ///
     /// # Errors
     /// Another process holds the lock; the file cannot be made, read or written.
@@ -110,7 +112,7 @@ impl Journal {
             made.map_err(|error| HostError::io("make the folder", &folder, error))?;
             let options = OpenOptions::new().read(true).append(true).create(true).open(&path);
             let file = match options {
-                // Another process removed the folder, empty as it was, just now.
+                // Another process has just removed the empty folder: create it again.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 other => other.map_err(|error| HostError::io("open the journal", &path, error))?,
             };
@@ -131,14 +133,14 @@ impl Journal {
         }
     }
 
-    /// Reads what an earlier owner wrote and notes the new one.
+    /// Reads the lines of earlier owners and appends the new owner's.
     fn take_over(state: StateDir, path: PathBuf, file: File) -> Result<Self, HostError> {
         let content = Content::read(&path)?;
         let next_sequence =
             content.changes.last().map_or(1, |change| change.sequence.saturating_add(1));
         let mut journal = Self { state, path, file, content, next_sequence };
         if journal.content.torn {
-            // The line after a torn one begins on a line of its own.
+            // End the torn line, so that the next one can be read.
             journal.append_bytes(b"\n")?;
         }
         let owner = Identity::own()?;
@@ -148,7 +150,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Writes to disk how to undo the change `what`, which the caller makes next.
+    /// Writes the undo of the change `what` to disk. The caller makes the change next.
     ///
     /// # Errors
     /// The journal is full or cannot be written: then the change must not be made.
@@ -156,8 +158,8 @@ impl Journal {
         self.record_all([JournalEntry { purpose: ChangePurpose::Other, what, undo: &undo }])
     }
 
-    /// Writes to disk how to undo each of `entries`, with one sync; the caller makes the changes
-    /// next, in this order.
+    /// Writes the undos of `entries` to disk, with one sync. The caller makes the changes next, in
+    /// this order.
     ///
     /// # Errors
     /// The journal would hold more than 100 000 changes, or cannot be written: then none of the
@@ -197,7 +199,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Lets the changes stand when this process ends, until somebody undoes them by name.
+    /// Keeps the changes when this process ends, until somebody undoes them by name.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -207,7 +209,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Undoes the changes that were recorded since [`Journal::mark`] gave `mark`, last first.
+    /// Undoes the changes that were recorded since [`Journal::mark`] returned `mark`, last first.
     ///
     /// # Errors
     /// The journal cannot be written. What could not be undone is in the report.
@@ -215,7 +217,8 @@ impl Journal {
         self.undo_those(on, |place, _| place >= mark)
     }
 
-    /// Undoes the changes that `wanted` selects by place and purpose, last first; the others stay.
+    /// Undoes the changes that `wanted` selects by sequence number and purpose, last first; the
+    /// others stay.
     ///
     /// # Errors
     /// The journal cannot be written. What could not be undone is in the report.
@@ -236,7 +239,7 @@ impl Journal {
                 report.undone.extend(group.changes.iter().map(|change| change.what.clone()));
                 continue;
             }
-            // Each undo may be applied again, so those of a batch that failed are tried one by one.
+            // An undo may be applied twice, so those of a failed batch are tried one by one.
             for change in group.changes {
                 let skip = change.boot_ended && change.undo.ends_with_boot();
                 match if skip { Ok(()) } else { change.undo.apply(on) } {
@@ -251,8 +254,8 @@ impl Journal {
         Ok(report)
     }
 
-    /// Removes the changes that `gone` selects by purpose: what they changed no longer exists, so
-    /// that there is nothing to undo.
+    /// Removes the changes that `gone` selects by purpose, without undoing them: the things that
+    /// they changed no longer exist.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -262,7 +265,7 @@ impl Journal {
         self.strike(&changes)
     }
 
-    /// Removes these changes, from disk first, with one sync.
+    /// Marks these changes as undone, on disk first, with one sync.
     fn strike(&mut self, gone: &[JournaledChange]) -> Result<(), HostError> {
         if gone.is_empty() {
             return Ok(());
@@ -291,7 +294,7 @@ impl Journal {
         Ok(report)
     }
 
-    /// The place that the next change will have, for [`Journal::undo_since`].
+    /// The sequence number of the next change, for [`Journal::undo_since`].
     pub const fn mark(&self) -> u64 {
         self.next_sequence
     }
@@ -301,18 +304,18 @@ impl Journal {
         self.content.changes.iter().map(JournaledChange::purpose)
     }
 
-    /// Returns whether no change is written down.
+    /// Returns whether no change is left to undo.
     pub const fn is_empty(&self) -> bool {
         self.content.changes.is_empty()
     }
 
-    /// Returns whether this undo is written down already, so that an adopted change is not noted
+    /// Returns whether the journal has this undo already, so that an adopted change is not recorded
     /// twice.
     pub fn holds(&self, undo: &Undo) -> bool {
         self.content.changes.iter().any(|change| change.undo == *undo)
     }
 
-    /// The host, with this journal's lock in the hands of every command while it runs.
+    /// The host, whose commands hold this journal's lock while they run.
     pub fn host(&self) -> Host {
         Host::holding(self.file.as_raw_fd())
     }
@@ -341,10 +344,10 @@ impl Journal {
     }
 }
 
-/// Opens the journal `name` for a fresh start: what a dead owner of the same name left is undone.
+/// Opens the journal `name` for a fresh start, and undoes the changes that a dead owner left in it.
 ///
 /// # Errors
-/// The errors of [`Journal::open`]; or something of the dead owner could not be undone.
+/// The errors of [`Journal::open`]; or a change of the dead owner could not be undone.
 pub fn open_clean(
     state: &StateDir,
     name: &str,
@@ -359,15 +362,15 @@ pub fn open_clean(
     }
 }
 
-/// Undoes every journal whose owner is gone (`weir clean`).
+/// Undoes every journal whose owner is dead (`weir clean`).
 ///
 /// # Errors
-/// The state folder cannot be read. What could not be undone is in the report.
+/// The state folder cannot be read. Changes that could not be undone are in the report.
 pub fn clean(state: &StateDir, scope: Scope) -> Result<UndoReport, HostError> {
     let mut total = UndoReport::default();
     for path in files(state)? {
         let name = name_of(&path);
-        // Opening would make a new owner of it; look first.
+        // Read before opening: a new owner's line would end that it is kept.
         let content = Content::read(&path)?;
         if content.kept && scope == Scope::Stale {
             total.left.push(format!("{name}: kept by its owner"));
@@ -391,8 +394,8 @@ pub fn clean(state: &StateDir, scope: Scope) -> Result<UndoReport, HostError> {
     Ok(total)
 }
 
-/// Undoes what a dead owner of the journal `name` left: how the next start of the same thing
-/// begins. Nothing if there is no such journal.
+/// Undoes the changes that a dead owner of the journal `name` left, before its next start. Does
+/// nothing if there is no such journal.
 ///
 /// # Errors
 /// It was kept, or a living process holds it; something could not be undone.
@@ -422,7 +425,7 @@ pub fn list(state: &StateDir) -> Result<Vec<String>, HostError> {
     Ok(files(state)?.iter().map(|path| name_of(path)).collect())
 }
 
-/// A name that is one plain path component.
+/// Checks that a name is one plain path component.
 fn check_name(name: &str) -> Result<(), HostError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if (1..=NAME_LEN_MAX).contains(&name.len()) && name.chars().all(plain) {
@@ -445,8 +448,7 @@ fn lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Returns whether the locked file is the one that the path names: not one that was removed
-/// meanwhile.
+/// Returns whether the path still names the locked file; its last owner may have removed it.
 fn is_still(file: &File, path: &Path) -> bool {
     let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
     let (held, named) = (file.metadata().map(identity), fs::metadata(path).map(identity));
@@ -477,9 +479,9 @@ fn name_of(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Makes the journal's own name survive a power cut; without it the file could be lost.
+/// Syncs the folder, so that the name of a new journal survives a power cut.
 fn sync_folder(folder: &Path) {
-    // A file system that cannot sync a folder (tmpfs) loses it with the changes themselves.
+    // A file system that cannot sync a folder (tmpfs) is lost together with the changes.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
 }
 

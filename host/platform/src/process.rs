@@ -35,14 +35,14 @@ impl Identity {
             .ok_or_else(|| HostError::Refused(format!("/proc/{pid}/stat: no such process")))
     }
 
-    /// The process that has this id now; none if there is none.
+    /// The process that has this id now; `None` if no process has it.
     pub fn of(pid: u32) -> Option<Self> {
         let start_ticks = Stat::of(pid)?.start_ticks;
         Some(Self { pid, start_ticks })
     }
 
-    /// The process whose id a file has. Whoever writes the file names any process, so that it must
-    /// be root's, or of the user whose process it names.
+    /// The process whose id is in a file. A writer of the file can name any process, so the file
+    /// must belong to root or to the user of the process that it names.
     ///
     /// # Errors
     /// The file cannot be read, is no regular one, is longer than [`ID_FILE_MAX`], another user's
@@ -94,10 +94,10 @@ impl Identity {
     }
 }
 
-/// Ends the processes: SIGTERM, then SIGKILL to what is left after `patience`.
+/// Ends the processes: SIGTERM, then after `patience` SIGKILL to those that are left.
 ///
 /// # Errors
-/// One is still there `patience` after SIGKILL (it hangs in the kernel).
+/// A process still runs `patience` after SIGKILL (it hangs in the kernel).
 pub fn end_all(processes: &[Identity], patience: Duration) -> Result<(), HostError> {
     for signal in [libc::SIGTERM, libc::SIGKILL] {
         for process in processes {
@@ -121,7 +121,7 @@ pub fn end_all(processes: &[Identity], patience: Duration) -> Result<(), HostErr
     }
 }
 
-/// Asks a child to end: SIGTERM. It has not been waited for, so its id is its own.
+/// Asks a child to end, by SIGTERM.
 pub fn terminate(child: &std::process::Child) {
     if let Ok(pid) = libc::pid_t::try_from(child.id()) {
         // SAFETY: kill takes two numbers; a child that was not waited for keeps its id.

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Commands of the host, as a person could type them, each in bounded time.
 //!
-//! A [`Command`] is a value: it can be printed (dry run), stored (undo journal), compared (tests)
-//! and run by a [`Platform`], of which there are two: [`Host`] runs it, [`Recorder`] notes it.
+//! A [`Command`] is a value. So a plan can be printed (dry run), its undo stored (journal), and a
+//! test can compare what would be run. A [`Platform`] runs it: [`Host`] really does, [`Recorder`]
+//! notes it for a test.
+//!
+//! **Limits.** A command has a time limit and a bound on its output. It runs in a process group of
+//! its own, which is killed as a whole at the limit: a shell leaves no child behind that holds the
+//! output open. It dies with the thread that started it, so that a killed daemon stops changing the
+//! host.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,13 +27,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
-    /// `ip`, `tc`, `bridge`, `ethtool`, `sysctl`, …: found by PATH.
+    /// `ip`, `tc`, `bridge`, `ethtool`, `sysctl`, …; PATH is searched for it.
     program: String,
     args: Vec<String>,
     /// The standard input: the lines of a batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input: Option<String>,
-    /// The named network namespace in which it runs; none: that of this process.
+    /// The named network namespace in which it runs; `None`: that of this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
     /// The time it may take, in milliseconds.
@@ -35,7 +41,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// `program` with `args`, at most [`LIMIT`].
+    /// The command `program args…`, with a time limit of [`LIMIT`].
     pub fn new<S: AsRef<str>>(program: &str, args: impl IntoIterator<Item = S>) -> Self {
         Self {
             program: program.to_owned(),
@@ -53,7 +59,8 @@ impl Command {
         Self::new(&program, words)
     }
 
-    /// `program -batch -`, one line of input for each of `lines`; stops at the first that fails.
+    /// The command `program -batch -` with `lines` as its input; it stops at the first line that
+    /// fails.
     pub fn batch<S: AsRef<str>>(program: &str, lines: impl IntoIterator<Item = S>) -> Self {
         let mut command = Self::new(program, ["-batch", "-"]);
         command.input =
@@ -61,14 +68,14 @@ impl Command {
         command
     }
 
-    /// Makes a [`Command::batch`] that goes on after a line that fails.
+    /// A [`Command::batch`] that continues after a line that fails.
     pub fn batch_force<S: AsRef<str>>(program: &str, lines: impl IntoIterator<Item = S>) -> Self {
         let mut command = Self::batch(program, lines);
         command.args.insert(0, "-force".to_owned());
         command
     }
 
-    /// Gives the command this text to read.
+    /// Gives the command this text as its standard input.
     #[must_use]
     pub fn reading(mut self, text: String) -> Self {
         self.input = Some(text);
@@ -82,29 +89,29 @@ impl Command {
         self
     }
 
-    /// Runs the command inside the namespace, if there is one.
+    /// Runs the command inside the named network namespace; `None`: in that of this process.
     #[must_use]
     pub fn maybe_in_namespace(mut self, name: Option<&str>) -> Self {
         self.namespace = name.map(str::to_owned);
         self
     }
 
-    /// Puts an option before all words of the command: `ip -6 …`.
+    /// Puts an option before all arguments: `ip -6 …`.
     #[must_use]
     pub fn with_option(mut self, option: &str) -> Self {
         self.args.insert(0, option.to_owned());
         self
     }
 
-    /// Gives the command this much time.
+    /// Sets the time limit.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit_ms = millis(limit);
         self
     }
 
-    /// Returns the words that are executed. `ip`, `tc` and `bridge` enter a namespace themselves;
-    /// anything else goes through `nsenter --net=`, since `ip netns exec` would hide the cgroups.
+    /// Returns the words that are executed. `ip`, `tc` and `bridge` enter a namespace themselves.
+    /// Other programs are run by `nsenter --net=`, since `ip netns exec` would hide the cgroups.
     pub fn argv(&self) -> Vec<String> {
         let mut argv = Vec::with_capacity(self.args.len() + 3);
         match &self.namespace {
@@ -126,12 +133,12 @@ impl Command {
         &self.program
     }
 
-    /// The words after the program.
+    /// The arguments of the program.
     pub(crate) fn args(&self) -> &[String] {
         &self.args
     }
 
-    /// The namespace that it is for.
+    /// The namespace in which it runs.
     pub(crate) fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
@@ -172,14 +179,14 @@ impl fmt::Display for Command {
 
 /// Runs commands: the host, or a recorder in its place.
 pub trait Platform {
-    /// Runs the command to its end and gives its standard output.
+    /// Runs the command to its end and returns its standard output.
     ///
     /// # Errors
     /// It could not be started, took longer than its limit, or ended with a status other than 0.
     fn run(&self, command: &Command) -> Result<String, RunError>;
 }
 
-/// The JSON that a command prints; no output at all reads as an empty list.
+/// Runs a command and reads the JSON that it prints. No output at all reads as an empty list.
 ///
 /// # Errors
 /// The errors of [`Platform::run`]; [`CommandFailure::Json`] if the output does not have that form.
@@ -192,23 +199,23 @@ pub fn json<T: DeserializeOwned>(on: &dyn Platform, command: &Command) -> Result
     })
 }
 
-/// The machine itself.
+/// The platform that runs commands on this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Host {
-    /// A file descriptor that the commands keep open: the lock of a journal. A command that
-    /// outlives a killed parent then holds the lock until its last change is made.
+    /// The file descriptor of a journal's lock, which commands inherit. A command that outlives a
+    /// killed parent then holds the lock until its last change is made.
     lock: Option<RawFd>,
-    /// Says whether a command is to be ended before its limit.
+    /// Says whether a running command should end before its limit.
     stop: Option<fn() -> bool>,
 }
 
 impl Host {
-    /// Runs commands that keep the lock behind `lock` for as long as they run.
+    /// A host whose commands hold the lock of the descriptor `lock` while they run.
     pub const fn holding(lock: RawFd) -> Self {
         Self { lock: Some(lock), stop: None }
     }
 
-    /// Runs commands that are ended, as at their limit, soon after `stop` says so.
+    /// A host that kills a running command soon after `stop` returns true.
     pub const fn unless(stop: fn() -> bool) -> Self {
         Self { lock: None, stop: Some(stop) }
     }
@@ -220,6 +227,7 @@ impl Host {
         process.args(words).env("LC_ALL", "C");
         process.stdin(if command.input.is_some() { Stdio::piped() } else { Stdio::null() });
         process.stdout(Stdio::piped()).stderr(Stdio::piped());
+        process.process_group(0);
         let (lock, parent) = (self.lock, std::process::id());
         // SAFETY: the closure runs between fork and exec and makes async-signal-safe calls only
         // (prctl, getppid, fcntl), without allocation; it captures plain numbers.
@@ -247,14 +255,14 @@ impl Platform for Host {
         let child =
             self.spawn(command).map_err(|error| fail(CommandFailure::Start(error.to_string())))?;
         let limit = Duration::from_millis(command.limit_ms);
-        let done = finish(child, command.input.as_deref(), limit, self.stop)
+        let output = finish(child, command.input.as_deref(), limit, self.stop)
             .map_err(|error| fail(CommandFailure::Start(error.to_string())))?;
-        match done.status {
-            Some(status) if status.success() => Ok(done.stdout),
+        match output.status {
+            Some(status) if status.success() => Ok(output.stdout),
             Some(status) => Err(fail(CommandFailure::Status {
                 status: status.to_string(),
-                line: command.blamed_line(&done.stderr).map(str::to_owned),
-                stderr: done.stderr,
+                line: command.blamed_line(&output.stderr).map(str::to_owned),
+                stderr: output.stderr,
             })),
             None if self.stop.is_some_and(|stop| stop()) => Err(fail(CommandFailure::Stopped)),
             None => Err(fail(CommandFailure::Timeout(limit))),
@@ -262,7 +270,8 @@ impl Platform for Host {
     }
 }
 
-/// A platform for tests: notes each command, answers from a queue, empty when it has run out.
+/// A platform for tests: notes each command and answers from a queue. Once the queue is empty, each
+/// command succeeds without output.
 #[derive(Debug, Default)]
 pub struct Recorder {
     commands: RefCell<Vec<Command>>,
@@ -289,7 +298,7 @@ impl Platform for Recorder {
     }
 }
 
-/// A command that did not do what it was asked.
+/// A command that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunError {
     /// The command as typed.
@@ -303,7 +312,7 @@ pub struct RunError {
 pub enum CommandFailure {
     /// It could not be started: not installed, or no such namespace.
     Start(String),
-    /// It ended with another status than 0, or by a signal.
+    /// It ended with a status other than 0, or by a signal.
     Status {
         /// For example "exit status: 2".
         status: String,
@@ -312,17 +321,17 @@ pub enum CommandFailure {
         /// Its standard error.
         stderr: String,
     },
-    /// It was ended because it took longer than this.
+    /// It was killed because it took longer than this.
     Timeout(Duration),
-    /// It was ended because whoever waited for it was to stop.
+    /// It was killed because its caller had to stop.
     Stopped,
     /// Its output is not the JSON that was expected.
     Json(String),
 }
 
 impl RunError {
-    /// Returns whether the command failed because what it should change is not there (any more), or
-    /// is already as it should be: for an undo, as good as done.
+    /// Returns whether the command failed only because the thing to change does not exist (any
+    /// more). To an undo that is success.
     pub fn is_gone(&self) -> bool {
         let CommandFailure::Status { stderr, .. } = &self.failure else { return false };
         let mut complaints =
@@ -373,41 +382,53 @@ pub(crate) fn die_with(parent: u32) -> io::Result<()> {
     }
 }
 
-/// The output of a command; no status if it was ended at its limit.
-struct Done {
+/// The output of a command; no status if it was killed.
+struct CommandOutput {
     status: Option<std::process::ExitStatus>,
     stdout: String,
     stderr: String,
 }
 
-/// Feeds, reads and reaps a child; ends it at `limit`, or when `stop` says so.
+/// Feeds, reads and reaps a child; kills it at `limit`, or when `stop` returns true.
 fn finish(
     mut child: Child,
     input: Option<&str>,
     limit: Duration,
     stop: Option<fn() -> bool>,
-) -> io::Result<Done> {
+) -> io::Result<CommandOutput> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     thread::scope(|scope| {
         let stdout = scope.spawn(|| read_all(stdout));
         let stderr = scope.spawn(|| read_all(stderr));
         scope.spawn(move || {
             if let (Some(mut pipe), Some(text)) = (stdin, input) {
-                // A command that stops reading says why by its status.
+                // A command that stops reading tells the reason by its status.
                 let _ = pipe.write_all(text.as_bytes());
             }
         });
         let status = match ends_within(&child, limit, stop) {
             Ok(true) => Some(child.wait()?),
             Ok(false) | Err(_) => {
-                child.kill()?;
+                kill_group(&child)?;
                 child.wait()?;
                 None
             }
         };
         let join = |reader: thread::ScopedJoinHandle<'_, String>| reader.join().unwrap_or_default();
-        Ok(Done { status, stdout: join(stdout), stderr: join(stderr) })
+        Ok(CommandOutput { status, stdout: join(stdout), stderr: join(stderr) })
     })
+}
+
+/// Kills a child with all processes that it started: one that lived on could hold its output open,
+/// and the limit would not hold.
+fn kill_group(child: &Child) -> io::Result<()> {
+    let group = libc::pid_t::try_from(child.id()).map_err(io::Error::other)?;
+    // SAFETY: kill takes two numbers. The child leads a group of its id (`process_group` in
+    // `Host::spawn`) and is not reaped yet, so that no other group can have this id.
+    match unsafe { libc::kill(-group, libc::SIGKILL) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn read_all(pipe: Option<impl Read>) -> String {
@@ -419,8 +440,8 @@ fn read_all(pipe: Option<impl Read>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Waits on the child's process descriptor; false if it still runs after `limit`, or when `stop`
-/// says so.
+/// Waits for the end of the child; false if it still runs after `limit`, or when `stop` returns
+/// true.
 fn ends_within(child: &Child, limit: Duration, stop: Option<fn() -> bool>) -> io::Result<bool> {
     // SAFETY: pidfd_open takes a process id and flags; the child is not reaped yet, so that its
     // id cannot belong to another process.
@@ -436,7 +457,7 @@ fn ends_within(child: &Child, limit: Duration, stop: Option<fn() -> bool>) -> io
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let wait = if stop.is_some() { left.min(STOP_POLL) } else { left };
-        // Rounded up, so that what is left is never waited for in vain.
+        // Rounded up: a wait that is too short would find time left, and poll again at once.
         let millis = i32::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
         // SAFETY: one pollfd, valid for the call, with a descriptor that is open.
         let ready = unsafe { libc::poll(&raw mut poll, 1, millis) };
@@ -458,17 +479,17 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The time a command may take unless it says otherwise: deleting a namespace with hundreds of
-/// links takes a second or two on a busy machine.
+/// The time limit of a command that sets none. Deleting a namespace with hundreds of links takes a
+/// second or two on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
-/// The time after which a command is ended that is to stop.
+/// The interval at which `stop` is asked.
 const STOP_POLL: Duration = Duration::from_millis(50);
 
-/// More output than this is not read: 4096 links as detailed JSON stay below 8 MB.
+/// The most output that is read: 4096 links as detailed JSON stay below 8 MB.
 const OUTPUT_BYTES_MAX: u64 = 64 << 20;
 
-/// Messages of `ip`, `tc`, `bridge`, `nsenter` and `xl` about a thing that is not there.
+/// Messages of `ip`, `tc`, `bridge`, `nsenter` and `xl` about a thing that does not exist.
 const GONE: &[&str] = &[
     "Cannot find device",
     "does not exist",
@@ -519,6 +540,16 @@ mod tests {
         let sleep = Command::line("sleep 100").limit(Duration::from_millis(50));
         let error = Host::default().run(&sleep).unwrap_err();
         assert_eq!(error.failure, CommandFailure::Timeout(Duration::from_millis(50)));
+    }
+
+    /// Goal: the limit holds for a shell whose child holds the output open.
+    #[test]
+    fn a_command_ends_with_all_that_it_started() {
+        let started = Instant::now();
+        let shell = Command::new("sh", ["-c", "sleep 100; true"]).limit(Duration::from_millis(50));
+        let error = Host::default().run(&shell).unwrap_err();
+        assert_eq!(error.failure, CommandFailure::Timeout(Duration::from_millis(50)));
+        assert!(started.elapsed() < Duration::from_secs(50), "{:?}", started.elapsed());
     }
 
     #[test]

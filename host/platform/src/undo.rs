@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The ways back: what undoes one change of the host, as data that survives a crash.
+//! The undo of one change of the host, as data that survives a crash.
+//!
+//! An undo may run twice, before its change was made, or after a person undid the change by hand.
+//! So each variant treats a thing that does not exist as undone.
 
 use std::fs;
 use std::io;
@@ -19,7 +22,7 @@ use crate::run::{Command, Platform};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Undo {
-    /// Run these commands; what is not there any more counts as undone.
+    /// Run these commands; a thing that does not exist any more counts as undone.
     Run(Vec<Command>),
     /// End the processes inside and delete the namespace with all that is in it.
     DeleteNamespace(String),
@@ -29,15 +32,15 @@ pub enum Undo {
     Remove(PathBuf),
     /// Remove a folder that was made for files of one run, with everything in it.
     RemoveTree(PathBuf),
-    /// Write into a file of the kernel what it held before: a control group's limit.
+    /// Write the earlier text back into a file of the kernel, such as a control group's limit.
     Write {
         /// The file.
         path: PathBuf,
         /// The text that it held.
         text: String,
     },
-    /// Take the CPU controller away from the groups below the root of a tree (version 2), where
-    /// none of them uses it.
+    /// Disable the CPU controller for the groups below the root of a tree (version 2), unless one
+    /// of them uses it.
     DisableCpu(PathBuf),
     /// Move every process of a control group to another, then remove the group.
     Dissolve {
@@ -53,12 +56,12 @@ pub enum Undo {
         /// The group that it was in.
         to: PathBuf,
     },
-    /// Give a thread no deadline and no real-time priority any more.
+    /// Take deadline and real-time priority from a thread.
     Ordinary(Identity),
 }
 
 impl Undo {
-    /// One command.
+    /// An undo by one command.
     pub fn run(command: Command) -> Self {
         Self::Run(vec![command])
     }
@@ -74,10 +77,10 @@ impl Undo {
         }
     }
 
-    /// Goes this way back.
+    /// Undoes the change.
     ///
     /// # Errors
-    /// Something is still there and does not go.
+    /// The change, or a part of it, is still in force.
     pub fn apply(&self, on: &dyn Platform) -> Result<(), HostError> {
         match self {
             Self::Run(commands) => {
@@ -111,14 +114,14 @@ impl Undo {
         }
     }
 
-    /// Returns whether a reboot undoes it too: all but files on a disk.
+    /// Returns whether a reboot undoes the change too: every change but files on a disk.
     pub const fn ends_with_boot(&self) -> bool {
         !matches!(self, Self::Remove(_) | Self::RemoveTree(_))
     }
 }
 
-/// A missing thing needs no undo. A file of a control group that is just being removed answers with
-/// ENODEV.
+/// Turns the error of a missing thing into success. A file of a control group that is being removed
+/// answers with ENODEV.
 fn tolerate(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error)

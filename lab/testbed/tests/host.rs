@@ -9,7 +9,7 @@ mod common;
 use std::time::Duration;
 
 use common::{PATIENCE, TestState, as_child, run_and_kill, soon};
-use weir_platform::host::{HostVif, Take, apply, host_vif, take_device};
+use weir_platform::host::{HostVif, TakeRequest, apply, host_vif, take_device};
 use weir_platform::inspect;
 use weir_platform::journal::{self, Journal, Scope};
 use weir_platform::run::{Command, Host, Platform, Recorder};
@@ -49,8 +49,8 @@ fn topology(tag: &str) -> Topology {
     Topology::parse(text).unwrap().named(&format!("{tag}-{}", std::process::id()))
 }
 
-fn take(device: &str, namespace: &str) -> Take {
-    Take {
+fn take(device: &str, namespace: &str) -> TakeRequest {
+    TakeRequest {
         device: device.to_owned(),
         namespace: Some(namespace.to_owned()),
         mtu_max: 1770,
@@ -123,7 +123,7 @@ fn the_host_stays_reachable_while_its_only_nic_is_a_port() {
 
     let vif = vif_of_nic(&node);
     let mut changes = vec![host_vif(&host, &vif).unwrap()];
-    let nic = Take { addresses_move: true, ..take("nic0", &node) };
+    let nic = TakeRequest { addresses_move: true, ..take("nic0", &node) };
     changes.extend(take_device(&host, &nic).unwrap());
     let mut journal = Journal::open(&test.state, "node-vif", Duration::ZERO).unwrap();
     apply(&mut journal, &changes).unwrap();
@@ -176,7 +176,7 @@ fn what_cannot_be_taken_is_refused_with_value_and_bound() {
         Recorder::answering([Ok(link)])
     };
     let refused = |recorder: Recorder, mtu_max: u32| {
-        let take = Take { mtu_max, namespace: None, ..take("eth0", "") };
+        let take = TakeRequest { mtu_max, namespace: None, ..take("eth0", "") };
         take_device(&recorder, &take).unwrap_err().to_string()
     };
     assert_eq!(
@@ -206,7 +206,7 @@ fn child_that_is_killed() {
 fn take_all(host: &Host, journal: &mut Journal, node: &str) {
     apply(journal, &[host_vif(host, &vif_of_nic(node)).unwrap()]).unwrap();
     for device in ["nic0", "weir0", "t0"] {
-        let take = Take { addresses_move: device == "nic0", ..take(device, node) };
+        let take = TakeRequest { addresses_move: device == "nic0", ..take(device, node) };
         apply(journal, &take_device(host, &take).unwrap()).unwrap();
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use weir_dataplane::{redirect, reservation};
-use weir_platform::host::{self, Change, HostVif, Take};
+use weir_platform::host::{self, Change, HostVif, TakeRequest};
 use weir_platform::journal::{self, Journal};
 use weir_platform::run::{Host, Platform};
 use weir_platform::{ChangePurpose, HostError, StateDir, Undo, netns};
@@ -81,7 +81,7 @@ impl StartPlan {
         for vif in part.vifs.iter().filter(|vif| vif.kind == Kind::Host) {
             add(host_vif(&host, &part, vif, namespace.as_deref()).map(|change| vec![change]));
         }
-        let made_later = |take: &Take| {
+        let made_later = |take: &TakeRequest| {
             part.vifs.iter().any(|vif| vif.kind == Kind::Host && vif.device == take.device)
         };
         let mut takes = takes(&part, namespace.as_deref());
@@ -327,9 +327,9 @@ fn paths(policy: &Policy) -> Vec<String> {
 }
 
 /// Lists the devices of a policy that others make, with what is to change about them.
-fn takes(policy: &Policy, namespace: Option<&str>) -> Vec<Take> {
+fn takes(policy: &Policy, namespace: Option<&str>) -> Vec<TakeRequest> {
     let frame = policy.node.frame_size.packet_max().get();
-    let take = |device: &str, promiscuous, addresses_move| Take {
+    let take = |device: &str, promiscuous, addresses_move| TakeRequest {
         device: device.to_owned(),
         namespace: namespace.map(ToOwned::to_owned),
         // A tag may come between the header and the packet.
@@ -345,7 +345,8 @@ fn takes(policy: &Policy, namespace: Option<&str>) -> Vec<Take> {
     };
     let ports = policy.ports.iter().filter(|port| is_device(port.kind));
     let vifs = policy.vifs.iter().filter(|vif| is_device(vif.kind));
-    let mut all: Vec<Take> = ports.map(|port| take(&port.device, true, hosts_own(port))).collect();
+    let mut all: Vec<TakeRequest> =
+        ports.map(|port| take(&port.device, true, hosts_own(port))).collect();
     all.extend(vifs.map(|vif| take(&vif.device, false, false)));
     all
 }

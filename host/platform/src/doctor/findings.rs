@@ -224,12 +224,12 @@ mod tests {
     use super::super::DeviceFacts;
     use super::*;
     use crate::cap::{Means, MissingMeans};
-    use crate::cpu::{Class, Granted};
+    use crate::cpu::{Class, CpuGrant};
 
     /// A host that has everything.
     fn host() -> Facts {
         let yes = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), true)).collect();
-        let granted = || Ok(Granted { cpus: vec![0], class: Class::Fifo { priority: 1 } });
+        let granted = || Ok(CpuGrant { cpus: vec![0], class: Class::Fifo { priority: 1 } });
         Facts {
             kernel: "Linux 6.18.5".into(),
             root: true,

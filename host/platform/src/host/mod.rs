@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Changes of a host that `weir node run` makes, as a plan: what is done, and the way back of it.
+//! The changes of a host that `weir node run` makes, as a plan: commands, and their undo.
 //!
-//! [`take_device`], [`host_vif`] and [`spare_cpu`] read the host and give [`Change`]s; printing
-//! them is the dry run; [`apply`] makes them, each written down in the journal first.
+//! [`take_device`], [`host_vif`] and [`spare_cpu`] read the host and return [`Change`]s. A dry run
+//! prints them; [`apply`] records them in the journal and makes them.
 
 mod spare;
 mod take;
@@ -11,7 +11,7 @@ mod vif;
 use std::fmt;
 
 pub use spare::spare_cpu;
-pub use take::{Take, take_device, take_devices};
+pub use take::{TakeRequest, take_device, take_devices};
 pub use vif::{HostVif, host_vif};
 
 use crate::error::HostError;
@@ -30,7 +30,7 @@ pub struct Change {
     pub what: String,
     /// The commands, in this order.
     pub run: Vec<Command>,
-    /// The way back.
+    /// Its undo.
     pub undo: Undo,
 }
 
@@ -42,10 +42,10 @@ impl fmt::Display for Change {
     }
 }
 
-/// Runs the commands in order, as few processes; ends with the first that fails.
+/// Runs the commands in order, in few processes; stops at the first that fails.
 ///
 /// # Errors
-/// A command failed; those before it were run.
+/// A command failed; the earlier ones took effect.
 pub fn run_all<'a>(
     on: &dyn Platform,
     commands: impl IntoIterator<Item = &'a Command>,
@@ -53,11 +53,12 @@ pub fn run_all<'a>(
     merge(commands).iter().try_for_each(|(command, _)| on.run(command).map(drop))
 }
 
-/// Writes all changes to the journal, with one sync, then makes them in order. If one fails, all
-/// of them are undone, last first.
+/// Records all changes in the journal, with one sync, then makes them in order. If one fails, all
+/// are undone, last first.
 ///
 /// # Errors
-/// A command failed, or the journal could not be written; also what could not be undone then.
+/// A command failed, or the journal could not be written. The text names changes that could not be
+/// undone.
 pub fn apply(journal: &mut Journal, changes: &[Change]) -> Result<(), HostError> {
     let (host, mark) = (journal.host(), journal.mark());
     journal.record_all(changes.iter().map(|change| JournalEntry {

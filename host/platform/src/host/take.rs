@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A device becomes Weir's: all its frames, as they are on the wire, none of the host's own.
+//! Takes a device from the host: Weir then sees all its frames as they are on the wire, and the
+//! host sends none of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,47 +13,47 @@ use crate::purpose::ChangePurpose;
 use crate::run::{Command, Platform, RunError, json};
 use crate::undo::Undo;
 
-/// The way in which a device is taken.
+/// A device to take, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Take {
+pub struct TakeRequest {
     /// The device.
     pub device: String,
-    /// The namespace it is in, by name; none: that of this process. With a name, `weir clean`
-    /// finds the way back from anywhere.
+    /// The namespace it is in, by name; `None`: that of this process. By the name, `weir clean` can
+    /// undo the changes from any namespace.
     pub namespace: Option<String>,
     /// The largest packet in bytes at layer 3 that a frame of the pool carries.
     pub mtu_max: u32,
-    /// Packets of a queue in front of the device where it has none: a veth without one drops
-    /// what its peer has no room for after the sender was told that it is sent.
+    /// Packets that a queue before the device holds, if it has no queue of its own. Without one a
+    /// veth tells the sender that a packet is sent, and then drops it if its peer has no room.
     pub queue: u32,
     /// True if its frames for other stations are wanted: on a port, not on a vif.
     pub promiscuous: bool,
-    /// True if the host's addresses on it move away ([`super::host_vif`]). If not, a device that
-    /// has any is refused: the host would lose them.
+    /// True if the host's addresses on it are moved ([`super::host_vif`]). Otherwise a device with
+    /// addresses is refused: the host would lose them.
     pub addresses_move: bool,
 }
 
-/// Plans how a device becomes Weir's. Reads only.
+/// Plans the changes that take a device. Reads only.
 ///
 /// # Errors
 /// There is no such device; its packets are too large; it is the port of a bridge; it has
 /// addresses that would be lost; a command failed.
-pub fn take_device(on: &dyn Platform, take: &Take) -> Result<Vec<Change>, HostError> {
+pub fn take_device(on: &dyn Platform, take: &TakeRequest) -> Result<Vec<Change>, HostError> {
     let mut problems = Vec::new();
     let changes = take_devices(on, std::slice::from_ref(take), &mut problems)?;
     problems.into_iter().next().map_or(Ok(changes), Err)
 }
 
-/// Plans how devices of one namespace become Weir's, the same step for all of them before the next
-/// one, so that [`super::apply`] runs a step as one command. Reads only, by three commands however
-/// many devices there are. What stands in the way of a device is in `problems`, which leaves the
-/// device out.
+/// Plans the changes that take devices of one namespace. Reads only, by three commands for any
+/// number of devices. A step is planned for all devices before the next one, so that
+/// [`super::apply`] runs it as one command. A device that cannot be taken is left out, and the
+/// reason added to `problems`.
 ///
 /// # Errors
 /// A command failed.
 pub fn take_devices(
     on: &dyn Platform,
-    takes: &[Take],
+    takes: &[TakeRequest],
     problems: &mut Vec<HostError>,
 ) -> Result<Vec<Change>, HostError> {
     let mut taken = Vec::with_capacity(takes.len());
@@ -63,10 +64,10 @@ pub fn take_devices(
             Err(problem) => problems.push(problem),
         }
     }
-    let own: Vec<&Take> =
+    let own: Vec<&TakeRequest> =
         taken.iter().map(|(take, _)| *take).filter(|take| !take.addresses_move).collect();
     let mut changes = without_ipv6(on, &own)?;
-    let all: Vec<&Take> = taken.iter().map(|(take, _)| *take).collect();
+    let all: Vec<&TakeRequest> = taken.iter().map(|(take, _)| *take).collect();
     changes.extend(without_offloads(on, &all));
     let qdisc = |link: &LinkView, name: &str| link.qdisc.as_deref() == Some(name);
     let noqueue = taken.iter().filter(|(_, link)| qdisc(link, "noqueue"));
@@ -86,8 +87,8 @@ pub fn take_devices(
     Ok(changes)
 }
 
-/// The links of the devices, in their order; `None` for one that is not there.
-fn links(on: &dyn Platform, takes: &[Take]) -> Result<Vec<Option<LinkView>>, HostError> {
+/// The links of the devices, in their order; `None` for a device that does not exist.
+fn links(on: &dyn Platform, takes: &[TakeRequest]) -> Result<Vec<Option<LinkView>>, HostError> {
     let [first, ..] = takes else { return Ok(Vec::new()) };
     debug_assert!(
         takes.iter().all(|take| take.namespace == first.namespace),
@@ -103,7 +104,7 @@ fn links(on: &dyn Platform, takes: &[Take]) -> Result<Vec<Option<LinkView>>, Hos
     Ok(takes.iter().map(|take| links.remove(&take.device)).collect())
 }
 
-fn check(take: &Take, link: &LinkView) -> Result<(), HostError> {
+fn check(take: &TakeRequest, link: &LinkView) -> Result<(), HostError> {
     let device = &take.device;
     if link.mtu > take.mtu_max {
         return Err(HostError::Refused(format!(
@@ -128,8 +129,9 @@ fn check(take: &Take, link: &LinkView) -> Result<(), HostError> {
     }
 }
 
-/// The host sends nothing on the devices: no router solicitations, no multicast reports.
-fn without_ipv6(on: &dyn Platform, takes: &[&Take]) -> Result<Vec<Change>, HostError> {
+/// Disables IPv6 on the devices, so that the host sends no router solicitations or multicast
+/// reports on them.
+fn without_ipv6(on: &dyn Platform, takes: &[&TakeRequest]) -> Result<Vec<Change>, HostError> {
     let mut enabled = BTreeSet::new();
     for takes in takes.chunks(KEYS_MAX) {
         let Some(first) = takes.first() else { break };
@@ -140,7 +142,7 @@ fn without_ipv6(on: &dyn Platform, takes: &[&Take]) -> Result<Vec<Change>, HostE
         let text = on.run(&read)?;
         enabled.extend(text.lines().filter_map(ipv6_enabled));
     }
-    let change = |take: &&Take| {
+    let change = |take: &&TakeRequest| {
         let set = |args: &[&str], value: u8| {
             let pair = format!("{}={value}", ipv6_key(&take.device));
             command(take, "sysctl", &[args, &[pair.as_str()]].concat())
@@ -155,7 +157,7 @@ fn without_ipv6(on: &dyn Platform, takes: &[&Take]) -> Result<Vec<Change>, HostE
     Ok(takes.iter().filter(|take| enabled.contains(&take.device)).map(change).collect())
 }
 
-/// With slashes, since a device's name may hold dots.
+/// The key that disables a device's IPv6; with slashes, since a device's name may contain dots.
 fn ipv6_key(device: &str) -> String {
     format!("{IPV6_BEFORE}{device}{IPV6_AFTER}")
 }
@@ -174,8 +176,9 @@ fn ipv6_enabled(line: &str) -> Option<String> {
     (value.trim() == "0").then(|| device.to_owned())
 }
 
-/// Frames come as they were on the wire: not merged, and with their VLAN tag in place.
-fn without_offloads(on: &dyn Platform, takes: &[&Take]) -> Vec<Change> {
+/// Turns offloads off, so that frames arrive as they were on the wire: not merged, and with their
+/// VLAN tag in place.
+fn without_offloads(on: &dyn Platform, takes: &[&TakeRequest]) -> Vec<Change> {
     let all = match takes {
         [] | [_] => BTreeMap::new(),
         [first, ..] => features(on, first, "*"),
@@ -187,14 +190,14 @@ fn without_offloads(on: &dyn Platform, takes: &[&Take]) -> Vec<Change> {
             Some(features) => Some(features.clone()),
             None => features(on, take, &take.device).remove(&take.device),
         };
-        // A device that knows no offloads (some virtual ones) has none to turn off.
+        // Some virtual devices have no offloads at all.
         changes.extend(own.and_then(|features| without_offloads_of(take, &features)));
     }
     changes
 }
 
-/// The features of one device, or of all (`*`), by device; empty where they are not known.
-fn features(on: &dyn Platform, take: &Take, device: &str) -> BTreeMap<String, Value> {
+/// The features of one device, or of all (`*`), by device; empty if they cannot be read.
+fn features(on: &dyn Platform, take: &TakeRequest, device: &str) -> BTreeMap<String, Value> {
     let list: Result<Vec<Value>, RunError> =
         json(on, &command(take, "ethtool", &["--json", "-k", device]));
     let name = |features: &Value| features["ifname"].as_str().map(ToOwned::to_owned);
@@ -202,7 +205,7 @@ fn features(on: &dyn Platform, take: &Take, device: &str) -> BTreeMap<String, Va
     named.filter_map(|features| Some((name(&features)?, features))).collect()
 }
 
-fn without_offloads_of(take: &Take, features: &Value) -> Option<Change> {
+fn without_offloads_of(take: &TakeRequest, features: &Value) -> Option<Change> {
     let changeable = |(name, _): &&(&str, &str)| {
         features[*name]["active"] == Value::Bool(true)
             && features[*name]["fixed"] != Value::Bool(true)
@@ -224,7 +227,7 @@ fn without_offloads_of(take: &Take, features: &Value) -> Option<Change> {
     })
 }
 
-fn with_queue(take: &Take) -> Change {
+fn with_queue(take: &TakeRequest) -> Change {
     let limit = take.queue.to_string();
     let device = take.device.as_str();
     Change {
@@ -246,7 +249,7 @@ fn with_queue(take: &Take) -> Change {
     }
 }
 
-fn set(take: &Take, what: &str, to: &str, back: &str) -> Change {
+fn set(take: &TakeRequest, what: &str, to: &str, back: &str) -> Change {
     let line = |words: &str| {
         let command = Command::line(&format!("ip link set dev {} {words}", take.device));
         command.maybe_in_namespace(take.namespace.as_deref())
@@ -259,7 +262,7 @@ fn set(take: &Take, what: &str, to: &str, back: &str) -> Change {
     }
 }
 
-fn command(take: &Take, program: &str, args: &[&str]) -> Command {
+fn command(take: &TakeRequest, program: &str, args: &[&str]) -> Command {
     Command::new(program, args).maybe_in_namespace(take.namespace.as_deref())
 }
 
@@ -267,7 +270,7 @@ fn command(take: &Take, program: &str, args: &[&str]) -> Command {
 const IPV6_BEFORE: &str = "net/ipv6/conf/";
 const IPV6_AFTER: &str = "/disable_ipv6";
 
-/// Keys that one command reads: their text is far below what the kernel lets a process have.
+/// Keys that one command reads: their text is far below the kernel's bound on arguments.
 const KEYS_MAX: usize = 1024;
 
 /// The names in `ethtool --json -k`, and those that `ethtool -K` takes.
@@ -278,5 +281,5 @@ const OFFLOADS: &[(&str, &str)] = &[
     ("tx-vlan-offload", "txvlan"),
 ];
 
-/// The handle of the queue in front of a device: tells ours from another one.
+/// The handle of the queue before a device, by which it is told apart from a queue of others.
 const HANDLE: &str = "7e1f:";

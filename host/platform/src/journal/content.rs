@@ -48,13 +48,13 @@ impl JournaledChange {
     }
 }
 
-/// Changes that follow each other, with one command that undoes them all, if there is one.
+/// Consecutive changes, and one command that undoes all of them, if there is one.
 pub(super) struct UndoBatch<'a> {
     pub(super) changes: &'a [JournaledChange],
     pub(super) batch: Option<Command>,
 }
 
-/// The changes in batches, in the same order; all of them are in one.
+/// Divides the changes into batches, in the same order; each change is in exactly one.
 pub(super) fn batches(changes: &[JournaledChange]) -> Vec<UndoBatch<'_>> {
     let mut batches = Vec::new();
     let has_command =
@@ -78,7 +78,7 @@ pub(super) fn batches(changes: &[JournaledChange]) -> Vec<UndoBatch<'_>> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
     pub(super) owner: Option<Identity>,
-    /// The lines read last were written before the last boot.
+    /// True while the lines being read were written before the last boot.
     boot_ended: bool,
     pub(super) kept: bool,
     pub(super) changes: Vec<JournaledChange>,
@@ -87,9 +87,9 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Returns how long to wait for the lock of a journal that should be stale: the last command of
-    /// a dead owner holds it until its change is made; of a living one only what it is just
-    /// starting may.
+    /// Returns how long to wait for the lock of a journal that should be stale. After its owner
+    /// died, the owner's last command still holds the lock until its change is made. While the
+    /// owner lives, only a process that it has just started may hold it for a moment.
     pub(super) fn patience(&self) -> Duration {
         match self.owner {
             Some(owner) if owner.is_alive() => PATIENCE_LIVING,
@@ -113,8 +113,8 @@ impl Content {
                 return Ok(content);
             }
             content.torn = line.last() != Some(&b'\n');
-            // A line that does not parse was torn by a crash before its change was made: the
-            // write is one call, and the change waits for its sync.
+            // A line that does not parse was torn by a crash before its change was made, since a
+            // change waits for the sync of its line.
             if let Ok(line) = serde_json::from_slice(&line) {
                 content.add(line);
             }
