@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A port of any kind, dispatched without a table of functions.
+//! A port of any kind. An enum and not a trait object, so that the compiler can inline its calls.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -33,8 +33,8 @@ pub enum AnyPort {
 
 /// A port that has left its worker and is not closed yet.
 #[derive(Debug)]
-#[must_use = "its chunks come back with what Leaving::shut gives"]
-pub struct Leaving(Option<AnyPort>);
+#[must_use = "ClosingPort::shut returns its chunks"]
+pub struct ClosingPort(Option<AnyPort>);
 
 /// Makes the same call on any kind of port.
 macro_rules! on_port {
@@ -55,7 +55,7 @@ impl AnyPort {
         match self {
             Self::Xdp(port) => match plane {
                 Some(plane) => port.close(plane, pool),
-                // Without its data plane there is nothing to forget it there.
+                // Without a data plane the port has no entry to remove.
                 None => port.close_alone(pool),
             },
             Self::Packet(port) => port.close(pool),
@@ -65,35 +65,35 @@ impl AnyPort {
         }
     }
 
-    /// Takes a port that was opened on another thread into this one's use.
+    /// Prepares a port that was opened on another thread for use on this one.
     pub fn adopt(&mut self, pool: &mut Pool) {
         if let Self::Xdp(port) = self {
             port.adopt(pool);
         }
     }
 
-    /// The first half of [`Self::close`], on the thread that owns the pool: fast. What comes of it
-    /// is closed on another.
-    pub fn leave(self, pool: &mut Pool) -> Leaving {
+    /// Does the first half of [`Self::close`], which is fast, on the thread that owns the pool.
+    /// [`ClosingPort::shut`] does the rest on another thread.
+    pub fn leave(self, pool: &mut Pool) -> ClosingPort {
         match self {
-            Self::Xdp(port) => Leaving(Some(Self::Xdp(port))),
+            Self::Xdp(port) => ClosingPort(Some(Self::Xdp(port))),
             Self::Packet(mut port) => {
                 port.release(pool);
-                Leaving(Some(Self::Packet(port)))
+                ClosingPort(Some(Self::Packet(port)))
             }
             Self::Tap(mut port) => {
                 port.release(pool);
-                Leaving(Some(Self::Tap(port)))
+                ClosingPort(Some(Self::Tap(port)))
             }
             other => {
                 other.close(None, pool);
-                Leaving(None)
+                ClosingPort(None)
             }
         }
     }
 
     /// Calls `each` with every descriptor that becomes readable when frames arrive. A port in
-    /// memory and a file have none: they are asked each time round.
+    /// memory and a file have none: the worker asks them in each turn.
     ///
     /// # Errors
     /// The first error of `each`.
@@ -120,7 +120,7 @@ impl AnyPort {
         }
     }
 
-    /// Returns its kind, in one word of the policy's language.
+    /// Returns its kind, as in a policy.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -133,8 +133,8 @@ impl AnyPort {
     }
 }
 
-impl Leaving {
-    /// Closes the port: system calls that take some 10 ms. What is left is for
+impl ClosingPort {
+    /// Closes the port, by system calls that take some 10 ms. Pass the result to
     /// [`Pool::forget_all`].
     pub fn shut(self, devices: &Devices) -> Remains {
         match self.0 {

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Turns what a packet socket or a tap has read into frames of the wire.
+//! Turns frames that a packet socket or a tap has read into frames of the wire.
 
 use weir_switch::{Frame, FramePool};
 
 use crate::pool::Pool;
 use crate::segment::{Layout, Segments, VnetHeader};
 
-/// Puts a super-frame together and hands out its segments, over several calls if there is no room
-/// for all at once. Allocates only when made.
+/// Assembles a super-frame and hands out its segments, over several calls if there is no room for
+/// all at once. Allocates only when it is made.
 #[derive(Debug)]
 pub(crate) struct Intake {
+    /// The bytes of the super-frame.
     assembly: Vec<u8>,
+    /// Its layout, and the index of the next segment; `None` if no segment is left.
     held: Option<(Layout, usize)>,
-    /// Frames that were lost here: longer than a chunk without being super-frames, or malformed.
+    /// Frames that were lost here: malformed, or ordinary ones longer than a chunk.
     dropped: u64,
 }
 
@@ -21,8 +23,8 @@ impl Intake {
         Self { assembly: Vec::with_capacity(SUPER_FRAME_MAX), held: None, dropped: 0 }
     }
 
-    /// Takes what was read: the first bytes in `frame`, what did not fit its chunk in `rest`. An
-    /// ordinary frame goes to `out`, a super-frame is held for [`Self::drain`].
+    /// Takes a frame that was read: its first bytes are in `frame`, those that did not fit the
+    /// chunk in `rest`. An ordinary frame goes to `out`; a super-frame is held for [`Self::drain`].
     pub(crate) fn take(
         &mut self,
         header: &VnetHeader,
@@ -53,8 +55,8 @@ impl Intake {
         }
     }
 
-    /// Appends segments of the held super-frame to `out`, which grows to `most` frames at most;
-    /// whether none is left.
+    /// Appends segments of the held super-frame to `out`, up to `most` frames in all. Returns true
+    /// if no segment is left.
     pub(crate) fn drain(&mut self, pool: &mut Pool, most: usize, out: &mut Vec<Frame>) -> bool {
         let Some((layout, mut next)) = self.held else { return true };
         let Some(segments) = Segments::new(&self.assembly, layout) else { return true };
@@ -76,7 +78,7 @@ impl Intake {
         self.dropped
     }
 
-    /// Counts a frame that the caller found to be unfit.
+    /// Counts a frame that the caller could not use.
     pub(crate) fn drop_one(&mut self) {
         self.dropped += 1;
     }

@@ -3,8 +3,8 @@
 //!
 //! A [`Pool`] holds the frames; a [`FramePort`] receives into it and sends from it. [`XdpPort`] is
 //! the fast one, over AF_XDP with the data-plane program [`XdpPlane`] before it; it works on any
-//! device with a native or generic XDP hook. All system calls of the data path are here; what a
-//! frame means is none of this crate's business.
+//! device with a native or generic XDP hook. This crate has all system calls of the data path, and
+//! does not interpret frames beyond what a device left unfinished in them.
 //!
 //! The loop of a worker, for each port: `receive` a batch, hand it to the switch, ask
 //! `transmit_room`, `transmit` what the switch has for it, `flush`.
@@ -33,7 +33,7 @@ mod tap;
 mod wait;
 mod xdp;
 
-pub use any::{AnyPort, Leaving};
+pub use any::{AnyPort, ClosingPort};
 pub use capture::{CapturePort, CaptureReader, CaptureWriter, CapturedFrame};
 pub use error::PortError;
 pub use facts::{DeviceAnswers, Questions};
@@ -44,7 +44,7 @@ pub use pool::{BindMode, Pool, Region, Remains};
 pub use port::{FramePort, PortStatistics};
 pub use sys::now;
 pub use tap::{TapConfig, TapPort};
-pub use wait::{Rest, WaitMode, Waiter, Woken};
+pub use wait::{RestQuota, WaitMode, Waiter, WakeReason};
 pub use xdp::{
     AttachMode, BucketId, BucketLimit, DeviceRole, Devices, Faults, GateCounters, GateId, Gates,
     Pins, PlaneLimits, Redirect, RedirectCounters, Route, XdpConfig, XdpPlane, XdpPort,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Frames handed over to a device that is written to by system calls, until it has taken them.
+//! The transmit queue of a device that is written to by system calls.
 
 use std::collections::VecDeque;
 

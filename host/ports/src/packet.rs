@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A port over a packet socket (packet(7)): any device, where XDP is missing.
+//! A port over a packet socket (packet(7)): for any device, where XDP is missing.
 //!
-//! The kernel hands over what its own stack would see, so offloads show: tags that were stripped
-//! are put back, unfinished checksums finished, super-frames cut into frames of the wire. The
-//! stack itself must not see the frames too: a program at the device's ingress hook, which runs
-//! after the packet socket has its copy, drops them.
+//! A packet socket gets frames as the kernel's own stack would see them, after offloads. So the
+//! port puts stripped tags back, finishes checksums, and cuts super-frames into frames of the wire.
+//! The stack must not see the frames too, or the host would answer them: a program at the device's
+//! ingress hook drops them. It runs after the packet socket has its copy.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,7 +23,7 @@ use crate::port::{FramePort, PortStatistics};
 use crate::xdp::Devices;
 use crate::{link, sys};
 
-/// A device read and written through a packet socket.
+/// A port that reads and writes its device through a packet socket.
 #[derive(Debug)]
 pub struct PacketPort {
     name: String,
@@ -41,14 +41,14 @@ pub struct PacketPort {
 pub struct PacketConfig {
     /// The Linux device.
     pub device: String,
-    /// Bytes that may wait in the socket, the kernel's own overhead included.
+    /// Bytes that may wait in the socket, the kernel's overhead included.
     pub receive_buffer: u32,
-    /// Frames that may wait here for the device, 1 ..= 4096.
+    /// Frames that may be queued for the device, 1 to 4096.
     pub transmit_limit: u32,
 }
 
 impl PacketConfig {
-    /// The usual sizes for a device.
+    /// The usual sizes: a receive buffer of 8 MiB, 256 frames to transmit.
     #[must_use]
     pub fn new(device: &str) -> Self {
         Self { device: device.to_owned(), receive_buffer: 8 << 20, transmit_limit: 256 }
@@ -56,11 +56,11 @@ impl PacketConfig {
 }
 
 impl PacketPort {
-    /// Opens the device. With `devices` of a data plane, the kernel's own stack is kept from seeing
+    /// Opens the device. With the `devices` of a data plane, the kernel's own stack does not see
     /// its frames.
     ///
     /// # Errors
-    /// The device is not there, a bound is broken, or a step fails.
+    /// The device does not exist, a setting is out of bounds, or a system call fails.
     pub fn open(config: &PacketConfig, devices: Option<&Devices>) -> Result<Self, PortError> {
         let name = &config.device;
         if !(1..=4096).contains(&config.transmit_limit) {
@@ -100,18 +100,18 @@ impl PacketPort {
         })
     }
 
-    /// Closes the socket and returns the port's chunks. What waits to be sent is lost.
+    /// Closes the socket and returns the port's chunks to the pool. Queued frames are lost.
     pub fn close(mut self, pool: &mut Pool) {
         self.release(pool);
     }
 
-    /// Returns the port's chunks; closing it then takes no pool.
+    /// Returns the port's chunks to the pool; afterwards it can be closed without one.
     pub(crate) fn release(&mut self, pool: &mut Pool) {
         self.messages.release(pool);
         self.outbox.clear(pool);
     }
 
-    /// Returns whether the kernel's own stack is kept from seeing the device's frames.
+    /// Returns whether frames of the device are hidden from the kernel's own stack.
     #[must_use]
     pub fn hides_from_stack(&self) -> bool {
         self.discard.is_some()
@@ -123,13 +123,14 @@ impl PacketPort {
         &self.facts
     }
 
-    /// The descriptor, for a poll.
+    /// The descriptor, to poll it.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Reading clears the kernel's counters, so they are added up here.
+    /// Adds the frames that the socket dropped since the last call; reading clears the kernel's
+    /// counter.
     fn count_losses(&mut self) {
         let read = sys::option::<libc::tpacket_stats>(
             self.socket.as_fd(),
@@ -211,7 +212,8 @@ impl FramePort for PacketPort {
     }
 }
 
-/// Binds to the device, which from then on delivers everything, also what is not for its address.
+/// Binds to the device. From then on the socket receives all its frames, including those to other
+/// addresses.
 fn enter(name: &str, ifindex: u32, socket: BorrowedFd<'_>) -> Result<(), PortError> {
     let ifindex = i32::try_from(ifindex).unwrap_or(0);
     let membership = libc::packet_mreq {

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The operations of every port.
+//! The operations of every port, and their order.
+//!
+//! Frames live in a [`Pool`] and never move: a port and its caller only pass the ownership of a
+//! frame back and forth. [`FramePort::receive`] gives frames to the caller,
+//! [`FramePort::transmit`] gives them to the port, which returns their chunks to the pool once the
+//! device has sent them.
 
 use std::io;
 
@@ -7,35 +12,35 @@ use weir_switch::{Frame, Tally};
 
 use crate::pool::Pool;
 
-/// A way in and out for frames. Nothing here blocks or allocates.
+/// Receives and transmits frames. Nothing here blocks or allocates.
 ///
-/// A frame handed over with [`Self::transmit`] is the port's: it is sent, in order, and its chunk
-/// freed afterwards. A caller asks [`Self::transmit_room`] first, hands over at most that many,
-/// then calls [`Self::flush`] once for the whole batch.
+/// **To transmit: ask [`Self::transmit_room`], call [`Self::transmit`] for at most that many
+/// frames, then [`Self::flush`] once for the whole batch.** The port owns a transmitted frame: it
+/// sends frames in order and frees each chunk afterwards.
 pub trait FramePort {
     /// The name of the device or file.
     fn name(&self) -> &str;
 
-    /// Appends up to `max` received frames to `out`, never beyond its capacity; how many.
+    /// Appends up to `max` received frames to `out`, never beyond its capacity. Returns how many.
     fn receive(&mut self, pool: &mut Pool, max: usize, out: &mut Vec<Frame>) -> usize;
 
-    /// Frees what was sent; how many frames can be handed over now.
+    /// Frees the frames that were sent. Returns how many the port can take now.
     fn transmit_room(&mut self, pool: &mut Pool) -> usize;
 
-    /// Hands a frame over.
+    /// Queues a frame for the device.
     ///
     /// # Errors
     /// The port cannot take it; the frame is still the caller's.
     fn transmit(&mut self, pool: &mut Pool, frame: Frame) -> Result<(), Frame>;
 
-    /// Gets the device going on what was handed over; how many frames it could not take yet. They
-    /// stay here in order, and the caller flushes again soon (some 10 µs) even if it has no more.
+    /// Makes the device send the queued frames. Returns how many it could not take yet: they stay
+    /// queued in order, and the caller flushes again soon (some 10 µs) even without a new frame.
     ///
     /// # Errors
-    /// The device is down or gone; the frames stay.
+    /// The device is down or gone; the frames stay queued.
     fn flush(&mut self, pool: &mut Pool) -> io::Result<usize>;
 
-    /// Frames handed over that the device has not taken.
+    /// Queued frames that the device has not taken.
     fn pending(&mut self) -> usize;
 
     /// Returns whether the device must have a queueing discipline (`tc qdisc add dev DEV root
@@ -44,21 +49,21 @@ pub trait FramePort {
         false
     }
 
-    /// Counters since the port was opened. The kernel is asked nothing that takes time.
+    /// Counters since the port was opened. Makes no system call that takes long.
     fn statistics(&mut self) -> PortStatistics;
 }
 
 /// The counters of a port since it was opened.
 ///
-/// `transmitted` is what was handed over; lost of that are `transmit_invalid` and
-/// `device_dropped` (which includes `transmit_refused`), all of which should be zero.
+/// Of `transmitted`, the frames in `transmit_invalid` and `device_dropped` (which includes
+/// `transmit_refused`) were lost; all three should be zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStatistics {
     /// Frames given to the caller.
     pub received: Tally,
     /// Frames taken from the caller.
     pub transmitted: Tally,
-    /// Frames that arrived and were lost: did not fit a chunk, or were malformed.
+    /// Frames that arrived and were lost because they did not fit a chunk or were malformed.
     pub receive_dropped: u64,
     /// Frames that arrived and were lost because the receive ring or buffer was full.
     pub receive_ring_full: u64,
@@ -66,10 +71,10 @@ pub struct PortStatistics {
     pub receive_no_chunk: u64,
     /// Frames taken that the kernel found malformed.
     pub transmit_invalid: u64,
-    /// Frames that the device dropped as they were handed to it.
+    /// Frames that the device dropped when they were given to it.
     pub transmit_refused: u64,
-    /// Frames that the device dropped on transmission (its `tx_dropped`), whoever sent, as it said
-    /// when its [`crate::DeviceAnswers`] were asked last.
+    /// Frames of any sender that the device dropped on transmission (its `tx_dropped`), as of the
+    /// last reading of its [`crate::DeviceAnswers`].
     pub device_dropped: u64,
     /// Frames taken and not yet known to be sent.
     pub transmit_outstanding: u64,

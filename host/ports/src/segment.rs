@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Super-frames into frames of the wire, unfinished checksums into finished ones. Pure.
+//! Cuts super-frames into frames of the wire, and finishes checksums. Pure.
 //!
-//! A kernel that believes its device segments and sums leaves both to it: what a packet socket or a
-//! tap reads then is up to 64 KiB long (TSO, GSO, GRO), with the pseudo-header's sum in the
-//! checksum field. A header before each frame says so (virtio 1.2, §5.1.6). Segmentation follows
-//! RFC 9293 for the sequence numbers and flags, RFC 3168 §6.1.2 for CWR, RFC 768 for UDP.
+//! A kernel whose device offers offloads leaves segmentation and checksums to it. A packet socket
+//! or a tap then reads frames of up to 64 KiB (TSO, GSO, GRO), whose checksum field has the sum of
+//! the pseudo-header only. A header before each frame says so (virtio 1.2, §5.1.6). Segmentation
+//! follows RFC 9293 for sequence numbers and flags, RFC 3168 §6.1.2 for CWR, RFC 768 for UDP.
 
 /// The kernel's description of a frame: `struct virtio_net_hdr`, in the machine's byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VnetHeader {
     /// Bit 0: the checksum is unfinished.
     pub flags: u8,
-    /// The kind of segmentation: 0 not at all, 1 TCP over IPv4, 4 TCP over IPv6, 5 UDP; bit 7: ECN.
+    /// The kind of segmentation: 0 none, 1 TCP over IPv4, 4 TCP over IPv6, 5 UDP; bit 7: ECN.
     pub gso_type: u8,
     /// Bytes of headers, as a hint; not used.
     pub header_length: u16,
@@ -23,7 +23,7 @@ pub struct VnetHeader {
     pub checksum_offset: u16,
 }
 
-/// The frame contradicts its header or itself.
+/// The error of a frame that contradicts its header or itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -34,8 +34,8 @@ pub struct Segments<'a> {
     layout: Layout,
 }
 
-/// The offsets in a super-frame, and the number of its segments. Kept apart from the bytes so that
-/// a caller can go on later.
+/// The offsets in a super-frame, and the number of its segments. It does not borrow the bytes, so
+/// that a caller can write some segments now and the others later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The IP header's offset.
@@ -75,7 +75,7 @@ impl VnetHeader {
         self.gso_type != 0
     }
 
-    /// Finishes the checksum of a frame that is no super-frame, if it is unfinished.
+    /// Finishes the checksum of an ordinary frame, if it is unfinished.
     ///
     /// # Errors
     /// The checksum lies outside the frame; the frame is unchanged.
@@ -97,7 +97,7 @@ impl Layout {
     /// Reads a super-frame's headers.
     ///
     /// # Errors
-    /// They are cut short, of another protocol than the header says, or without a segment size.
+    /// They are truncated, of a protocol other than the header says, or without a segment size.
     pub fn read(frame: &[u8], header: &VnetHeader) -> Result<Self, Malformed> {
         let (version, tcp) = match header.gso_type & !GSO_ECN {
             GSO_TCP4 => (4, true),
@@ -117,7 +117,7 @@ impl Layout {
         } else {
             ip + 40 + usize::from(word(frame, ip + 4).ok_or(Malformed)?)
         };
-        // A super-frame above 64 KiB (BIG TCP) says 0; its length is the frame's own.
+        // A super-frame above 64 KiB (BIG TCP) has the length 0: it ends with the frame.
         let end = if end == ip || end == ip + 40 { frame.len() } else { end };
         let payload = if tcp {
             let offset = frame.get(transport + 12).ok_or(Malformed)?;
@@ -243,7 +243,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
 }
 
-/// Writes the low 16 bits of `value`: lengths are below that, identifications wrap.
+/// Writes the low 16 bits of `value`: lengths fit, and identifications wrap.
 fn put(bytes: &mut [u8], at: usize, value: usize) {
     let [.., high, low] = value.to_be_bytes();
     bytes[at] = high;
@@ -271,7 +271,8 @@ fn fold(mut sum: u64) -> u16 {
     u16::try_from(sum).unwrap_or(u16::MAX)
 }
 
-/// Zero means "no checksum" in UDP; its equal is sent instead, which TCP allows too (RFC 768).
+/// Replaces a checksum of zero, which means "no checksum" in UDP, by its equal 0xffff (RFC 768).
+/// TCP allows that too.
 fn not_zero(sum: u16) -> u16 {
     if sum == 0 { 0xffff } else { sum }
 }

@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Waiting for the next packet or the next due time, whichever comes first.
+//!
+//! **Problem.** A worker that sleeps wakes up some 10 µs late or more; one that spins takes a whole
+//! core, and under a real-time policy the kernel stops it for a part of each second.
+//!
+//! **Idea.** A [`Waiter`] sleeps in `epoll`, with three corrections. It wakes up a *margin* before
+//! the due time and spins for the rest. It *lingers*: after a packet it stays awake for a while if
+//! packets have come soon after each other. And it keeps a *rest*: a thread that never idles sleeps
+//! for a fixed part of its time ([`RestQuota`]), so that others run.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -12,23 +20,22 @@ use crate::sys;
 /// The way in which a worker waits for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitMode {
-    /// Never sleeps: the least lateness, a whole core. Not under a real-time policy, whose
-    /// throttling would stop the worker for milliseconds.
+    /// Never sleeps: it has the least lateness and takes a whole core. Not for a real-time policy,
+    /// whose throttling would stop the worker for milliseconds.
     Spin,
-    /// Sleeps until a packet arrives or `margin` before the due time, then returns early and lets
-    /// the worker come round again. Zero sleeps the whole time.
+    /// Sleeps until a packet arrives, or until `margin` before the due time.
     Sleep {
-        /// The time before the due time from which the worker is awake.
+        /// The time before a due time for which the worker is awake. With zero it sleeps until the
+        /// due time itself.
         margin: Nanos,
-        /// The time after the last packet for which it may stay awake for the next one: as long as
-        /// packets come that soon after each other.
+        /// The longest time after a packet for which the worker stays awake for the next one.
         linger: Nanos,
     },
 }
 
 /// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Woken {
+pub enum WakeReason {
     /// There is something to receive.
     Packets,
     /// The time has come, or will within the margin.
@@ -37,12 +44,12 @@ pub enum Woken {
     Signal,
 }
 
-/// The part of each stretch of time that a thread always leaves to others.
+/// The least part of its time that a thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rest {
-    /// The stretch.
+pub struct RestQuota {
+    /// The length of a stretch of time.
     pub every: Nanos,
-    /// The least time that it sleeps of it.
+    /// The least time that it sleeps in each stretch.
     pub least: Nanos,
 }
 
@@ -51,26 +58,26 @@ pub struct Rest {
 pub struct Waiter {
     epoll: OwnedFd,
     idle: WaitMode,
-    /// When there was nothing to do for the first time since the last packet.
+    /// The first wait since the last packet.
     idle_since: Option<Instant>,
-    /// The time for which it stays awake now: at most `linger`.
+    /// The time for which it stays awake after a packet now; at most `linger`.
     awake: Nanos,
-    resting: Option<Resting>,
+    resting: Option<RestState>,
 }
 
-/// The state of a thread that keeps a [`Rest`].
+/// The state of a thread that keeps a [`RestQuota`].
 #[derive(Debug)]
-struct Resting {
-    rest: Rest,
-    /// When the stretch began.
+struct RestState {
+    rest: RestQuota,
+    /// The start of the present stretch.
     stretch: Instant,
-    /// The time slept of it.
+    /// The time slept in it.
     slept: Nanos,
 }
 
 impl Waiter {
-    /// A waiter for the calling thread, whose timers are set to their least slack (1 ns instead of
-    /// the usual 50 µs).
+    /// A waiter for the calling thread. It sets the slack of the thread's timers to 1 ns, the least
+    /// (50 µs is usual).
     ///
     /// # Errors
     /// The kernel is out of descriptors.
@@ -87,24 +94,24 @@ impl Waiter {
         Ok(Self { epoll, idle, idle_since: None, awake: Nanos::ZERO, resting: None })
     }
 
-    /// Sets the rest that the thread owes to others, or none.
+    /// Sets the quota of rest that the thread keeps, if any.
     #[must_use]
-    pub fn owing(mut self, rest: Option<Rest>) -> Self {
+    pub fn with_rest(mut self, rest: Option<RestQuota>) -> Self {
         let (stretch, slept) = (crate::now(), Nanos::ZERO);
-        self.resting = rest.map(|rest| Resting { rest, stretch, slept });
+        self.resting = rest.map(|rest| RestState { rest, stretch, slept });
         self
     }
 
-    /// Wakes up when `descriptor` has something to read, from now on.
+    /// Adds a descriptor: a wait ends when it has something to read.
     ///
     /// # Errors
-    /// It is watched already, or cannot be.
+    /// It was added already, or cannot be watched.
     pub fn add(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, descriptor, EPOLLIN)
     }
 
-    /// Stops or resumes watching, for a port that is not read for a while: else its waiting frames
-    /// would end every wait at once.
+    /// Stops or resumes watching a descriptor. While a port is not read, its waiting frames would
+    /// otherwise end every wait at once.
     ///
     /// # Errors
     /// It was never added.
@@ -112,7 +119,7 @@ impl Waiter {
         self.control(libc::EPOLL_CTL_MOD, descriptor, if on { EPOLLIN } else { 0 })
     }
 
-    /// Forgets a descriptor; a closed one is forgotten by itself.
+    /// Removes a descriptor; a closed one is removed by the kernel.
     ///
     /// # Errors
     /// It was never added.
@@ -120,13 +127,13 @@ impl Waiter {
         self.control(libc::EPOLL_CTL_DEL, descriptor, 0)
     }
 
-    /// Changes how time is passed.
+    /// Changes the mode.
     pub fn set_idle(&mut self, idle: WaitMode) {
         self.idle = idle;
     }
 
-    /// Tells that packets moved at `now`. Where they came soon after the last ones, the next ones
-    /// are waited for awake; where they did not, half as long as before.
+    /// Notes that packets moved at `now`. If they came within `linger` of the last ones, the waiter
+    /// stays awake for `linger` now; otherwise for half as long as before.
     pub fn worked(&mut self, now: Instant) {
         let (WaitMode::Sleep { linger, .. }, Some(since)) = (self.idle, self.idle_since.take())
         else {
@@ -137,18 +144,18 @@ impl Waiter {
     }
 
     /// Waits until `until` ([`Instant::FAR_FUTURE`]: without end), or until there is something to
-    /// receive. May return early; the caller's loop comes round again. Returns at once when
-    /// spinning, or when `until` has come.
-    pub fn wait(&mut self, now: Instant, until: Instant) -> Woken {
+    /// receive. May return early; the caller then waits again. Returns at once while it is to stay
+    /// awake, or when `until` has come.
+    pub fn wait(&mut self, now: Instant, until: Instant) -> WakeReason {
         let WaitMode::Sleep { margin, .. } = self.idle else {
             std::hint::spin_loop();
-            return Woken::Time;
+            return WakeReason::Time;
         };
         let left = until.saturating_since(now).saturating_sub(margin);
         let since = *self.idle_since.get_or_insert(now);
         if left == Nanos::ZERO || now.saturating_since(since) < self.awake {
             std::hint::spin_loop();
-            return Woken::Time;
+            return WakeReason::Time;
         }
         let begun = self.resting.as_ref().map(|_| crate::now());
         let woken = self.sleep(left, until == Instant::FAR_FUTURE);
@@ -156,8 +163,8 @@ impl Waiter {
         woken
     }
 
-    /// Lets packets gather for that long, or until the margin before `due`: sleeps, whatever comes.
-    /// Returns at once where the thread is to be awake for the next packet.
+    /// Lets packets gather: sleeps for `most`, or until the margin before `due`, even if packets
+    /// arrive. Returns at once if the mode keeps the thread awake for the next packet.
     pub fn gather(&mut self, now: Instant, most: Nanos, due: Instant) {
         let WaitMode::Sleep { margin, linger: Nanos::ZERO } = self.idle else { return };
         let left = due.saturating_since(now).saturating_sub(margin).min(most);
@@ -167,7 +174,7 @@ impl Waiter {
         }
     }
 
-    /// Tells who owes a rest what was slept.
+    /// Adds the time slept since `begun` to the rest of this stretch.
     fn slept_since(&mut self, begun: Option<Instant>) {
         if let (Some(resting), Some(begun)) = (&mut self.resting, begun) {
             let took = crate::now().saturating_since(begun).saturating_sub(CALL);
@@ -175,15 +182,15 @@ impl Waiter {
         }
     }
 
-    /// At the end of a stretch, or later by a turn, sleeps for what is missing of the rest that the
-    /// thread owes, packets or not. To be called each turn.
+    /// At the end of a stretch, sleeps for the part of the quota that the thread has not slept,
+    /// even if packets wait. The worker calls it in each turn of its loop.
     pub fn rest(&mut self, now: Instant) {
         if let Some(resting) = &mut self.resting {
             resting.keep(now);
         }
     }
 
-    fn sleep(&mut self, left: Nanos, for_ever: bool) -> Woken {
+    fn sleep(&mut self, left: Nanos, for_ever: bool) -> WakeReason {
         let timeout = libc::timespec {
             tv_sec: libc::time_t::try_from(left.as_nanos() / 1_000_000_000).unwrap_or(i64::MAX),
             // Below 10⁹ by the remainder.
@@ -200,10 +207,10 @@ impl Waiter {
             libc::syscall(libc::SYS_epoll_pwait2, epoll, events, 1, timeout, mask, 0)
         };
         match ready {
-            0 => Woken::Time,
-            1.. => Woken::Packets,
-            // EINTR; a caller that finds nothing to do waits again.
-            _ => Woken::Signal,
+            0 => WakeReason::Time,
+            1.. => WakeReason::Packets,
+            // EINTR: a caller without work waits again.
+            _ => WakeReason::Signal,
         }
     }
 
@@ -218,18 +225,19 @@ impl Waiter {
     }
 }
 
-impl Resting {
+impl RestState {
     fn keep(&mut self, now: Instant) {
-        let Rest { every, least } = self.rest;
+        let RestQuota { every, least } = self.rest;
         let lasted = now.saturating_since(self.stretch);
         if lasted < every {
             return;
         }
-        let owed = u128::from(least.as_nanos()) * u128::from(lasted.as_nanos())
+        // A longer stretch needs a longer rest, in proportion.
+        let wanted = u128::from(least.as_nanos()) * u128::from(lasted.as_nanos())
             / u128::from(every.as_nanos().max(1));
-        let missing = Nanos::new(u64::try_from(owed).unwrap_or(u64::MAX));
-        // However long nobody asked, it is no reason to be away for long now.
-        let missing = missing.saturating_sub(self.slept).min(every);
+        let wanted = Nanos::new(u64::try_from(wanted).unwrap_or(u64::MAX));
+        // Bounded: after a long turn the thread must not be away for long.
+        let missing = wanted.saturating_sub(self.slept).min(every);
         if missing > Nanos::ZERO {
             std::thread::sleep(std::time::Duration::from_nanos(missing.as_nanos()));
         }
@@ -237,7 +245,7 @@ impl Resting {
     }
 }
 
-/// The CPU time of a call that finds something at once.
+/// The time that a call takes which does not sleep.
 const CALL: Nanos = Nanos::from_micros(5);
 
 /// `EPOLLIN` of `linux/eventpoll.h`; an `int` in libc.
@@ -260,14 +268,14 @@ mod tests {
         waiter.add(near.as_fd()).unwrap();
         let start = now();
         let until = start + Nanos::from_millis(3);
-        assert_eq!(waiter.wait(start, until), Woken::Time);
+        assert_eq!(waiter.wait(start, until), WakeReason::Time);
         assert!(now() >= until, "not before its time");
         far.write_all(&[1]).unwrap();
-        assert_eq!(waiter.wait(now(), Instant::FAR_FUTURE), Woken::Packets);
+        assert_eq!(waiter.wait(now(), Instant::FAR_FUTURE), WakeReason::Packets);
         waiter.watch(near.as_fd(), false).unwrap();
-        assert_eq!(waiter.wait(now(), now() + Nanos::from_millis(1)), Woken::Time);
+        assert_eq!(waiter.wait(now(), now() + Nanos::from_millis(1)), WakeReason::Time);
         waiter.watch(near.as_fd(), true).unwrap();
-        assert_eq!(waiter.wait(now(), Instant::FAR_FUTURE), Woken::Packets);
+        assert_eq!(waiter.wait(now(), Instant::FAR_FUTURE), WakeReason::Packets);
         near.read_exact(&mut [0]).unwrap();
         waiter.remove(near.as_fd()).unwrap();
         assert!(waiter.remove(near.as_fd()).is_err());
@@ -278,20 +286,20 @@ mod tests {
         let margin = Nanos::from_micros(50);
         let mut waiter = Waiter::new(WaitMode::Sleep { margin, linger: Nanos::ZERO }).unwrap();
         let start = now();
-        assert_eq!(waiter.wait(start, start + Nanos::from_micros(50)), Woken::Time);
-        assert_eq!(waiter.wait(start, start), Woken::Time);
+        assert_eq!(waiter.wait(start, start + Nanos::from_micros(50)), WakeReason::Time);
+        assert_eq!(waiter.wait(start, start), WakeReason::Time);
         waiter.set_idle(WaitMode::Spin);
         let far = start + Nanos::from_secs(100);
-        assert_eq!(waiter.wait(start, far), Woken::Time);
+        assert_eq!(waiter.wait(start, far), WakeReason::Time);
         assert!(now().saturating_since(start) < Nanos::from_secs(50));
     }
 
-    /// Goal: who is never without work sleeps all the same, and who has slept does not.
+    /// Goal: a thread that always has work sleeps nevertheless; one that has slept enough does not.
     #[test]
     fn a_stretch_has_its_rest() {
         let idle = WaitMode::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO };
-        let rest = Rest { every: Nanos::from_millis(5), least: Nanos::from_millis(2) };
-        let mut waiter = Waiter::new(idle).unwrap().owing(Some(rest));
+        let rest = RestQuota { every: Nanos::from_millis(5), least: Nanos::from_millis(2) };
+        let mut waiter = Waiter::new(idle).unwrap().with_rest(Some(rest));
         let resting = |waiter: &Waiter| {
             let resting = waiter.resting.as_ref().unwrap();
             (resting.stretch, resting.slept)
@@ -314,19 +322,19 @@ mod tests {
         let (near, mut far) = UnixStream::pair().unwrap();
         far.write_all(&[1]).unwrap();
         waiter.add(near.as_fd()).unwrap();
-        assert_eq!(waiter.wait(now(), Instant::FAR_FUTURE), Woken::Packets);
+        assert_eq!(waiter.wait(now(), Instant::FAR_FUTURE), WakeReason::Packets);
         assert!(resting(&waiter).1 < rest.least, "{:?}", resting(&waiter));
     }
 
-    /// Goal: packets that come meanwhile do not end it, and what is due does, in time.
+    /// Goal: packets that arrive do not end a gathering, and a due time does, early enough.
     #[test]
     fn packets_gather_unless_the_thread_is_to_be_awake() {
         let (near, mut far) = UnixStream::pair().unwrap();
         far.write_all(&[1]).unwrap();
         let (margin, millis) = (Nanos::from_millis(1), Nanos::from_millis);
-        let rest = Rest { every: millis(5), least: millis(2) };
+        let rest = RestQuota { every: millis(5), least: millis(2) };
         let gathers = |idle: WaitMode, due: Nanos| {
-            let mut waiter = Waiter::new(idle).unwrap().owing(Some(rest));
+            let mut waiter = Waiter::new(idle).unwrap().with_rest(Some(rest));
             waiter.add(near.as_fd()).unwrap();
             let begun = now();
             waiter.gather(begun, millis(3), begun + due);
@@ -343,7 +351,7 @@ mod tests {
         }
     }
 
-    /// Returns whether a wait of 3 ms from `at` on, as the waiter is told, takes that long.
+    /// Returns whether the waiter sleeps in a wait of 3 ms; it is told that the time is `at`.
     fn sleeps(waiter: &mut Waiter, at: Instant) -> bool {
         let begun = now();
         waiter.wait(at, at + Nanos::from_millis(3));

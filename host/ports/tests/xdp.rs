@@ -18,7 +18,7 @@ use common::{run, udp, veth};
 use weir_ports::offload::{Offload, OffloadPlace, describe};
 use weir_ports::{
     AnyPort, AttachMode, DeviceRole, FramePort, GateId, PacketConfig, PacketPort, Pool, TapConfig,
-    TapPort, WaitMode, Waiter, Woken, XdpConfig, XdpPlane, XdpPort, now,
+    TapPort, WaitMode, Waiter, WakeReason, XdpConfig, XdpPlane, XdpPort, now,
 };
 use weir_switch::{Frame, FramePool};
 use weir_units::Nanos;
@@ -531,9 +531,9 @@ fn wakes(sender: &mut XdpPort, mut port: AnyPort, plane: &mut XdpPlane, pool: &m
         Waiter::new(WaitMode::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO }).unwrap();
     port.descriptors(|descriptor| waiter.add(descriptor)).unwrap();
     for round in 0..100 {
-        assert_eq!(waiter.wait(now(), now() + Nanos::from_micros(200)), Woken::Time);
+        assert_eq!(waiter.wait(now(), now() + Nanos::from_micros(200)), WakeReason::Time);
         send(sender, pool, &numbered(UNICAST, round, 60));
-        assert_eq!(waiter.wait(now(), now() + Nanos::from_secs(5)), Woken::Packets);
+        assert_eq!(waiter.wait(now(), now() + Nanos::from_secs(5)), WakeReason::Packets);
         let frames = take(&mut port, pool);
         assert_eq!(number(&frames[0]), round);
     }

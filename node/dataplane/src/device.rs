@@ -9,7 +9,7 @@
 //! in particular.
 
 use weir_policy::{Kind, VifId};
-use weir_ports::{AnyPort, GateId, Gates, Leaving, XdpPort};
+use weir_ports::{AnyPort, ClosingPort, GateId, Gates, XdpPort};
 use weir_switch::{Direction, IfaceId, Reason, Switch, Tally};
 use weir_units::Instant;
 
@@ -55,7 +55,7 @@ pub struct DetachedDevice {
     /// The name of the device.
     pub device: String,
     pub(crate) gates: DeviceGates,
-    pub(crate) port: Leaving,
+    pub(crate) port: ClosingPort,
     /// The drops of its gates at that moment. More come until the program is off the device.
     pub(crate) dropped: u64,
 }

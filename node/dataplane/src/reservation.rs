@@ -9,7 +9,7 @@ use weir_platform::HostError;
 use weir_platform::cpu::{self, Class, CpuRequest};
 use weir_platform::host::{self, Change};
 use weir_policy::{Node, Reservation as Kind};
-use weir_ports::{Rest, WaitMode};
+use weir_ports::{RestQuota, WaitMode};
 use weir_units::Nanos;
 
 /// Returns the reservation that the policy asks for.
@@ -71,9 +71,11 @@ pub(crate) const fn idle(node: &Node) -> WaitMode {
 /// Returns how much of its processor a real-time worker leaves to others. Linux keeps 5 % of each
 /// second for ordinary threads. It takes what was not left in one piece: 50 ms in which no packet
 /// moves, 40 of which no pacer can make up for.
-pub(crate) const fn rest(node: &Node) -> Option<Rest> {
+pub(crate) const fn rest(node: &Node) -> Option<RestQuota> {
     match node.reservation {
-        Kind::Fifo => Some(Rest { every: Nanos::from_millis(1), least: Nanos::from_micros(60) }),
+        Kind::Fifo => {
+            Some(RestQuota { every: Nanos::from_millis(1), least: Nanos::from_micros(60) })
+        }
         Kind::None | Kind::Pinned | Kind::Deadline => None,
     }
 }

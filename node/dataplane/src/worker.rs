@@ -219,7 +219,7 @@ impl Worker {
     /// A port cannot be waited for.
     pub fn waiter(&self) -> Result<Waiter, PortError> {
         let node = &self.policy.node;
-        let mut waiter = Waiter::new(reservation::idle(node))?.owing(reservation::rest(node));
+        let mut waiter = Waiter::new(reservation::idle(node))?.with_rest(reservation::rest(node));
         watch(&mut waiter, &self.ports.attached)?;
         Ok(waiter)
     }
