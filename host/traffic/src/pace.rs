@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The pace of a sender through sockets: when the next packet is due, and how large it is.
+//!
+//! A sender that is kept from sending catches up by at most [`CATCH_UP`] afterwards. Time beyond
+//! that is given up, and the result says how much, so that a gap in the load is not taken for loss.
 
 use weir_sched::LinkClock;
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
 use super::spec::{FrameSizes, Rate};
 
-/// When packets are due. Without a rate they always are.
+/// Says when packets are due; without a rate, always.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     clock: Option<LinkClock>,
+    /// Set for a bit rate; at a packet rate each packet counts as one byte.
     by_bytes: bool,
 }
 
 impl Pace {
     /// A pace whose first packet is due at `start_ns`.
     pub(super) fn new(rate: Option<Rate>, start_ns: u64) -> Self {
-        // A packet rate is a bit rate of packets that are one byte long.
+        // The clock paces bytes: a packet rate is the bit rate of packets of one byte.
         let (bits, by_bytes) = match rate {
             None => return Self { clock: None, by_bytes: false },
             Some(Rate::Pps(pps)) => (pps.saturating_mul(8), false),
@@ -27,7 +31,10 @@ impl Pace {
         Self { clock: Some(clock), by_bytes }
     }
 
-    /// Returns whether a packet is due, or when.
+    /// Checks that a packet is due.
+    ///
+    /// # Errors
+    /// The instant at which one is.
     pub(super) fn ready(&self, now_ns: u64) -> Result<(), u64> {
         let Some(clock) = &self.clock else { return Ok(()) };
         clock.ready(Instant::from_nanos(now_ns)).map_err(Instant::as_nanos)
@@ -40,8 +47,8 @@ impl Pace {
         })
     }
 
-    /// A packet of `bytes` was sent. Returns the time that was given up, in ns, because the sender
-    /// is later than it may catch up.
+    /// Counts a sent packet of `bytes`. Returns the time given up, in ns: the lateness beyond what
+    /// the sender may catch up with.
     pub(super) fn sent(&mut self, now_ns: u64, bytes: u64) -> u64 {
         let Some(clock) = &mut self.clock else { return 0 };
         let now = Instant::from_nanos(now_ns);
@@ -51,11 +58,11 @@ impl Pace {
     }
 }
 
-/// Frame sizes one after the other.
+/// A sequence of frame sizes.
 #[derive(Clone, Debug)]
 pub(super) struct Sizes {
     list: Vec<u16>,
-    /// Span of random sizes above the first one; `None`: the list in turn.
+    /// The number of sizes to draw from, beginning with the first one; `None`: the list in turn.
     span: Option<u64>,
     next: usize,
     random: u64,
@@ -88,9 +95,9 @@ impl Sizes {
     }
 }
 
-/// The generator's default: the time for which a shared machine may take a processor away.
+/// The default of the generator too: a shared machine may take a processor away for that long.
 const CATCH_UP: Nanos = Nanos::from_millis(20);
-/// Any but zero; always the same, so that a run repeats.
+/// Not zero, and always the same, so that a run can be repeated.
 const RANDOM_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::spec::{Mac, ReceiveSpec, SendSpec};
 pub struct SendResult {
     /// The specification.
     pub spec: SendSpec,
-    /// From when to when.
+    /// The time of the run.
     pub span: Span,
     /// Each stream, in the order of the specification.
     pub streams: Vec<Sent>,
@@ -23,7 +23,7 @@ pub struct SendResult {
 pub struct ReceiveResult {
     /// The specification.
     pub spec: ReceiveSpec,
-    /// From when to when.
+    /// The time of the run.
     pub span: Span,
     /// `native`, `generic` or `sockets`.
     pub mode: String,
@@ -39,7 +39,7 @@ pub struct ReceiveResult {
     pub records: Vec<Record>,
 }
 
-/// From when to when.
+/// The time of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// First instant.
@@ -61,10 +61,10 @@ pub struct Sent {
     pub bytes: u64,
     /// Packets that the kernel refused (no buffer): not sent, not numbered.
     pub refused: u64,
-    /// Time of sending that was given up, because the sender was kept from it for too long; with a
-    /// rate of all streams together that of all.
+    /// Time given up because the sender was late by more than it may catch up with. If all streams
+    /// share one rate, this is the time of all of them.
     pub skipped_ns: u64,
-    /// By time.
+    /// Packets and bytes by time.
     pub series: Cells,
 }
 
@@ -85,7 +85,7 @@ pub struct Received {
     pub bytes: u64,
     /// The order of arrival, by sequence numbers.
     pub order: Order,
-    /// Times on the way.
+    /// One-way delays.
     pub delays: Delays,
     /// Arrival of the first packet.
     pub first_ns: u64,
@@ -145,12 +145,12 @@ pub struct Totals {
 /// The arrival of one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// When.
+    /// The instant of arrival.
     pub time_ns: u64,
-    /// Its number.
+    /// Its sequence number.
     pub sequence: u64,
-    /// Its size.
+    /// Its length.
     pub bytes: u64,
-    /// Its time on the way; 0 if it was stamped later than it arrived.
+    /// Its one-way delay; 0 if its time stamp is later than its arrival.
     pub delay_ns: u64,
 }

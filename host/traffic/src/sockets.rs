@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The receiver through kernel sockets: UDP datagrams and TCP connections, counted as the sink
-//! counts frames, on one thread.
+//! The receiver through kernel sockets: one thread counts UDP datagrams and TCP records in the same
+//! way as the sink counts frames.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -22,8 +22,8 @@ use super::tcp_receive::{Chunk, Incoming};
 use super::thread::monotonic_ns;
 use super::udp_send::overhead;
 
-/// Receives until the run is over. The progress function's first call comes when all sockets are
-/// bound.
+/// Receives until the run is over. The first call of the progress function says that all sockets
+/// are bound.
 pub(super) fn receive(
     spec: &ReceiveSpec,
     sockets: &SocketsSpec,
@@ -57,7 +57,7 @@ pub(super) fn receive(
     })
 }
 
-/// A receiver at work.
+/// A receiver during its run.
 struct Serving<'a> {
     receiver: Receiver,
     counts: Counts<'a>,
@@ -80,7 +80,7 @@ impl TrafficEndpoint for Serving<'_> {
 /// The sockets. Tokens: UDP sockets, then listeners, then connections.
 struct Receiver {
     epoll: Epoll,
-    /// Each with the bytes of a frame before the payload.
+    /// Each socket with the bytes of a frame before its payload.
     udp: Vec<(UdpSocket, usize)>,
     listeners: Vec<TcpListener>,
     tcp: BTreeMap<usize, Incoming>,
@@ -107,8 +107,8 @@ impl Receiver {
         let buffer = sockets.buffer_bytes.unwrap_or(BUFFER_BYTES) as usize;
         for address in &sockets.udp {
             let udp = UdpSocket::bind(address).map_err(failed(address))?;
-            // FORCE goes above the system's bound, which needs root; if that is missing, the
-            // bound holds and what it costs is counted as dropped.
+            // FORCE exceeds the system's bound and needs root. Without root the bound holds, and
+            // packets that it costs are counted as dropped.
             set_socket_recv_buffer_size_force(&udp, buffer)
                 .or_else(|_| set_socket_recv_buffer_size(&udp, buffer))
                 .map_err(|error| failed(address)(error.into()))?;
@@ -132,8 +132,8 @@ impl Receiver {
             return;
         }
         if token < self.udp.len() + self.listeners.len() {
-            // A connection that is gone before it was accepted, or no file left: the next one may
-            // do better; the other end sees the failure.
+            // The connection ended before it was accepted, or no file descriptor is left. The other
+            // end sees the failure; the next connection may succeed.
             let _ = self.accept(token);
             return;
         }
@@ -150,7 +150,7 @@ impl Receiver {
         let Some(listener) = self.listeners.get(token - self.udp.len()) else { return Ok(()) };
         let (stream, peer) = listener.accept()?;
         if self.tcp.len() + self.ended.len() >= CONNECTIONS_MAX {
-            // Closing it is the answer.
+            // Dropping the stream closes the connection.
             return Ok(());
         }
         let incoming = Incoming::new(stream, peer.to_string())?;
@@ -162,7 +162,7 @@ impl Receiver {
 }
 
 fn read_udp(socket: &UdpSocket, overhead: usize, buffer: &mut [u8], counts: &mut Counts<'_>) {
-    // A few batches, then the other sockets have their turn.
+    // At most eight batches, so that the other sockets have their turn.
     for _ in 0..8 {
         match socket::receive_batch(socket.as_fd(), buffer, DATAGRAM_BYTES) {
             Ok(lengths) => {
@@ -215,7 +215,7 @@ impl Counts<'_> {
         }
     }
 
-    /// The numbers of TCP's records say nothing: TCP loses and swaps none.
+    /// Counts records of TCP. Their sequence numbers are not checked: TCP loses and reorders none.
     fn add_tcp(&mut self, now_ns: u64, chunk: &Chunk) {
         let records = chunk.headers.len() as u64;
         self.totals.packets += records;
@@ -239,7 +239,7 @@ impl Counts<'_> {
     }
 }
 
-/// A stream while it is counted.
+/// The counts of a stream during the run.
 struct Counted {
     received: Received,
     sequence: Sequence,
@@ -264,8 +264,9 @@ impl Counted {
     }
 }
 
-/// The largest datagram that a sender makes is shorter; of a longer one the rest is cut off.
+/// More than the largest datagram of a sender; a longer one is truncated.
 const DATAGRAM_BYTES: usize = 9_216;
-/// Connections that the result tells of; later ones are closed at once.
+/// Most connections in a result; later ones are closed at once.
 const CONNECTIONS_MAX: usize = 65_536;
+/// The default receive buffer of a UDP socket.
 const BUFFER_BYTES: u32 = 4 << 20;

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The end of a run: by its length, by a flag, or by SIGINT and SIGTERM that set the flag.
+//! The loop of a run, and its end: by its length, by a flag, or by SIGINT and SIGTERM, which set
+//! the flag.
+//!
+//! A sender or receiver is a [`TrafficEndpoint`]: it does a step, and says when it wants the next
+//! one. [`Course`] calls it, reports progress, and ends the run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -10,11 +14,11 @@ use super::result::{Sent, Span};
 use super::spec::RunSpec;
 use super::thread::{monotonic_ns, sleep_until, wall_ns};
 
-/// The argument of the progress function: when the run is ready to send or receive (all zeros), and
-/// then every interval.
+/// The argument of the progress function. The first call, all zeros, says that the run is ready to
+/// send or receive; the others follow every interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Since the start.
+    /// Time since the start.
     pub elapsed_ns: u64,
     /// Packets sent or received so far.
     pub packets: u64,
@@ -25,9 +29,9 @@ pub struct Progress {
 /// The progress function.
 pub type OnProgress<'a> = &'a mut (dyn FnMut(Progress) + Send);
 
-/// Makes SIGINT and SIGTERM set a flag, and returns the flag. Another one a second after the first
-/// ends the process in the way that the system provides; before that it is the same wish, which
-/// `timeout` sends to a process and then to its group.
+/// Makes SIGINT and SIGTERM set a flag, and returns the flag. A second signal, one second or more
+/// after the first, ends the process at once. An earlier one is ignored: `timeout` signals a
+/// process and then its group, which is one request.
 pub fn stop_on_signals() -> Result<&'static AtomicBool, TrafficError> {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         handle(signal, stop_handler)?;
@@ -40,7 +44,7 @@ pub fn is_stopped() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
-/// Makes `signal` call `handler`, without restart of the system call that it interrupts.
+/// Makes `signal` call `handler`. A system call that it interrupts is not restarted.
 pub(super) fn handle(signal: i32, handler: extern "C" fn(i32)) -> Result<(), TrafficError> {
     // SAFETY: all zeros is a valid action; the fields that matter are set below.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -53,26 +57,26 @@ pub(super) fn handle(signal: i32, handler: extern "C" fn(i32)) -> Result<(), Tra
     Ok(())
 }
 
-/// A sender or receiver, as its run drives it.
+/// A sender or receiver, driven by [`Course::run`].
 pub(super) trait TrafficEndpoint {
-    /// Does what can be done now.
+    /// Sends or receives what it can now; blocks for 100 ms at most.
     fn step(&mut self, now_ns: u64) -> Result<NextStep, TrafficError>;
 
     /// Packets and bytes so far.
     fn counts(&self) -> (u64, u64);
 }
 
-/// The course after a step.
+/// The wish of an endpoint after a step.
 pub(super) enum NextStep {
-    /// The next one, at once.
+    /// Do the next step at once.
     Again,
-    /// The next one at an instant, or when the flag has to be looked at.
+    /// Do the next step at this instant in ns, or earlier.
     NapUntil(u64),
-    /// All is sent.
+    /// End the run: all is sent.
     Done,
 }
 
-/// The course of a run: wakes up in time for the next progress call and for the end.
+/// The course of a run: when it starts, reports progress and ends.
 pub(super) struct Course<'a> {
     stop: &'a AtomicBool,
     progress: OnProgress<'a>,
@@ -85,7 +89,7 @@ pub(super) struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
-    /// A course that begins at `start_ns` or now, whichever is later, and is ready.
+    /// A course that begins at `start_ns` or now, whichever is later. Reports the run as ready.
     pub(super) fn begin(
         run: &RunSpec,
         start_ns: Option<u64>,
@@ -159,14 +163,14 @@ impl<'a> Course<'a> {
         (self.progress)(Progress { elapsed_ns, packets, bytes });
     }
 
-    /// Sleeps until something is to be done, at most [`NAP_NS`]: so long may the flag wait.
+    /// Sleeps until `due_ns`, the next report or the end, but at most for [`NAP_NS`].
     fn nap_until(&self, due_ns: u64) {
         let latest = monotonic_ns().saturating_add(NAP_NS);
         sleep_until(latest.min(due_ns).min(self.end_ns).min(self.report_ns));
     }
 }
 
-/// Calls what a handler may call alone: it touches atomics, and reads the clock.
+/// Handles SIGINT and SIGTERM. Async-signal-safe: it uses atomics, the clock, `signal` and `raise`.
 extern "C" fn stop_handler(signal: i32) {
     let now_ns = monotonic_ns();
     if !STOP.swap(true, Ordering::Relaxed) {
@@ -182,7 +186,9 @@ extern "C" fn stop_handler(signal: i32) {
 }
 
 static STOP: AtomicBool = AtomicBool::new(false);
-/// When the first signal came.
+/// The instant of the first signal.
 static STOPPED_NS: AtomicU64 = AtomicU64::new(u64::MAX);
+/// A signal that comes earlier than this after the first is part of the same request.
 const ANOTHER_NS: u64 = 1_000_000_000;
+/// The longest time between two looks at the flag.
 pub(super) const NAP_NS: u64 = 10_000_000;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! TCP through kernel sockets: records of equal length over any number of connections, as fast as
-//! each connection takes them or at a rate that all share in turn.
+//! The TCP sender: records of equal length over any number of connections, as fast as each
+//! connection takes them, or at a rate that all share in turn.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
@@ -55,7 +55,7 @@ struct TcpSender {
     epoll: Epoll,
     writable: Writable,
     pace: Pace,
-    /// Records of one write.
+    /// Records in one write.
     records: usize,
     streams: Vec<Sent>,
     skipped_ns: u64,
@@ -81,7 +81,7 @@ impl TrafficEndpoint for TcpSender {
                 sent.series.add(now_ns, packets, bytes);
                 self.writable.put(token);
             }
-            // It is told when the socket takes more.
+            // The epoll tells when the socket takes more.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => self.writable.put(token),
             Err(error) => return Err(connection.failed(error)),
@@ -98,7 +98,7 @@ impl TrafficEndpoint for TcpSender {
 }
 
 impl TcpSender {
-    /// Looks which connections can take more, and waits for one at most so long.
+    /// Asks which connections can take more, and waits at most `timeout_ns` for one.
     fn look(&mut self, timeout_ns: u64) {
         self.epoll.wait(timeout_ns).for_each(|token| self.writable.put(token));
     }
@@ -106,10 +106,10 @@ impl TcpSender {
 
 struct OutgoingConnection {
     stream: TcpStream,
-    /// The place of its stream among those of the sender.
+    /// The index of its stream among those of the sender.
     place: usize,
     sequence: u64,
-    /// The end of a record that the socket took only the beginning of.
+    /// The unsent end of a record whose beginning the socket has taken.
     rest: Vec<u8>,
 }
 
@@ -120,7 +120,7 @@ fn failed(error: io::Error) -> TrafficError {
 fn watch(connections: &[OutgoingConnection]) -> io::Result<Epoll> {
     let epoll = Epoll::new()?;
     for (token, connection) in connections.iter().enumerate() {
-        // Edge-triggered: told once each time that it can take more.
+        // Edge-triggered: one event each time that the socket can take more.
         let events = EventFlags::OUT | EventFlags::ET;
         epoll.add(&connection.stream, events, token)?;
     }
@@ -128,7 +128,7 @@ fn watch(connections: &[OutgoingConnection]) -> io::Result<Epoll> {
 }
 
 impl OutgoingConnection {
-    /// Names the other end, as far as it is still known.
+    /// An error that names the other end, if it is still known.
     fn failed(&self, error: io::Error) -> TrafficError {
         match self.stream.peer_addr() {
             Ok(to) => TrafficError::system(format!("send to {to}"), error),
@@ -162,9 +162,9 @@ impl OutgoingConnection {
 /// The connections that can take more, in turn.
 struct Writable {
     turn: VecDeque<usize>,
-    /// True if the connection is in `turn`.
+    /// By connection: true if it is in `turn`.
     queued: Vec<bool>,
-    /// Writes since the last look at the others.
+    /// Writes since the others were asked last.
     writes: usize,
 }
 
@@ -173,7 +173,7 @@ impl Writable {
         Self { turn: (0..count).collect(), queued: vec![true; count], writes: 0 }
     }
 
-    /// Takes the next one out of the turn.
+    /// Takes the next connection.
     fn take(&mut self) -> Option<usize> {
         let token = self.turn.pop_front()?;
         self.queued[token] = false;
@@ -233,16 +233,16 @@ fn connect_to(to: SocketAddr) -> Result<TcpStream, TrafficError> {
     }
 }
 
-/// Records of one write: at a rate what is due every half millisecond, at least one and at most
-/// [`RECORDS`], so that from 22 to 700 Mb/s it stays even at the cost of 2000 calls a second.
+/// The records of one write. At a rate they are those due in half a millisecond, 1 to [`RECORDS`]:
+/// so from 22 to 700 Mb/s the load is even at the cost of 2000 calls a second.
 fn records(rate_bps: Option<u64>) -> usize {
     let due = |bps: u64| bps.div_ceil(8 * RECORD_BYTES as u64 * WRITES_A_SECOND);
     let records = rate_bps.map_or(RECORDS as u64, due);
     usize::try_from(records).unwrap_or(RECORDS).clamp(1, RECORDS)
 }
 
-/// Ends the connections. What the other end did not take within a moment is thrown away with
-/// them: a run that is over sends no more.
+/// Ends the connections. Data that the other end has not acknowledged after [`DRAIN_NS`] is
+/// discarded, since nothing may be sent after the run.
 fn end(connections: &[OutgoingConnection]) -> io::Result<()> {
     let give_up_ns = monotonic_ns() + DRAIN_NS;
     let is_idle = |one: &OutgoingConnection| socket::unacknowledged(&one.stream) == 0;
@@ -253,14 +253,16 @@ fn end(connections: &[OutgoingConnection]) -> io::Result<()> {
     Ok(busy.try_for_each(|one| set_socket_linger(&one.stream, Some(Duration::ZERO)))?)
 }
 
-/// Length of a record; a little below what a segment carries with MTU 1500.
+/// Length of a record: a little less than a segment carries with an MTU of 1500.
 pub(super) const RECORD_BYTES: usize = 1_400;
-/// Records of one write at most: 44 KB, a few of which fill a default send buffer.
+/// Most records in one write: 44 KB, a few of which fill a default send buffer.
 const RECORDS: usize = 32;
-/// At a rate.
+/// Writes a second at a rate.
 const WRITES_A_SECOND: u64 = 2_000;
-/// Often enough that no connection waits long, seldom enough to cost little.
+/// Writes between two questions which connections can take more: few enough that none waits long,
+/// enough that asking costs little.
 const WRITES_A_ROUND: usize = 16;
+/// The longest wait for the acknowledgement of all data at the end of a run.
 const DRAIN_NS: u64 = 100_000_000;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_PATIENCE_NS: u64 = 3_000_000_000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! UDP through connected kernel sockets, in batches where several packets are due.
+//! The UDP sender: connected kernel sockets in turn, in batches where several packets are due.
 
 use std::io::ErrorKind;
 use std::iter::Cycle;
@@ -105,9 +105,10 @@ impl UdpSender<'_> {
         match socket::send_batch(socket, &messages[..count]) {
             Ok(went) => frames[..went].iter().for_each(|frame| self.count(now_ns, *frame as u64)),
             Err(error) => match error.kind() {
-                // The buffer is full for so long that the flag has to be looked at; or a signal.
+                // The buffer stayed full for the whole write timeout, or a signal came: the run
+                // looks at its flag.
                 ErrorKind::WouldBlock | ErrorKind::Interrupted => {}
-                // The receiver said so of an earlier packet, or there was no memory for this one.
+                // The receiver refused an earlier packet, or there was no memory for this one.
                 ErrorKind::ConnectionRefused => self.refuse(now_ns),
                 _ if error.raw_os_error() == Some(libc::ENOBUFS) => self.refuse(now_ns),
                 _ => {
@@ -149,7 +150,7 @@ fn open(udp: &UdpSend) -> Result<Vec<UdpSocket>, TrafficError> {
     for _ in 0..udp.connections {
         let socket = UdpSocket::bind((from, 0)).map_err(failed)?;
         socket.connect(udp.to).map_err(failed)?;
-        // A blocked sender looks at its flag this often.
+        // A blocked sender comes back this often, for the run to look at its flag.
         socket.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(failed)?;
         if let Some(bytes) = udp.buffer_bytes {
             set_socket_send_buffer_size(&socket, bytes as usize)
@@ -168,8 +169,8 @@ pub(super) const fn overhead(address: IpAddr) -> usize {
     }
 }
 
-/// Packets of one call. They carry one time, so the last one looks older than it is by the time
-/// that the kernel takes for the others, 1 to 3 µs each: few enough for that, many enough to share
-/// the cost of a system call.
+/// Most packets in one call. They carry one time stamp, so the last one looks older than it is by
+/// the time that the kernel takes for the others, 1 to 3 µs each. Eight are few enough for that
+/// error, and enough to share the cost of a system call.
 const BATCH: usize = 8;
 const WRITE_TIMEOUT: Duration = Duration::from_millis(100);
