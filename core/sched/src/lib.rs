@@ -16,7 +16,9 @@
 extern crate alloc;
 
 mod any;
+mod bits;
 mod codel;
+mod cyclic;
 mod discipline;
 mod drr;
 mod fifo;
@@ -44,6 +46,7 @@ mod wrr;
 
 pub use any::{AnyScheduler, SchedulerAlgorithm, UnknownScheduler};
 pub use codel::{CodelState, CodelVerdict};
+pub use cyclic::{CycleConfig, Cyclic, Phase, PhaseCounters};
 pub use discipline::{Discipline, Pick};
 pub use drr::{DeficitRounds, DeficitTurn, Drr};
 pub use fifo::{ArrivalOrder, Fifo};

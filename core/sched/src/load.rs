@@ -14,8 +14,9 @@ use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
 use crate::prefetch::prefetch;
 use crate::{
-    ClassConfig, ClassId, CodelConfig, ConfigError, Dequeue, Drr, Fifo, FlowQueueConfig, Hfsc,
-    LinkConfig, Packet, QueueConfig, Scheduler, StrictPriority, Wfq, Wrr,
+    ClassConfig, ClassId, CodelConfig, ConfigError, CycleConfig, Cyclic, Dequeue, Drr, Fifo,
+    FlowQueueConfig, Hfsc, LinkConfig, Paced, Packet, Phase, QueueConfig, Scheduler,
+    StrictPriority, Wfq, Wrr,
 };
 
 /// A scheduler with its classes and packets, ready to be driven.
@@ -41,6 +42,10 @@ pub struct Subject {
     tree: bool,
     /// Set if half of the link is guaranteed to them, so that both criteria of HFSC are at work.
     min: bool,
+    /// Classes at the top that own phases, or stand in the place of such owners; 0 for none.
+    owners: u32,
+    /// Set if phases are lent.
+    borrow: bool,
     /// Set if each packet is of a flow with a queue of its own, as many flows as packets.
     flows: bool,
 }
@@ -60,7 +65,7 @@ struct Bed<S> {
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 17] = [
         Self::flat("fifo", |link, this, n| Ok(Box::new(Bed::new(Fifo::new(link), this, n)?))),
         Self::flat("strict", |link, this, n| {
             Ok(Box::new(Bed::new(StrictPriority::new(link), this, n)?))
@@ -73,7 +78,29 @@ impl Subject {
         Self::hfsc("hfsc-flat-min", false, true),
         Self::HFSC_TREE_MIN,
         Self { name: "drr-flows", flows: true, ..Self::DRR },
+        Self::PACED_DRR,
+        Self::cyclic_drr("cyclic-drr-3", 3, false),
+        Self::cyclic_drr("cyclic-drr-64", 64, false),
+        Self::cyclic_drr("cyclic-drr-64-borrow", 64, true),
+        Self::PACED_HFSC,
+        Self::cyclic_hfsc("cyclic-hfsc-3", 3),
+        Self::cyclic_hfsc("cyclic-hfsc-64", 64),
     ];
+
+    /// Deficit round robin behind the clock of a link.
+    const PACED_DRR: Self = Self::flat("paced-drr", |link, this, n| {
+        let link = paced(link);
+        Ok(Box::new(Bed::new(Paced::new(Drr::new(&link), &link), this, n)?))
+    });
+
+    /// HFSC of two levels behind the clock of a link.
+    const PACED_HFSC: Self = Self {
+        owners: 3,
+        ..Self::flat("paced-hfsc", |link, this, n| {
+            let link = paced(link);
+            Ok(Box::new(Bed::new(Paced::new(Hfsc::new(&link), &link), this, n)?))
+        })
+    };
 
     /// Deficit round robin.
     pub const DRR: Self =
@@ -103,13 +130,34 @@ impl Subject {
     }
 
     const fn flat(name: &'static str, make: Make) -> Self {
-        Self { name, make, tree: false, min: false, flows: false }
+        Self { name, make, tree: false, min: false, owners: 0, borrow: false, flows: false }
     }
 
     const fn hfsc(name: &'static str, tree: bool, min: bool) -> Self {
         let make: Make = |link, this, n| Ok(Box::new(Bed::new(Hfsc::new(link), this, n)?));
-        Self { name, make, tree, min, flows: false }
+        Self { tree, min, ..Self::flat(name, make) }
     }
+
+    const fn cyclic_drr(name: &'static str, owners: u32, borrow: bool) -> Self {
+        let make: Make = |link, this, n| {
+            let scheduler = Cyclic::new(&paced(link), false, Drr::new);
+            Ok(Box::new(Bed::with_phases(scheduler, this, n)?))
+        };
+        Self { owners, borrow, ..Self::flat(name, make) }
+    }
+
+    const fn cyclic_hfsc(name: &'static str, owners: u32) -> Self {
+        let make: Make = |link, this, n| {
+            let scheduler = Cyclic::new(&paced(link), true, Hfsc::new);
+            Ok(Box::new(Bed::with_phases(scheduler, this, n)?))
+        };
+        Self { owners, ..Self::flat(name, make) }
+    }
+}
+
+/// The link with a rate that the load never reaches, so that no call waits for it.
+fn paced(link: &LinkConfig) -> LinkConfig {
+    LinkConfig { rate: Some(BitRate::from_bps(2 * LINK_BPS)), ..link.clone() }
 }
 
 /// Packets queued at first in so many classes: four each, so that drawn at random most of them
@@ -127,7 +175,10 @@ impl<S: Scheduler> Bed<S> {
         let flows = subject.flows.then_some(FlowQueueConfig { flows: QUEUE_PACKETS, l4s: None });
         let codel = subject.flows.then(CodelConfig::default);
         let queue = QueueConfig { packets: QUEUE_PACKETS, bytes, codel, flows };
-        let slices = if subject.tree { classes.isqrt().next_power_of_two() } else { 0 };
+        let slices = match subject.owners {
+            0 if subject.tree => classes.isqrt().next_power_of_two(),
+            owners => owners.min(classes),
+        };
         let mut parents = Vec::new();
         for _ in 0..slices {
             let config = ClassConfig { queue: queue.clone(), ..ClassConfig::default() };
@@ -217,6 +268,28 @@ impl<S: Scheduler> Bed<S> {
     }
 }
 
+impl<S: Scheduler> Bed<Cyclic<S>> {
+    /// Owners of one phase each, as long as a phase of 100 µs at 1 Gb/s is in packets.
+    fn with_phases(
+        scheduler: Cyclic<S>,
+        subject: Subject,
+        classes: u32,
+    ) -> Result<Self, ConfigError> {
+        let mut bed = Self::new(scheduler, subject, classes)?;
+        let length = Nanos::new(PHASE_PACKETS * PACKET_CENTI / 100);
+        let owners = (0..subject.owners.min(classes)).map(ClassId);
+        let phases: Vec<Phase> = owners.map(|owner| Phase { owner, length }).collect();
+        let cycle = CycleConfig {
+            length: Nanos::new(length.as_nanos() * phases.len() as u64),
+            phases,
+            guard: Nanos::ZERO,
+            borrow: subject.borrow,
+        };
+        bed.scheduler.set_cycle(Instant::ZERO, &cycle)?;
+        Ok(bed)
+    }
+}
+
 impl<S: Scheduler> Load for Bed<S> {
     fn refill(&mut self, packets: u64) -> u64 {
         self.cycle(packets, |_, from| from)
@@ -242,4 +315,6 @@ const LINK_BPS: u64 = 100_000_000_000;
 const PACKET_CENTI: u64 = 512;
 /// Most draws of a class for a packet before the packet is lost.
 const DRAWS_MAX: u32 = 64;
+/// Frames of 64 bytes in 100 µs at 1 Gb/s, with what is between them on the wire.
+const PHASE_PACKETS: u64 = 148;
 const FIRST: ClassId = ClassId(0);

@@ -144,6 +144,10 @@ pub enum WaitReason {
     UpperLimit,
     /// A turn is held open until its last packet has left the wire (WRR, Algorithm 1).
     TurnHeld,
+    /// No packet fits the rest of this phase of the cycle; see [`crate::Cyclic`]. At the instant
+    /// given the next phase begins whose owner has packets: they leave unless a limit of that owner
+    /// holds them.
+    PhaseClosed,
 }
 
 /// Why a packet was dropped at or in a queue.
@@ -473,7 +477,12 @@ impl fmt::Display for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
-fn in_range(key: &'static str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
+pub(crate) fn in_range(
+    key: &'static str,
+    value: u64,
+    min: u64,
+    max: u64,
+) -> Result<(), ConfigError> {
     if value < min || value > max {
         return Err(ConfigError::OutOfRange { key, value, min, max });
     }

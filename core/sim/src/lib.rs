@@ -32,9 +32,11 @@
 //! Read [`SimNode`], then [`SimNode::run`]. [`DataPlane`] names what the simulator has in common
 //! with data planes on the wire.
 
+mod cycle_audit;
 mod edf;
 mod error;
 mod event;
+mod header_audit;
 mod link;
 mod node;
 mod observation;
@@ -51,9 +53,14 @@ mod sink;
 mod source;
 mod tcp;
 
+pub use cycle_audit::{CycleAudit, audit_cycle};
 pub use edf::{EdfJob, EdfOutcome, EdfServer, run_edf};
 pub use error::SimError;
 pub use event::EventQueue;
+pub use header_audit::{
+    AUDIT_SLICES, ExpectedFrame, HeaderAudit, audit_frame, audit_headers, audit_mac, audit_policy,
+    expected,
+};
 pub use link::SimLink;
 pub use node::SimNode;
 pub use observation::{Departure, Observation};

@@ -13,9 +13,9 @@ mod tuning;
 use alloc::vec::Vec;
 
 use self::tuning::Tuning;
-use super::bits::Bits;
 use super::heap::{Heap, HeapEntry, HeapPlaces};
 use super::slab::NONE;
+use crate::bits::Bits;
 
 /// A priority queue of (key, id), least key first.
 ///

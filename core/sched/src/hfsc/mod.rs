@@ -18,7 +18,6 @@
 //! priority queue. See `docs/algorithms/hfsc.md`.
 
 mod arrival;
-mod bits;
 mod calendar;
 mod configure;
 mod curve;

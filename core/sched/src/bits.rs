@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 /// A set of numbers below its capacity.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bits {
+pub(crate) struct Bits {
     words: Vec<u64>,
     /// A bit of each level says whether the word below it has any; the highest is searched in line.
     above: [Vec<u64>; 2],
@@ -14,7 +14,7 @@ pub(super) struct Bits {
 
 impl Bits {
     /// The empty set of numbers below `capacity`.
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         let words = capacity.div_ceil(64);
         let above = words.div_ceil(64);
         Self { words: vec![0; words], above: [vec![0; above], vec![0; above.div_ceil(64)]] }
@@ -22,7 +22,7 @@ impl Bits {
 
     /// Adds `number`.
     #[inline]
-    pub(super) fn insert(&mut self, number: usize) {
+    pub(crate) fn insert(&mut self, number: usize) {
         let word = &mut self.words[number / 64];
         let was_empty = *word == 0;
         *word |= 1 << (number % 64);
@@ -33,7 +33,7 @@ impl Bits {
 
     /// Removes `number`.
     #[inline]
-    pub(super) fn remove(&mut self, number: usize) {
+    pub(crate) fn remove(&mut self, number: usize) {
         let word = &mut self.words[number / 64];
         *word &= !(1 << (number % 64));
         if *word == 0 {
@@ -43,7 +43,7 @@ impl Bits {
 
     /// The least member that is at least `number`.
     #[inline]
-    pub(super) fn next(&self, number: usize) -> Option<usize> {
+    pub(crate) fn next(&self, number: usize) -> Option<usize> {
         let rest = self.words.get(number / 64)? & (u64::MAX << (number % 64));
         if rest != 0 {
             return Some(number / 64 * 64 + least(rest));

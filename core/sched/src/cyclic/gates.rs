@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The gates of a cycle: whose turn it is, until when, and when the next one opens.
+//!
+//! A cycle is a list of phases from its start. Adjacent phases of one owner are one gate, also
+//! across the end of the cycle; time that no phase covers is a gate of nobody. A new cycle takes
+//! the place of the old one where the old one ends.
+
+use alloc::vec::Vec;
+
+use weir_units::Nanos;
+
+use super::Phase;
+use crate::ConfigError;
+use crate::scheduler::in_range;
+
+/// Where time is within the cycle, and the cycle that follows.
+#[derive(Clone, Debug)]
+pub(super) struct CycleGates {
+    cycle: GateList,
+    /// The next cycle, and the boundary from which it holds.
+    pending: Option<(u64, GateList)>,
+    /// When the running cycle began.
+    start: u64,
+    index: usize,
+    open: OpenGate,
+}
+
+/// A gate in absolute time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OpenGate {
+    /// The slot of the owner, or [`NOBODY`].
+    pub(super) owner: u32,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// Gates that cover a cycle without a hole: at least one, no two neighbours of one owner.
+#[derive(Clone, Debug)]
+pub(super) struct GateList {
+    length: u64,
+    gates: Vec<Gate>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Gate {
+    owner: u32,
+    /// Offset from the start of the cycle.
+    end: u64,
+}
+
+impl CycleGates {
+    /// All is closed.
+    pub(super) fn new() -> Self {
+        let cycle = GateList { length: u64::MAX, gates: [Gate::closed(u64::MAX)].into() };
+        let open = OpenGate { owner: NOBODY, start: 0, end: u64::MAX };
+        Self { cycle, pending: None, start: 0, index: 0, open }
+    }
+
+    /// The gate at `now`. Calls `passed` with each gate that opened and closed since the last call.
+    #[inline]
+    pub(super) fn at(&mut self, now: u64, passed: impl FnMut(OpenGate)) -> OpenGate {
+        if now >= self.open.end {
+            self.move_on(now, passed);
+        }
+        self.open
+    }
+
+    /// Replaces the cycle at the first boundary from `free` on, when the link has sent what the old
+    /// one let out; at once if there was none, as if it had been repeated since time 0.
+    pub(super) fn replace(&mut self, now: u64, free: u64, cycle: GateList) {
+        self.move_to(now);
+        let from = if self.cycle.length == u64::MAX {
+            // Whoever knows the clock knows the phases.
+            free - free % cycle.length
+        } else {
+            let passed = free.saturating_sub(self.start).div_ceil(self.cycle.length);
+            self.start.saturating_add(passed.saturating_mul(self.cycle.length))
+        };
+        self.pending = Some((from, cycle));
+        self.move_to(now);
+    }
+
+    /// Closes the gates of an owner for good.
+    pub(super) fn close(&mut self, now: u64, owner: u32) {
+        let pending = self.pending.as_mut().map(|(_, cycle)| cycle);
+        for gate in [&mut self.cycle].into_iter().chain(pending).flat_map(|cycle| &mut cycle.gates)
+        {
+            if gate.owner == owner {
+                gate.owner = NOBODY;
+            }
+        }
+        self.move_to(now);
+    }
+
+    /// When the next gate opens, after the one that is open, that `wanted` (its owner, its length)
+    /// accepts; the start of a pending cycle if the running one has none.
+    pub(super) fn next(&self, wanted: impl Fn(u32, u64) -> bool) -> Option<u64> {
+        let boundary = self.start.saturating_add(self.cycle.length);
+        let next = self.following(boundary);
+        // The gate that is open may reach into the next cycle: then its owner's next one may be in
+        // the one behind that.
+        let behind = boundary.saturating_add(next.length);
+        let cycles = [
+            (self.start, &self.cycle, self.index + 1),
+            (boundary, next, 0),
+            (behind, self.following(behind), 0),
+        ];
+        for (start, cycle, first) in cycles {
+            for index in first..cycle.gates.len() {
+                let opens = start.saturating_add(cycle.opens(index));
+                let owner = cycle.gates[index].owner;
+                if opens >= self.open.end && wanted(owner, cycle.length_of(index)) {
+                    return Some(opens);
+                }
+            }
+        }
+        self.pending.as_ref().map(|(from, _)| *from).filter(|from| *from >= self.open.end)
+    }
+
+    /// The cycle that starts at a boundary.
+    fn following(&self, boundary: u64) -> &GateList {
+        match &self.pending {
+            Some((from, cycle)) if boundary >= *from => cycle,
+            _ => &self.cycle,
+        }
+    }
+
+    #[cold]
+    fn move_on(&mut self, now: u64, mut passed: impl FnMut(OpenGate)) {
+        // A caller that was away for cycles is told of the gates of two of them.
+        let mut most = 2 * self.cycle.gates.len();
+        while now >= self.open.end && most > 0 {
+            self.move_to(self.open.end);
+            if now >= self.open.end {
+                passed(self.open);
+            }
+            most -= 1;
+        }
+        if now >= self.open.end {
+            self.move_to(now);
+        }
+    }
+
+    fn move_to(&mut self, now: u64) {
+        if let Some((from, _)) = self.pending
+            && now >= from
+            && let Some((from, cycle)) = self.pending.take()
+        {
+            (self.start, self.cycle, self.index) = (from, cycle, 0);
+        }
+        let cycles = now.saturating_sub(self.start) / self.cycle.length;
+        if cycles > 0 {
+            self.start += cycles * self.cycle.length;
+            self.index = 0;
+        }
+        let offset = now.saturating_sub(self.start);
+        let last = self.cycle.gates.len() - 1;
+        if self.index > last || self.cycle.opens(self.index) > offset {
+            self.index = 0;
+        }
+        while self.index < last && self.cycle.gates[self.index].end <= offset {
+            self.index += 1;
+        }
+        self.open = self.opened();
+    }
+
+    fn opened(&self) -> OpenGate {
+        let Gate { owner, end } = self.cycle.gates[self.index];
+        let start = self.start.saturating_add(self.cycle.opens(self.index));
+        let mut end = self.start.saturating_add(end);
+        if self.index + 1 == self.cycle.gates.len() {
+            let next = self.following(end);
+            let first = next.gates[0];
+            let endless = next.gates.len() == 1;
+            if first.owner == owner {
+                end = match self.pending {
+                    _ if !endless => end.saturating_add(first.end),
+                    // One gate for ever, or until the next change.
+                    Some((from, _)) if end < from => from,
+                    _ => u64::MAX,
+                };
+            }
+        }
+        OpenGate { owner, start, end }
+    }
+}
+
+impl GateList {
+    /// The gates of phases, whose owners `slot` finds.
+    pub(super) fn new(
+        length: Nanos,
+        phases: &[Phase],
+        slot: impl Fn(&Phase) -> Result<u32, ConfigError>,
+    ) -> Result<Self, ConfigError> {
+        let length = length.as_nanos();
+        in_range("cycle", length, 1, u64::MAX - 1)?;
+        let mut cycle = Self { length, gates: Vec::with_capacity(phases.len() + 1) };
+        let mut end = 0u64;
+        for phase in phases {
+            in_range("phase", phase.length.as_nanos(), 1, length)?;
+            end = end.saturating_add(phase.length.as_nanos());
+            cycle.append(Gate { owner: slot(phase)?, end });
+        }
+        in_range("phases", end, 0, length)?;
+        if end < length {
+            cycle.append(Gate::closed(length));
+        }
+        Ok(cycle)
+    }
+
+    fn append(&mut self, gate: Gate) {
+        match self.gates.last_mut() {
+            Some(last) if last.owner == gate.owner => last.end = gate.end,
+            _ => self.gates.push(gate),
+        }
+    }
+
+    fn opens(&self, index: usize) -> u64 {
+        index.checked_sub(1).map_or(0, |before| self.gates[before].end)
+    }
+
+    /// How long a gate is open, with the part behind the end of the cycle.
+    fn length_of(&self, index: usize) -> u64 {
+        let (gate, first) = (self.gates[index], self.gates[0]);
+        let is_split = index > 0 && index + 1 == self.gates.len() && first.owner == gate.owner;
+        gate.end - self.opens(index) + if is_split { first.end } else { 0 }
+    }
+}
+
+impl Gate {
+    const fn closed(end: u64) -> Self {
+        Self { owner: NOBODY, end }
+    }
+}
+
+/// The owner of time that no phase covers.
+pub(super) const NOBODY: u32 = u32::MAX;

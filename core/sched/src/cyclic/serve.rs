@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The way of a packet through the cyclic scheduler: into its owner's queue, and out in a phase.
+
+use weir_units::{ByteCount, Instant, Nanos};
+
+use super::Cyclic;
+use super::gates::OpenGate;
+use super::owner::{OwnerAnswer, PhaseOwner};
+use crate::bits::Bits;
+use crate::{
+    Backlog, ClassConfig, ClassId, ConfigError, Dequeue, DropReason, Packet, Scheduler, WaitReason,
+};
+
+impl<S: Scheduler> Cyclic<S> {
+    /// Makes room for an owner, in the least free slot.
+    pub(super) fn add_owner(
+        &mut self,
+        now: Instant,
+        config: &ClassConfig,
+    ) -> Result<u32, ConfigError> {
+        let owner = PhaseOwner::new(now, (self.make)(&self.link), self.nested, config)?;
+        let free = self.owners.iter().position(Option::is_none);
+        let slot = free.unwrap_or(self.owners.len());
+        if slot == self.owners.len() {
+            self.owners.push(None);
+            let waiting = core::mem::replace(&mut self.waiting, Bits::new(self.owners.len()));
+            (0..slot).filter(|owner| waiting.next(*owner) == Some(*owner)).for_each(|owner| {
+                self.waiting.insert(owner);
+            });
+        }
+        self.owners[slot] = Some(owner);
+        // Fewer than `classes_max`, which is 32 bits wide.
+        Ok(u32::try_from(slot).unwrap_or(u32::MAX))
+    }
+
+    #[inline]
+    pub(super) fn queue(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        packet: Packet,
+        enqueue: fn(&mut S, Instant, ClassId, Packet) -> Result<(), DropReason>,
+    ) -> Result<(), DropReason> {
+        let now = self.observe(now);
+        let was_idle = self.backlog.packets == 0;
+        let Some((slot, Some(inner))) = self.place(class) else {
+            return Err(DropReason::NoSuchQueue);
+        };
+        let owner = self.owners.get_mut(slot as usize).and_then(Option::as_mut);
+        let owner = owner.ok_or(DropReason::NoSuchQueue)?;
+        enqueue(&mut owner.scheduler, now, inner, packet)?;
+        if owner.packets == 0 {
+            owner.since = now;
+            self.waiting.insert(slot as usize);
+        }
+        owner.packets += 1;
+        self.backlog.packets += 1;
+        self.backlog.bytes += u64::from(packet.bytes());
+        if was_idle {
+            self.idle = Some(now);
+        }
+        self.wake(now);
+        Ok(())
+    }
+
+    /// Counts packets of an owner that are gone.
+    #[inline]
+    pub(super) fn left(&mut self, slot: usize, gone: Backlog) {
+        self.backlog.packets -= gone.packets;
+        self.backlog.bytes -= gone.bytes;
+        if self.owners[slot].as_ref().is_none_or(|owner| owner.packets == 0) {
+            self.waiting.remove(slot);
+        }
+    }
+
+    /// The answer to a call at `now`.
+    #[inline]
+    pub(super) fn serve(&mut self, now: Instant) -> Dequeue {
+        let (owners, phases) = (&self.owners, &mut self.phases);
+        let gate = self.gates.at(now.as_nanos(), |gate| {
+            phases.missed += u64::from(had_packets(owners, gate));
+        });
+        if self.seen != gate.start {
+            self.seen = gate.start;
+            // What the gates before left unused is nobody's to make up for.
+            self.clock.idle_until(Instant::from_nanos(gate.start).min(now));
+            if had_packets(&self.owners, gate) {
+                self.phases.met += 1;
+                self.phases.late = now.saturating_since(Instant::from_nanos(gate.start));
+            }
+        }
+        if self.backlog.packets == 0 {
+            return Dequeue::Idle;
+        }
+        if let Err(until) = self.clock.ready(now) {
+            return Dequeue::Wait { until, why: WaitReason::LinkBusy };
+        }
+        let end = Instant::from_nanos(gate.end);
+        let mut wait = (end, WaitReason::PhaseClosed);
+        let slot = gate.owner as usize;
+        let own = self.ask(now, slot, end, &mut wait);
+        if let Some(answer) = own.or_else(|| self.lend(now, slot, end, &mut wait)) {
+            return answer;
+        }
+        let (until, why) = wait;
+        let until = if until < end { until } else { self.next_gate(end) };
+        Dequeue::Wait { until, why }
+    }
+
+    /// Sends a packet of an owner if it has one that is over before `end`. Otherwise, an earlier
+    /// instant at which it may have one replaces `wait`.
+    #[inline]
+    fn ask(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        end: Instant,
+        wait: &mut (Instant, WaitReason),
+    ) -> Option<Dequeue> {
+        let owner = self.owners.get_mut(slot)?.as_mut().filter(|owner| owner.packets > 0)?;
+        let answer = match owner.next(now) {
+            OwnerAnswer::Packet(bytes) => {
+                let bytes = ByteCount::new(bytes.into());
+                let mut clock = self.clock.clone();
+                let start = clock.busy_until().max(now.saturating_sub(self.link.catch_up));
+                clock.sent(now, bytes);
+                // A caller that is late makes up for it inside the gate, never behind its end.
+                let over = clock.busy_until() + now.saturating_since(start);
+                if over > end || now + self.guard > end {
+                    return None;
+                }
+                self.clock = clock;
+                owner.take()?
+            }
+            OwnerAnswer::Dropped(answer) => answer,
+            OwnerAnswer::Wait(until, why) => {
+                if until < wait.0 {
+                    *wait = (until, why);
+                }
+                return None;
+            }
+            OwnerAnswer::Idle => return None,
+        };
+        if let Dequeue::Send { packet, .. } | Dequeue::Dropped { packet, .. } = answer {
+            self.left(slot, Backlog { packets: 1, bytes: packet.bytes().into() });
+        }
+        Some(answer)
+    }
+
+    /// Lends the rest of a gate to the other owners in turn, a packet at a time.
+    fn lend(
+        &mut self,
+        now: Instant,
+        owner: usize,
+        end: Instant,
+        wait: &mut (Instant, WaitReason),
+    ) -> Option<Dequeue> {
+        if !self.borrow {
+            return None;
+        }
+        let from = self.borrower;
+        for (first, last) in [(from, usize::MAX), (0, from)] {
+            let mut at = first;
+            while let Some(slot) = self.waiting.next(at).filter(|slot| *slot < last) {
+                at = slot + 1;
+                if slot != owner
+                    && let Some(answer) = self.ask(now, slot, end, wait)
+                {
+                    self.borrower = at;
+                    return Some(answer);
+                }
+            }
+        }
+        None
+    }
+
+    /// The next gate in which a packet that waits may leave.
+    #[cold]
+    fn next_gate(&self, end: Instant) -> Instant {
+        if self.borrow {
+            return end;
+        }
+        let next = self.gates.next(|owner, length| {
+            let owner = self.owners.get(owner as usize).and_then(Option::as_ref);
+            let length = Nanos::new(length);
+            owner.filter(|owner| owner.packets > 0).is_some_and(|owner| {
+                let bytes = owner.held_bytes().unwrap_or(ByteCount::ZERO);
+                let time = self.clock.rate().time_for_ceil(bytes);
+                time.max(self.guard) <= length
+            })
+        });
+        next.map_or(Instant::FAR_FUTURE, Instant::from_nanos)
+    }
+}
+
+/// Tells whether the owner of a gate had packets when it opened, and has still.
+fn had_packets<S>(owners: &[Option<PhaseOwner<S>>], gate: OpenGate) -> bool {
+    let owner = owners.get(gate.owner as usize).and_then(Option::as_ref);
+    owner.is_some_and(|owner| owner.packets > 0 && owner.since.as_nanos() <= gate.start)
+}

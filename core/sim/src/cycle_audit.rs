@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The laws of the cyclic scheduler, checked on every frame from outside.
+//!
+//! The audit draws a cycle, serves it in virtual time and compares each departure with a timetable
+//! of its own: a list of cycles with the instants from which they hold, phase by phase. It shares
+//! no code with the scheduler's gates. Three questions are asked of each cycle:
+//!
+//! - *Capacity*: all owners are backlogged with frames of one length `t`. A gate of length `P` must
+//!   carry exactly `⌊P/t⌋` of them.
+//! - *Delay*: one owner sends a frame now and then, the others flood. Its frame is on the wire
+//!   within the longest time that its gates are closed and two transmission times: one for the end
+//!   of a gate that is too short, one for itself.
+//! - *Change*: the cycle changes at random instants, owners leave and come back. Old phases hold
+//!   to the end of their cycle, and every packet is sent, queued or handed back.
+
+use weir_sched::{
+    ClassConfig, ClassId, ConfigError, CycleConfig, Cyclic, Dequeue, Drr, LinkClock, LinkConfig,
+    Packet, Phase, QueueConfig, Scheduler,
+};
+use weir_units::{BitRate, ByteCount, Instant, Nanos};
+
+use crate::Seed;
+
+/// The findings of an audit, to be added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CycleAudit {
+    /// Cycles that were drawn.
+    pub cycles: u64,
+    /// Frames that were sent in them.
+    pub frames: u64,
+    /// Bytes of frames that were on the wire outside a phase of their owner.
+    pub outside_bytes: u64,
+    /// The largest difference of a gate's share from `⌊P/t⌋ · t / P`, in percentage points.
+    pub capacity_error: f64,
+    /// Frames whose delay was measured.
+    pub delays: u64,
+    /// Frames of those that were later than the bound.
+    pub late: u64,
+    /// Changes of a cycle under traffic.
+    pub changes: u64,
+    /// Packets that were neither sent, nor queued, nor handed back.
+    pub lost: u64,
+}
+
+/// Audits the cycle of a seed. The timetable begins `skew` later than the scheduler's first cycle:
+/// with any but zero, the audit must find frames outside.
+///
+/// # Errors
+/// [`ConfigError`], which would be a fault of the audit.
+pub fn audit_cycle(seed: u64, skew: Nanos) -> Result<CycleAudit, ConfigError> {
+    let mut audit = CycleAudit { cycles: 1, ..CycleAudit::default() };
+    let mut draw = Seed::new(seed);
+    let rate = BitRate::from_mbps([10, 100, 1_000, 10_000][index(&mut draw, 4)]);
+    let bytes = u32::try_from(draw.between(64, 1518)).unwrap_or(1518);
+    let owners = 1 + index(&mut draw, 8);
+    let plan = CyclePlan::draw(&mut draw, owners, rate.time_for_ceil(FRAME_MOST));
+    capacity(&mut audit, &plan, rate, bytes, skew)?;
+    delay(&mut audit, &mut draw, &plan, rate, skew)?;
+    change(&mut audit, &mut draw, plan, rate, skew)?;
+    Ok(audit)
+}
+
+impl CycleAudit {
+    fn add(&mut self, rig: &CycleRig) {
+        self.frames += rig.sent;
+        self.outside_bytes += rig.outside_bytes;
+    }
+
+    /// The sum of two, or the worse.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            cycles: self.cycles + other.cycles,
+            frames: self.frames + other.frames,
+            outside_bytes: self.outside_bytes + other.outside_bytes,
+            capacity_error: self.capacity_error.max(other.capacity_error),
+            delays: self.delays + other.delays,
+            late: self.late + other.late,
+            changes: self.changes + other.changes,
+            lost: self.lost + other.lost,
+        }
+    }
+}
+
+/// Phases of owners that are numbered from 0; `None` is closed.
+#[derive(Clone, Debug)]
+struct CyclePlan {
+    owners: usize,
+    phases: Vec<(Option<usize>, u64)>,
+}
+
+impl CyclePlan {
+    /// Phases of 1 to 20 times `longest` for each owner, and some more, in random order.
+    fn draw(draw: &mut Seed, owners: usize, longest: Nanos) -> Self {
+        let longest = longest.as_nanos();
+        let more = draw.between(0, 8);
+        let mut phases: Vec<_> = (0..owners).map(Some).collect();
+        for _ in 0..more {
+            let owner = index(draw, owners + 1);
+            phases.push(Some(owner).filter(|owner| *owner < owners));
+        }
+        for at in (1..phases.len()).rev() {
+            let other = index(draw, at + 1);
+            phases.swap(at, other);
+        }
+        let mut length = |owner| (owner, longest + draw.between(0, 19 * longest));
+        Self { owners, phases: phases.into_iter().map(&mut length).collect() }
+    }
+
+    fn length(&self) -> u64 {
+        self.phases.iter().map(|(_, length)| length).sum()
+    }
+
+    /// The gates of an owner in one turn of the cycle that starts where it is closed: start and
+    /// end of each, from the start of a cycle. One without an end if it is never closed.
+    fn gates(&self, owner: usize) -> Vec<(u64, u64)> {
+        let Some(first) = self.phases.iter().position(|(of, _)| *of != Some(owner)) else {
+            return vec![(0, u64::MAX)];
+        };
+        let mut at: u64 = self.phases[..first].iter().map(|(_, length)| length).sum();
+        let mut gates: Vec<(u64, u64)> = Vec::new();
+        for (of, length) in self.phases[first..].iter().chain(&self.phases[..first]) {
+            if *of == Some(owner) {
+                match gates.last_mut() {
+                    Some(last) if last.1 == at => last.1 += length,
+                    _ => gates.push((at, at + length)),
+                }
+            }
+            at += length;
+        }
+        gates
+    }
+
+    /// The longest time for which an owner's gates are closed.
+    fn longest_closed(&self, owner: usize) -> u64 {
+        let gates = self.gates(owner);
+        let again = gates.first().map(|(start, _)| start.saturating_add(self.length()));
+        let starts = gates.iter().skip(1).map(|(start, _)| *start).chain(again);
+        gates
+            .iter()
+            .zip(starts)
+            .map(|((_, end), next)| next.saturating_sub(*end))
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// A scheduler with a class for each owner, and the timetable that it must keep.
+struct CycleRig {
+    scheduler: Cyclic<Drr>,
+    /// One more than the plan has: closed phases are an owner's without traffic.
+    owners: Vec<ClassId>,
+    classes: Vec<ClassId>,
+    /// Plans, each with the instant from which it holds.
+    timetable: Vec<(u64, CyclePlan)>,
+    wire: LinkClock,
+    now: u64,
+    queued: u64,
+    sent: u64,
+    handed_back: u64,
+    outside_bytes: u64,
+}
+
+/// A frame that was sent.
+#[derive(Clone, Copy)]
+struct SentFrame {
+    owner: usize,
+    arrived: Instant,
+    start: u64,
+    end: u64,
+}
+
+impl CycleRig {
+    fn new(plan: &CyclePlan, rate: BitRate, skew: Nanos) -> Result<Self, ConfigError> {
+        let link = LinkConfig {
+            rate: Some(rate),
+            catch_up: Nanos::ZERO,
+            classes_max: 64,
+            packets_max: 1 << 16,
+        };
+        let mut rig = Self {
+            scheduler: Cyclic::new(&link, false, Drr::new),
+            owners: Vec::new(),
+            classes: Vec::new(),
+            timetable: vec![(skew.as_nanos(), plan.clone())],
+            wire: LinkClock::new(rate, Nanos::ZERO),
+            now: 0,
+            queued: 0,
+            sent: 0,
+            handed_back: 0,
+            outside_bytes: 0,
+        };
+        for _ in 0..=plan.owners {
+            let (owner, class) = rig.add_owner()?;
+            rig.owners.push(owner);
+            rig.classes.push(class);
+        }
+        rig.set(plan)?;
+        Ok(rig)
+    }
+
+    fn add_owner(&mut self) -> Result<(ClassId, ClassId), ConfigError> {
+        let bytes = ByteCount::new(1 << 30);
+        let queue = QueueConfig { packets: QUEUE_PACKETS, bytes, codel: None, flows: None };
+        let config = ClassConfig { queue, ..ClassConfig::default() };
+        let owner = self.scheduler.add_class(self.time(), None, &config)?;
+        Ok((owner, self.scheduler.add_class(self.time(), Some(owner), &config)?))
+    }
+
+    const fn time(&self) -> Instant {
+        Instant::from_nanos(self.now)
+    }
+
+    fn set(&mut self, plan: &CyclePlan) -> Result<(), ConfigError> {
+        let idle = self.owners.len() - 1;
+        let phase = |(owner, length): &(Option<usize>, u64)| Phase {
+            owner: self.owners[owner.unwrap_or(idle)],
+            length: Nanos::new(*length),
+        };
+        let phases = plan.phases.iter().map(phase).collect();
+        let length = Nanos::new(plan.length());
+        let cycle = CycleConfig { length, phases, guard: Nanos::ZERO, borrow: false };
+        self.scheduler.set_cycle(self.time(), &cycle)
+    }
+
+    /// Changes the plan in the scheduler and, by the rule of boundaries, in the timetable.
+    fn change(&mut self, plan: CyclePlan) -> Result<(), ConfigError> {
+        self.set(&plan)?;
+        let now = self.now;
+        self.timetable.retain(|(from, _)| *from <= now);
+        let free = self.wire.busy_until().as_nanos().max(now);
+        let from = self.timetable.last().map_or(free, |(from, running)| {
+            from + free.saturating_sub(*from).div_ceil(running.length()) * running.length()
+        });
+        self.timetable.push((from, plan));
+        Ok(())
+    }
+
+    fn queue(&mut self, owner: usize, bytes: u32) {
+        let now = self.time();
+        let packet = Packet::new(u32::try_from(owner).unwrap_or(0), bytes, now);
+        let taken = self.scheduler.enqueue(now, self.classes[owner], packet);
+        self.queued += u64::from(taken.is_ok());
+    }
+
+    /// Sends the next frame that is due before `end`; at `end` the time is that.
+    fn send_before(&mut self, end: u64) -> Option<SentFrame> {
+        loop {
+            match self.scheduler.dequeue(self.time()) {
+                Dequeue::Send { packet, .. } => return Some(self.put_on_wire(packet)),
+                Dequeue::Wait { until, .. } if until.as_nanos() < end => {
+                    self.now = until.as_nanos().max(self.now);
+                }
+                Dequeue::Wait { .. } | Dequeue::Idle | Dequeue::Dropped { .. } => {
+                    self.now = end.max(self.now);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn put_on_wire(&mut self, packet: Packet) -> SentFrame {
+        let bytes = u64::from(packet.bytes());
+        let (owner, start) = (packet.id as usize, self.now);
+        self.wire.sent(self.time(), ByteCount::new(bytes));
+        let end = start + self.wire.rate().time_for_ceil(ByteCount::new(bytes)).as_nanos();
+        self.sent += 1;
+        // The end of a frame is rounded to a nanosecond twice.
+        if !self.is_inside(owner, start, end - 1) {
+            self.outside_bytes += bytes;
+        }
+        SentFrame { owner, arrived: packet.arrived, start, end }
+    }
+
+    /// Walks the timetable from phase to phase.
+    fn is_inside(&self, owner: usize, start: u64, end: u64) -> bool {
+        let mut at = start;
+        while at < end {
+            let holds = self.timetable.partition_point(|(from, _)| *from <= at);
+            let Some((from, plan)) = holds.checked_sub(1).map(|index| &self.timetable[index])
+            else {
+                return false;
+            };
+            let (mut left, mut of) = ((at - from) % plan.length(), None);
+            for (phase, length) in &plan.phases {
+                if left < *length {
+                    (left, of) = (length - left, *phase);
+                    break;
+                }
+                left -= length;
+            }
+            if of != Some(owner) {
+                return false;
+            }
+            let changes = self.timetable.get(holds).map_or(u64::MAX, |(from, _)| *from);
+            at = changes.min(at + left);
+        }
+        true
+    }
+
+    /// Packets that are nowhere.
+    fn lost(&self) -> u64 {
+        let backlog = self.scheduler.backlog().packets;
+        let queues = self.classes.iter().map(|class| self.scheduler.class_backlog(*class).packets);
+        let is_sum = queues.sum::<u64>() == backlog;
+        let lost = self.queued.abs_diff(self.sent + self.handed_back + backlog);
+        lost + u64::from(!is_sum)
+    }
+}
+
+fn capacity(
+    audit: &mut CycleAudit,
+    plan: &CyclePlan,
+    rate: BitRate,
+    bytes: u32,
+    skew: Nanos,
+) -> Result<(), ConfigError> {
+    let mut rig = CycleRig::new(plan, rate, skew)?;
+    for owner in 0..plan.owners {
+        (0..4).for_each(|_| rig.queue(owner, bytes));
+    }
+    let cycle = plan.length();
+    let first: Vec<u64> = (0..plan.owners).map(|owner| plan.gates(owner)[0].0).collect();
+    let mut frames = vec![0u64; plan.owners];
+    while let Some(frame) = rig.send_before((CAPACITY_CYCLES + 2) * cycle) {
+        rig.queue(frame.owner, bytes);
+        let from = cycle + first[frame.owner];
+        let counts = frame.start >= from && frame.start < from + CAPACITY_CYCLES * cycle;
+        frames[frame.owner] += u64::from(counts);
+    }
+    let bits = u128::from(bytes) * 8_000_000_000;
+    for (owner, frames) in frames.into_iter().enumerate() {
+        let gates = plan.gates(owner);
+        let is_endless = gates[0].1 == u64::MAX;
+        let fits = |time: u64| u128::from(time) * u128::from(rate.as_bps()) / bits;
+        let open = if is_endless { cycle } else { gates.iter().map(|(from, to)| to - from).sum() };
+        let expected = match is_endless {
+            true => fits(cycle * CAPACITY_CYCLES),
+            false => {
+                gates.iter().map(|(from, to)| fits(to - from)).sum::<u128>()
+                    * u128::from(CAPACITY_CYCLES)
+            }
+        };
+        let off = expected.abs_diff(frames.into()) * bits / u128::from(rate.as_bps());
+        let error = off as f64 / (open * CAPACITY_CYCLES) as f64 * 100.0;
+        audit.capacity_error = audit.capacity_error.max(error);
+    }
+    audit.add(&rig);
+    Ok(())
+}
+
+fn delay(
+    audit: &mut CycleAudit,
+    draw: &mut Seed,
+    plan: &CyclePlan,
+    rate: BitRate,
+    skew: Nanos,
+) -> Result<(), ConfigError> {
+    let mut rig = CycleRig::new(plan, rate, skew)?;
+    let closed = plan.longest_closed(0);
+    for owner in 1..plan.owners {
+        (0..4).for_each(|_| rig.queue(owner, frame_bytes(draw)));
+    }
+    let mut own = 0;
+    for _ in 0..PROBES {
+        // The frame before has left the wire.
+        let next = own.max(rig.now + draw.between(1, 2 * plan.length()));
+        while let Some(frame) = rig.send_before(next) {
+            rig.queue(frame.owner, frame_bytes(draw));
+        }
+        let bytes = frame_bytes(draw);
+        rig.queue(0, bytes);
+        let time = rate.time_for_ceil(ByteCount::new(bytes.into())).as_nanos();
+        while let Some(frame) = rig.send_before(next + 4 * plan.length()) {
+            if frame.owner == 0 {
+                let delay = frame.end - frame.arrived.as_nanos();
+                audit.late += u64::from(delay > closed + 2 * time);
+                audit.delays += 1;
+                own = frame.end;
+                break;
+            }
+            rig.queue(frame.owner, frame_bytes(draw));
+        }
+    }
+    audit.add(&rig);
+    Ok(())
+}
+
+fn change(
+    audit: &mut CycleAudit,
+    draw: &mut Seed,
+    mut plan: CyclePlan,
+    rate: BitRate,
+    skew: Nanos,
+) -> Result<(), ConfigError> {
+    let mut rig = CycleRig::new(&plan, rate, skew)?;
+    let longest = rate.time_for_ceil(FRAME_MOST);
+    for owner in 0..plan.owners {
+        (0..4).for_each(|_| rig.queue(owner, frame_bytes(draw)));
+    }
+    for _ in 0..CHANGES {
+        let end = rig.now + draw.between(0, 3 * plan.length());
+        while let Some(frame) = rig.send_before(end) {
+            rig.queue(frame.owner, frame_bytes(draw));
+        }
+        if draw.one_in(3) {
+            let owner = index(draw, plan.owners);
+            let mut handed_back = 0;
+            let (now, class) = (rig.time(), rig.classes[owner]);
+            rig.scheduler.remove_class(now, class, &mut |_| handed_back += 1)?;
+            rig.scheduler.remove_class(now, rig.owners[owner], &mut |_| {})?;
+            rig.handed_back += handed_back;
+            (rig.owners[owner], rig.classes[owner]) = rig.add_owner()?;
+            (0..4).for_each(|_| rig.queue(owner, frame_bytes(draw)));
+        }
+        plan = CyclePlan::draw(draw, plan.owners, longest);
+        rig.change(plan.clone())?;
+        audit.changes += 1;
+        audit.lost += rig.lost();
+    }
+    let end = rig.now + 4 * plan.length();
+    while let Some(frame) = rig.send_before(end) {
+        rig.queue(frame.owner, frame_bytes(draw));
+    }
+    audit.lost += rig.lost();
+    audit.add(&rig);
+    Ok(())
+}
+
+fn index(draw: &mut Seed, count: usize) -> usize {
+    let most = u64::try_from(count).unwrap_or(u64::MAX) - 1;
+    usize::try_from(draw.between(0, most)).unwrap_or(0)
+}
+
+fn frame_bytes(draw: &mut Seed) -> u32 {
+    u32::try_from(draw.between(64, FRAME_MOST.get())).unwrap_or(64)
+}
+
+const FRAME_MOST: ByteCount = ByteCount::new(1518);
+const QUEUE_PACKETS: u32 = 64;
+/// Cycles over which the capacity is counted.
+const CAPACITY_CYCLES: u64 = 10;
+/// Frames of an owner that are timed, and changes, of each cycle.
+const PROBES: usize = 40;
+const CHANGES: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn audit(cycles: u64, skew: Nanos) -> CycleAudit {
+        let all = (0..cycles).map(|seed| audit_cycle(seed, skew).unwrap());
+        all.fold(CycleAudit::default(), CycleAudit::and)
+    }
+
+    /// Goal: the laws of the module's head hold over random cycles.
+    #[test]
+    fn random_cycles_keep_their_laws() {
+        let audit = audit(100, Nanos::ZERO);
+        assert_eq!((audit.outside_bytes, audit.late, audit.lost), (0, 0, 0), "{audit:?}");
+        assert!(audit.capacity_error < 0.2, "{audit:?}");
+        assert!(audit.frames > 100_000 && audit.delays >= 100 * 40, "{audit:?}");
+    }
+
+    /// Goal: the audit sees a scheduler that is 2 µs beside its timetable.
+    #[test]
+    fn a_scheduler_beside_its_timetable_is_seen() {
+        assert!(audit(20, Nanos::from_micros(2)).outside_bytes > 0);
+    }
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How a port tells slices apart, checked on random and malformed frames against an oracle.
+//!
+//! The node has slices of each kind: without headers, with a VLAN, with the header of a parallel
+//! internet, with both; the same address is a vif's in each of them, so that only the headers can
+//! tell which is meant. The oracle reads a frame byte by byte and says who gets what, or why nobody
+//! does. It knows the format and shares no code with the switch.
+
+use weir_policy::{Kind, MacAddr, Policy, Port, Slice, SliceId, Vif};
+use weir_switch::{Direction, IfaceId, Reason};
+use weir_units::{BitRate, Nanos};
+
+use crate::{Seed, SimError, SimNode};
+
+/// The findings of an audit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeaderAudit {
+    /// Frames from the port.
+    pub frames: u64,
+    /// Frames of those that a vif got.
+    pub delivered: u64,
+    /// Frames of those that the oracle calls malformed or nobody's.
+    pub refused: u64,
+    /// Frames of those that are malformed within the header of a parallel internet, or of one that
+    /// is unknown.
+    pub headers_refused: u64,
+    /// Frames with which the switch did another thing than the oracle says, its counters included.
+    pub different: u64,
+    /// Frames that vifs sent: each must leave by the port with its slice's headers, and come back
+    /// as it was sent.
+    pub sent: u64,
+}
+
+/// The decision of the oracle about a frame from the port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExpectedFrame {
+    /// The vifs by index, and the frame as they see it.
+    Delivered(Vec<usize>, Vec<u8>),
+    /// Nobody.
+    Refused(Reason),
+}
+
+/// The slices of the audit: VLAN and parallel internet.
+pub const AUDIT_SLICES: [(Option<u16>, Option<u8>); 6] = [
+    (None, None),
+    (Some(100), None),
+    (None, Some(7)),
+    (Some(200), Some(9)),
+    (None, Some(0)),
+    (Some(4094), Some(255)),
+];
+
+/// A node of [`AUDIT_SLICES`], each with two vifs of the addresses of [`audit_mac`]; all in memory.
+#[must_use]
+pub fn audit_policy() -> Policy {
+    let mut policy = Policy::new("node");
+    let mut port = Port::new("up", BitRate::from_mbps(10_000));
+    port.kind = Kind::Memory;
+    let port = policy.add_port(port);
+    for (index, (vlan, pih)) in (0..).zip(AUDIT_SLICES) {
+        let slice = Slice { vlan, pih, ..Slice::new(&format!("s{index}")) };
+        let slice = policy.add_slice(slice);
+        debug_assert_eq!(slice, SliceId(index), "slices are numbered from 0");
+        for member in 0..2 {
+            let mut vif = Vif::new(&format!("v{index}-{member}"), slice, port);
+            (vif.kind, vif.macs) = (Kind::Memory, vec![MacAddr(audit_mac(member))]);
+            policy.add_vif(vif);
+        }
+    }
+    policy
+}
+
+/// The address of the first or second vif of each slice.
+#[must_use]
+pub const fn audit_mac(member: u8) -> [u8; 6] {
+    [0x02, 0x5a, 0xc3, member, 0x3c, 0xa5]
+}
+
+/// Draws a frame as it may come from a port: sound, of strange headers, changed in a byte, or cut.
+#[must_use]
+pub fn audit_frame(draw: &mut Seed) -> Vec<u8> {
+    let mut frame = Vec::new();
+    match draw.between(0, 9) {
+        0 => frame.extend([0xff; 6]),
+        1 => frame.extend([0x01, 0x80, 0xc2, 0, 0, byte(draw) & 0x1f]),
+        2 => frame.extend((0..6).map(|_| byte(draw))),
+        _ => frame.extend(audit_mac(byte(draw) & 1)),
+    }
+    match draw.between(0, 19) {
+        0 => frame.extend([0; 6]),
+        1 => frame.extend([0x03, 0, 0, 0, 0, 1]),
+        _ => frame.extend([0x06, 0x11, 0x22, 0x33, 0x44, byte(draw) & 3]),
+    }
+    if draw.one_in(2) {
+        let vlan = match draw.between(0, 4) {
+            0 => u16::from(byte(draw)) << 8 | u16::from(byte(draw)),
+            1 => 0,
+            2 => 100,
+            3 => 200,
+            _ => 4094,
+        };
+        let kind = if draw.one_in(20) { [0x88, 0xa8] } else { [0x81, 0x00] };
+        frame.extend(kind);
+        frame.extend((vlan | u16::from(byte(draw) & 0xe0) << 8).to_be_bytes());
+    }
+    if !draw.one_in(3) {
+        let number = if draw.one_in(4) { byte(draw) } else { [7, 9, 0, 255][draw_index(draw)] };
+        frame.extend([0x88, 0xb5, number]);
+    }
+    let kinds = [[0x08, 0x00], [0x86, 0xdd], [0x08, 0x06], [0x90, 0x00]];
+    let nested = [[0x81, 0x00], [0x88, 0xa8], [0x88, 0xb5], [0x00, 0x2e]];
+    frame.extend(if draw.one_in(16) { nested } else { kinds }[draw_index(draw)]);
+    let payload = if draw.one_in(16) { draw.between(0, 1520) } else { draw.between(0, 90) };
+    frame.extend((0..payload).map(|_| byte(draw)));
+    if draw.one_in(8) {
+        frame.truncate(usize::try_from(draw.between(0, 24)).unwrap_or(0));
+    }
+    if draw.one_in(8) && !frame.is_empty() {
+        let most = frame.len().min(24) as u64 - 1;
+        let at = usize::try_from(draw.between(0, most)).unwrap_or(0);
+        frame[at] = byte(draw);
+    }
+    frame
+}
+
+/// Says who gets a frame from the port of [`audit_policy`].
+#[must_use]
+pub fn expected(frame: &[u8]) -> ExpectedFrame {
+    match classify(frame) {
+        Ok((vifs, bare)) => ExpectedFrame::Delivered(vifs, bare),
+        Err(reason) => ExpectedFrame::Refused(reason),
+    }
+}
+
+fn classify(frame: &[u8]) -> Result<(Vec<usize>, Vec<u8>), Reason> {
+    let number = |at: usize| Some(u16::from(*frame.get(at)?) << 8 | u16::from(*frame.get(at + 1)?));
+    let is_tag = |kind: u16| kind == 0x8100 || kind == 0x88a8;
+    let mut kind = number(12).ok_or(Reason::Truncated)?;
+    let (mut at, mut vlan) = (14, None);
+    if kind == 0x8100 {
+        vlan = Some(number(14).ok_or(Reason::Truncated)? % 4096);
+        kind = number(16).ok_or(Reason::Truncated)?;
+        at = 18;
+    }
+    if is_tag(kind) {
+        return Err(Reason::NestedTag);
+    }
+    let vlan = vlan.filter(|vlan| *vlan != 0);
+    let slice = if kind == 0x88b5 {
+        let pih = *frame.get(at).ok_or(Reason::PihShort)?;
+        kind = number(at + 1).ok_or(Reason::PihShort)?;
+        at += 3;
+        if is_tag(kind) || kind == 0x88b5 {
+            return Err(Reason::NestedTag);
+        }
+        let slice = AUDIT_SLICES.iter().position(|slice| slice.1 == Some(pih));
+        let slice = slice.ok_or(Reason::PihUnknown)?;
+        if AUDIT_SLICES[slice].0 != vlan {
+            return Err(Reason::UnknownVlan);
+        }
+        slice
+    } else {
+        let slice = AUDIT_SLICES.iter().position(|slice| *slice == (vlan, None));
+        slice.ok_or(Reason::UnknownVlan)?
+    };
+    let mut bare = frame[..12].to_vec();
+    bare.extend(kind.to_be_bytes());
+    bare.extend(&frame[at..]);
+    if frame[6] & 1 == 1 || frame[6..12] == [0; 6] {
+        return Err(Reason::BadSource);
+    }
+    if frame[..5] == [0x01, 0x80, 0xc2, 0, 0] && frame[5] < 16 {
+        return Err(Reason::ReservedGroup);
+    }
+    if bare.len() > 1518 {
+        return Err(Reason::Oversize);
+    }
+    let own = |member: u8| frame[6..12] == audit_mac(member);
+    if own(0) || own(1) {
+        return Err(Reason::Moved);
+    }
+    let vifs = match (0..2u8).find(|member| frame[..6] == audit_mac(*member)) {
+        Some(member) => vec![2 * slice + usize::from(member)],
+        None if frame[0] & 1 == 1 => vec![2 * slice, 2 * slice + 1],
+        None => return Err(Reason::NoDestination),
+    };
+    Ok((vifs, bare))
+}
+
+/// Compares the switch with the oracle on `frames` random frames, and on one of each vif for every
+/// hundred of them.
+///
+/// # Errors
+/// The node fails: a fault of the audit.
+pub fn audit_headers(seed: u64, frames: u64) -> Result<HeaderAudit, SimError> {
+    let policy = audit_policy();
+    let mut node = SimNode::new(&policy)?;
+    let up = node.switch.port_iface(weir_policy::PortId(0));
+    let vifs: Vec<IfaceId> = policy.vifs().map(|(id, _)| node.switch.vif_iface(id)).collect();
+    let (mut draw, mut audit) = (Seed::new(seed), HeaderAudit::default());
+    for turn in 0..frames {
+        let frame = audit_frame(&mut draw);
+        node.now += Nanos::from_millis(1);
+        let is_same = receive(&mut node, (up, &vifs), &frame, &mut audit)?;
+        audit.different += u64::from(!is_same);
+        if turn % 100 == 0 {
+            for vif in 0..vifs.len() {
+                let is_same = send(&mut node, (up, &vifs), vif, &mut draw)?;
+                audit.sent += 1;
+                audit.different += u64::from(!is_same);
+            }
+        }
+    }
+    Ok(audit)
+}
+
+fn receive(
+    node: &mut SimNode,
+    (up, vifs): (IfaceId, &[IfaceId]),
+    frame: &[u8],
+    audit: &mut HeaderAudit,
+) -> Result<bool, SimError> {
+    let dropped = |node: &SimNode| {
+        let counters = node.counters(up, Direction::Receive);
+        Reason::ALL.map(|reason| counters.dropped_for(reason).packets)
+    };
+    let before = dropped(node);
+    node.hand_in(up, frame)?;
+    let mut got: Vec<(usize, Vec<u8>)> = Vec::new();
+    for (iface, _, bytes) in node.run_dry()? {
+        let vif = vifs.iter().position(|vif| *vif == iface);
+        got.push((vif.unwrap_or(usize::MAX), bytes));
+    }
+    got.sort();
+    let mut wanted = before;
+    audit.frames += 1;
+    let is_same = match expected(frame) {
+        ExpectedFrame::Delivered(to, bare) => {
+            audit.delivered += 1;
+            got.len() == to.len()
+                && got.iter().zip(to).all(|((vif, bytes), to)| *vif == to && *bytes == bare)
+        }
+        ExpectedFrame::Refused(reason) => {
+            audit.refused += 1;
+            let of_header = matches!(reason, Reason::PihShort | Reason::PihUnknown);
+            audit.headers_refused += u64::from(of_header);
+            wanted[reason as usize] += 1;
+            got.is_empty()
+        }
+    };
+    Ok(is_same && dropped(node) == wanted)
+}
+
+/// Sends a frame of a vif out by the port, and puts it back in there as an answer to the vif.
+fn send(
+    node: &mut SimNode,
+    (up, vifs): (IfaceId, &[IfaceId]),
+    vif: usize,
+    draw: &mut Seed,
+) -> Result<bool, SimError> {
+    let (vlan, pih) = AUDIT_SLICES[vif / 2];
+    let mut frame = vec![0x06, 0x99, 0, 0, 0, 1];
+    frame.extend(audit_mac(u8::try_from(vif % 2).unwrap_or(0)));
+    let addresses = frame.clone();
+    let payload = draw.between(0, 1504);
+    let rest: Vec<u8> = [0x08, 0x00].into_iter().chain((0..payload).map(|_| byte(draw))).collect();
+    frame.extend(&rest);
+    let mut on_wire = addresses;
+    if let Some(vlan) = vlan {
+        on_wire.extend([0x81, 0x00]);
+        on_wire.extend(vlan.to_be_bytes());
+    }
+    if let Some(pih) = pih {
+        on_wire.extend([0x88, 0xb5, pih]);
+    }
+    on_wire.extend(&rest);
+    node.hand_in(vifs[vif], &frame)?;
+    // Its neighbour gets a copy as long as nobody knows where the destination is.
+    let left: Vec<_> = node.run_dry()?.into_iter().filter(|(iface, ..)| *iface == up).collect();
+    let pushed = left.len() == 1 && left[0].2 == on_wire;
+    // As from the neighbour, back to where it came from.
+    let turn = |bytes: &mut [u8]| bytes[..12].rotate_left(6);
+    turn(&mut on_wire);
+    turn(&mut frame);
+    node.hand_in(up, &on_wire)?;
+    let back = node.run_dry()?;
+    Ok(pushed && back.len() == 1 && back[0].0 == vifs[vif] && back[0].2 == frame)
+}
+
+fn byte(draw: &mut Seed) -> u8 {
+    draw.draw().to_be_bytes()[0]
+}
+
+fn draw_index(draw: &mut Seed) -> usize {
+    usize::from(byte(draw) & 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the switch decides as the oracle, and each frame that is refused is counted under its
+    /// reason.
+    #[test]
+    fn the_switch_tells_slices_apart_as_the_oracle_does() {
+        let audit = audit_headers(1, 60_000).unwrap();
+        assert_eq!(audit.different, 0, "{audit:?}");
+        assert_eq!(audit.delivered + audit.refused, audit.frames);
+        assert!(audit.delivered > 10_000 && audit.headers_refused > 3_000, "{audit:?}");
+        assert!(audit.sent > 1_000, "{audit:?}");
+    }
+}
