@@ -12,6 +12,7 @@ use weir_units::ByteCount;
 
 use crate::api;
 use crate::bounds::FRAMES_MAX;
+use crate::cycle;
 use crate::finding::Finding;
 use crate::fit::check_sums;
 use crate::format::quoted;
@@ -29,6 +30,7 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
     api::check(&policy.api, &is_slice, findings);
     check_devices(policy, findings);
     check_vlans(policy, findings);
+    cycle::check(policy, findings);
     check_macs(policy, findings);
     let packet = policy.node.frame_size.packet_max();
     for direction in Direction::ALL {
@@ -204,10 +206,10 @@ fn check_vlans(policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Checks that addresses are unicast, and unique within one VLAN of one port, where frames could
+/// Checks that addresses are unicast, and unique within one bridge of one port, where frames could
 /// otherwise reach the wrong vif.
 fn check_macs(policy: &Policy, findings: &mut Vec<Finding>) {
-    let mut owners: BTreeMap<(PortId, Option<u16>, MacAddr), &str> = BTreeMap::new();
+    let mut owners: BTreeMap<(PortId, u16, MacAddr), &str> = BTreeMap::new();
     for (index, vif) in policy.vifs.iter().enumerate() {
         let Some(slice) = policy.slices.get(vif.slice.0 as usize) else { continue };
         for (number, mac) in vif.macs.iter().enumerate() {
@@ -217,12 +219,12 @@ fn check_macs(policy: &Policy, findings: &mut Vec<Finding>) {
                 findings.push(Finding::new("vif", index, key, format!("{mac} is {what}")));
                 continue;
             }
-            match owners.get(&(vif.port, slice.vlan, *mac)) {
+            match owners.get(&(vif.port, slice.bridge(), *mac)) {
                 Some(owner) => {
                     let message = format!("{mac} is already an address of vif {}", quoted(owner));
                     findings.push(Finding::new("vif", index, key, message));
                 }
-                None => drop(owners.insert((vif.port, slice.vlan, *mac), &vif.name)),
+                None => drop(owners.insert((vif.port, slice.bridge(), *mac), &vif.name)),
             }
         }
     }

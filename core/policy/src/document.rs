@@ -16,6 +16,7 @@ use crate::bounds::{
     ADDRESSES_MAX, BPS_MAX, BYTES_MAX, CPU_MAX, FILTERS_MAX, FLOWS_MAX, FRAMES_MAX, INTERVAL_MAX,
     MACS_MAX, PORTS_MAX, PPS_MAX, ROUTERS_MAX, SECOND, SLICES_MAX, VIFS_MAX,
 };
+use crate::cycle::CycleTable;
 use crate::filter::FilterAction;
 use crate::format::{Factor, Protocol, Text};
 use crate::model::{Idle, Kind, Layer, Node, Port, Reservation, SchedulerKind, Slice, Vif};
@@ -133,6 +134,8 @@ pub(crate) struct PortTable {
     #[schemars(extend("default" = Port::CATCH_UP_DEFAULT.to_string()))]
     #[schemars(extend("x-minimum" = 0, "x-maximum" = SECOND))]
     pub(crate) catch_up: Option<Text<Nanos>>,
+    /// The cycle of phases in which slices send by this port; absent: all send at any time.
+    pub(crate) cycle: Option<CycleTable>,
 }
 
 /// A tenant.
@@ -147,6 +150,14 @@ pub(crate) struct SliceTable {
     /// untagged frames.
     #[schemars(range(min = 1, max = Slice::VLAN_MAX), extend("x-default" = "untagged"))]
     pub(crate) vlan: Option<u16>,
+    /// The parallel internet (level 3 of the IIP architecture) that the slice is: the number in the
+    /// header that its frames carry on every port, unique among slices. Vifs see frames without it.
+    #[schemars(range(min = 0, max = 255), extend("x-default" = "no header"))]
+    pub(crate) pih: Option<u8>,
+    /// The slice's phase in each cycle of a port that has one. Phases follow each other in the
+    /// order of the slices; the longest frame of the slice must fit.
+    #[schemars(extend("x-minimum" = 1_000, "x-maximum" = SECOND, "x-default" = "none"))]
+    pub(crate) phase: Option<Text<Nanos>>,
     /// Guarantees and limits of all that its vifs send, on each port.
     pub(crate) send: Option<ShareTable>,
     /// Guarantees and limits of all that its vifs receive, from each port.

@@ -51,6 +51,7 @@ mod api;
 mod bounds;
 mod check;
 pub mod count;
+mod cycle;
 mod decimal;
 mod digest;
 mod document;
@@ -96,8 +97,8 @@ pub use format::{Text, Written};
 pub use guarantee::Guarantees;
 pub use key_path::KeyPath;
 pub use model::{
-    FrameSize, Idle, Kind, Layer, Node, Overbooking, Policy, Port, PortId, Reservation, Router,
-    RouterId, SchedulerKind, Slice, SliceId, Vif, VifId,
+    FrameSize, Idle, Kind, Layer, Node, Overbooking, Policy, Port, PortCycle, PortId, Reservation,
+    Router, RouterId, SchedulerKind, Slice, SliceId, Vif, VifId,
 };
 pub use problem::{ItemName, Problem, ProblemPlace, Problems, UnsoundPolicy};
 pub use read::{parse, read_document};

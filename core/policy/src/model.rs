@@ -111,6 +111,23 @@ pub struct Port {
     pub scheduler: SchedulerKind,
     /// Lateness of the worker that the port compensates while packets wait.
     pub catch_up: Nanos,
+    /// The cycle of phases in which slices send; `None`: all may send at any time.
+    pub cycle: Option<PortCycle>,
+}
+
+/// The cycle of a port. Its phases are those of the slices with a vif on the port, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortCycle {
+    /// Its length; what the phases leave of it belongs to nobody.
+    pub length: Nanos,
+    /// Lends time that a slice leaves to the others.
+    pub borrow: bool,
+}
+
+impl PortCycle {
+    /// Time before the end of a phase from which on no frame is begun, for a worker that hands it
+    /// over a little late.
+    pub const GUARD: Nanos = Nanos::from_micros(6);
 }
 
 /// A tenant.
@@ -120,6 +137,10 @@ pub struct Slice {
     pub name: String,
     /// The VLAN that its frames carry on every port, 1 to [`Slice::VLAN_MAX`]; `None`: untagged.
     pub vlan: Option<u16>,
+    /// The parallel internet of its frames on every port, in a header; `None`: no such header.
+    pub pih: Option<u8>,
+    /// Its phase of the cycle of each port that has one; `None`: none.
+    pub phase: Option<Nanos>,
     /// Guarantees and limits of frames from its vifs.
     pub send: Share,
     /// Guarantees and limits of frames towards its vifs.
@@ -376,6 +397,7 @@ impl Port {
             overhead: 0,
             scheduler: SchedulerKind::Hfsc,
             catch_up: Self::CATCH_UP_DEFAULT,
+            cycle: None,
         }
     }
 
@@ -408,7 +430,7 @@ impl Slice {
     #[must_use]
     pub fn new(name: &str) -> Self {
         let (send, receive) = (Share::default(), Share::default());
-        Self { name: name.to_string(), vlan: None, send, receive }
+        Self { name: name.to_string(), vlan: None, pih: None, phase: None, send, receive }
     }
 
     /// The share of one direction.

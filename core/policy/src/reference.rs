@@ -178,6 +178,7 @@ const TABLES: &[(&str, &str)] = &[
     ("`[report]`", "report"),
     ("`[xtc]`", "xtc"),
     ("`[[port]]`", "port"),
+    ("`cycle` of a port", "cycle"),
     ("`[[slice]]`", "slice"),
     ("`[[router]]`", "router"),
     ("`xtc` of a router", "router-xtc"),

@@ -11,6 +11,7 @@ use weir_units::{BitRate, ByteCount, PacketRate};
 use crate::api::ApiTable;
 use crate::bounds::FRAMES_MAX;
 use crate::check::frames_needed;
+use crate::cycle::CycleTable;
 use crate::document::{
     Document, FilterTable, NodeTable, PortTable, RouterTable, ShaperKind, ShareTable, SliceTable,
     VifShareTable, VifTable,
@@ -93,6 +94,8 @@ impl Resolver<'_> {
         Slice {
             name: table.name.clone().unwrap_or_default(),
             vlan: table.vlan,
+            pih: table.pih,
+            phase: table.phase.map(|text| text.0),
             send: self.share(table.send.as_ref()),
             receive: self.share(table.receive.as_ref()),
         }
@@ -267,6 +270,7 @@ fn port(table: &PortTable) -> Port {
         overhead: table.overhead.unwrap_or(base.overhead),
         scheduler: table.scheduler.unwrap_or(base.scheduler),
         catch_up: table.catch_up.map_or(base.catch_up, |text| text.0),
+        cycle: table.cycle.as_ref().map(CycleTable::resolve),
         ..base
     }
 }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use serde_json::Value;
 
 use crate::api::ApiTable;
+use crate::cycle::CycleTable;
 use crate::document::{
     AqmKind, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, ShaperKind,
     ShareTable, SliceTable, VifShareTable, VifTable,
@@ -155,6 +156,7 @@ fn port(port: &Port) -> PortTable {
         overhead: Some(port.overhead),
         scheduler: Some(port.scheduler),
         catch_up: Some(Text(port.catch_up)),
+        cycle: port.cycle.as_ref().map(CycleTable::of),
     }
 }
 
@@ -162,6 +164,8 @@ fn slice(slice: &Slice) -> SliceTable {
     SliceTable {
         name: Some(slice.name.clone()),
         vlan: slice.vlan,
+        pih: slice.pih,
+        phase: slice.phase.map(Text),
         send: Some(share(&slice.send)),
         receive: Some(share(&slice.receive)),
     }

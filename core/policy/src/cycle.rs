@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Cycles: a port's time divided into phases, each for what one slice sends.
+//!
+//! A parallel internet has the link to itself in its phase, so that the delay of one says nothing
+//! of another's load. What a phase cannot hold is refused here: a frame that is longer than its
+//! phase would wait for ever.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::vec::Vec;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_units::{BitRate, ByteCount, Nanos};
+
+use crate::bounds::SECOND;
+use crate::finding::Finding;
+use crate::format::{Text, quoted};
+use crate::guarantee::Guarantees;
+use crate::model::{Layer, Policy, Port, PortCycle, PortId, Slice, SliceId};
+use crate::share::Direction;
+
+/// The cycle of a port.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "cycle")]
+pub(crate) struct CycleTable {
+    /// Its length. The phases of all slices with a vif on the port must fit; the rest stays empty.
+    #[schemars(required, extend("x-minimum" = 10_000, "x-maximum" = SECOND))]
+    pub(crate) length: Option<Text<Nanos>>,
+    /// Lend the time that a slice leaves of its phase to the others. The link is then never idle
+    /// while a frame that fits waits, and the load of one slice shows in the delay of another.
+    #[schemars(extend("default" = false))]
+    pub(crate) borrow: Option<bool>,
+}
+
+impl CycleTable {
+    pub(crate) fn resolve(&self) -> PortCycle {
+        // A missing length was reported already.
+        let length = self.length.map_or(Nanos::ZERO, |text| text.0);
+        PortCycle { length, borrow: self.borrow.unwrap_or(false) }
+    }
+
+    pub(crate) const fn of(cycle: &PortCycle) -> Self {
+        Self { length: Some(Text(cycle.length)), borrow: Some(cycle.borrow) }
+    }
+}
+
+impl Policy {
+    /// The slices that have a vif on a port, in their order.
+    pub fn slices_on(&self, port: PortId) -> impl Iterator<Item = (SliceId, &Slice)> {
+        self.slices()
+            .filter(move |(id, _)| self.vifs.iter().any(|vif| vif.port == port && vif.slice == *id))
+    }
+
+    /// The accounted bytes of the longest frame that a slice sends by a port.
+    #[must_use]
+    pub fn frame_most(&self, port: &Port, slice: &Slice) -> ByteCount {
+        let counts_headers = port.layer != Layer::L3;
+        let headers = match counts_headers {
+            true => slice.vlan.map_or(0, |_| VLAN_TAG) + slice.pih.map_or(0, |_| Slice::PIH_BYTES),
+            false => 0,
+        };
+        let packet = self.node.frame_size.packet_max().get() + headers;
+        let bytes = packet.saturating_add_signed(port.packet_overhead().into());
+        ByteCount::new(bytes.max(1))
+    }
+}
+
+impl Slice {
+    /// Bytes of the header of a parallel internet, behind the addresses and any tag: its Ethernet
+    /// type takes the place of the frame's, which follows the number.
+    pub const PIH_BYTES: u64 = 3;
+    /// Numbers of bridges from here on are those of parallel internets.
+    pub const PIH_BRIDGES: u16 = 0x1000;
+
+    /// The number of the slice's bridge on each port: its parallel internet, which is no other
+    /// slice's, else its VLAN; 0 for the one of frames without headers.
+    #[must_use]
+    pub const fn bridge(&self) -> u16 {
+        match (self.pih, self.vlan) {
+            (Some(number), _) => Self::PIH_BRIDGES + number as u16,
+            (None, Some(vlan)) => vlan,
+            (None, None) => 0,
+        }
+    }
+}
+
+pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
+    check_headers(policy, findings);
+    check_guarantees(policy, findings);
+    let has_cycle = policy.ports.iter().any(|port| port.cycle.is_some());
+    for (index, _) in policy.slices.iter().enumerate().filter(|(_, slice)| slice.phase.is_some()) {
+        if !has_cycle {
+            findings.push(Finding::new("slice", index, "phase", "needs a port with a cycle"));
+        }
+    }
+    for (index, (id, port)) in policy.ports().enumerate() {
+        let Some(cycle) = port.cycle else { continue };
+        let mut sum = Nanos::ZERO;
+        for (slice_id, slice) in policy.slices_on(id) {
+            sum = sum.saturating_add(slice.phase.unwrap_or(Nanos::ZERO));
+            check_phase(policy, port, cycle, (slice_id, slice), findings);
+        }
+        if sum > cycle.length {
+            let message = format!("{} is less than the phases of its slices, {sum}", cycle.length);
+            findings.push(Finding::new("port", index, "cycle.length", message));
+        }
+    }
+}
+
+fn check_phase(
+    policy: &Policy,
+    port: &Port,
+    cycle: PortCycle,
+    (id, slice): (SliceId, &Slice),
+    findings: &mut Vec<Finding>,
+) {
+    let longest = policy.frame_most(port, slice);
+    let needed = port.rate.time_for_ceil(longest).max(PortCycle::GUARD);
+    let name = quoted(&port.name);
+    let message = match slice.phase {
+        Some(phase) if phase < needed => format!(
+            "{phase} is less than {needed} that its longest frame ({longest}) takes on port {name}"
+        ),
+        None if !cycle.borrow => format!("is missing, and port {name} has a cycle"),
+        _ => return,
+    };
+    findings.push(Finding::new("slice", id.0 as usize, "phase", message));
+}
+
+/// Checks that the phases give each slice what it is guaranteed on the port.
+fn check_guarantees(policy: &Policy, findings: &mut Vec<Finding>) {
+    let rates = Guarantees::of_rates(policy, Direction::Send);
+    for (id, port, level) in rates.slices() {
+        let port = policy.ports.get(port.0 as usize);
+        let slice = policy.slices.get(id.0 as usize);
+        let cycle = port.and_then(|port| port.cycle.map(|cycle| (port, cycle)));
+        let (Some((port, cycle)), Some(slice)) = (cycle, slice) else { continue };
+        // A phase that is missing was reported already, or is asked for nothing but to borrow.
+        let phase = slice.phase.unwrap_or(Nanos::ZERO);
+        let part = u128::from(port.rate.as_bps()) * u128::from(phase.as_nanos())
+            / u128::from(cycle.length.as_nanos().max(1));
+        let part = BitRate::from_bps(u64::try_from(part).unwrap_or(u64::MAX));
+        let guaranteed = BitRate::from_bps(level.own.max(level.members));
+        if guaranteed > part && (slice.phase.is_some() || cycle.borrow) {
+            let message = format!(
+                "gives {part} of port {}, less than the slice's send.min_rate there, {guaranteed}",
+                quoted(&port.name)
+            );
+            findings.push(Finding::new("slice", id.0 as usize, "phase", message));
+        }
+    }
+}
+
+/// Checks that no two slices are the same parallel internet.
+fn check_headers(policy: &Policy, findings: &mut Vec<Finding>) {
+    let mut owners: BTreeMap<u8, &str> = BTreeMap::new();
+    for (index, slice) in policy.slices.iter().enumerate() {
+        let Some(pih) = slice.pih else { continue };
+        match owners.get(&pih) {
+            Some(owner) => {
+                let message = format!("{pih} is already the header of slice {}", quoted(owner));
+                findings.push(Finding::new("slice", index, "pih", message));
+            }
+            None => drop(owners.insert(pih, &slice.name)),
+        }
+    }
+}
+
+/// Bytes of an 802.1Q tag.
+const VLAN_TAG: u64 = 4;
