@@ -17,6 +17,14 @@ struct vlan_header {
 	__be16 protocol;
 };
 
+/* IEEE 802 local experimental type 1: a parallel internet's number, then the frame's own type. */
+#define ETH_P_PIH 0x88b5
+
+struct pih_header {
+	__u8 number;
+	__be16 protocol;
+} __attribute__((packed));
+
 /* By ifindex. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -21,6 +21,9 @@
 /* Beside the actions of XDP, none of which is negative. */
 #define LEAVE -2
 
+/* Both headers of a slice have 7 bytes. */
+#define HEADERS_MASK 7
+
 /* More processors than this in the same bucket at the same instant: the frame is refused. */
 #define BUCKET_TRIES 8
 
@@ -198,6 +201,65 @@ static __always_inline int pop_tag(struct xdp_md *ctx)
 	return 0;
 }
 
+static __always_inline int push_pih(struct xdp_md *ctx, __u8 number)
+{
+	struct pih_header *pih;
+	__u8 addresses[12];
+	__be16 *protocol;
+	void *data;
+
+	data = (void *)(long)ctx->data;
+	if (data + sizeof(addresses) > (void *)(long)ctx->data_end)
+		return -1;
+	__builtin_memcpy(addresses, data, sizeof(addresses));
+	if (bpf_xdp_adjust_head(ctx, -(int)sizeof(*pih)))
+		return -1;
+	data = (void *)(long)ctx->data;
+	if (data + sizeof(struct ethhdr) + sizeof(*pih) > (void *)(long)ctx->data_end)
+		return -1;
+	__builtin_memcpy(data, addresses, sizeof(addresses));
+	protocol = data + sizeof(addresses);
+	*protocol = bpf_htons(ETH_P_PIH);
+	pih = (void *)(protocol + 1);
+	pih->number = number;
+	return 0;
+}
+
+static __always_inline int pop_pih(struct xdp_md *ctx)
+{
+	__u8 addresses[12];
+	void *data;
+
+	data = (void *)(long)ctx->data;
+	if (data + sizeof(struct ethhdr) + sizeof(struct pih_header) > (void *)(long)ctx->data_end)
+		return -1;
+	__builtin_memcpy(addresses, data, sizeof(addresses));
+	if (bpf_xdp_adjust_head(ctx, sizeof(struct pih_header)))
+		return -1;
+	data = (void *)(long)ctx->data;
+	if (data + sizeof(addresses) > (void *)(long)ctx->data_end)
+		return -1;
+	__builtin_memcpy(data, addresses, sizeof(addresses));
+	return 0;
+}
+
+/* The headers of the path's slice, on a frame that leaves by the port. */
+static __always_inline int push_headers(struct xdp_md *ctx, const struct path *path)
+{
+	if (path->pih && push_pih(ctx, (__u8)path->bridge))
+		return -1;
+	return path->vlan ? push_tag(ctx, path->vlan) : 0;
+}
+
+static __always_inline int pop_headers(struct xdp_md *ctx, int headers)
+{
+	int tagged = headers & sizeof(struct vlan_header);
+
+	if (tagged && pop_tag(ctx))
+		return -1;
+	return headers > tagged ? pop_pih(ctx) : 0;
+}
+
 static __always_inline long send_to(struct station *station, struct path_counters *counters,
 				    __u64 length, __u64 now_ns)
 {
@@ -227,9 +289,10 @@ static __always_inline long redirect_from_vif(struct xdp_md *ctx, const struct d
 		return -1;
 	if (!engaged(path, gate))
 		return LEAVE;
-	/* A vif's frames carry no tag; user space counts those that do. */
+	/* A vif's frames carry no headers of a port; user space counts those that do. */
 	if (ethernet->h_proto == bpf_htons(ETH_P_8021Q) ||
-	    ethernet->h_proto == bpf_htons(ETH_P_8021AD))
+	    ethernet->h_proto == bpf_htons(ETH_P_8021AD) ||
+	    ethernet->h_proto == bpf_htons(ETH_P_PIH))
 		return -1;
 	if (!source_allowed(path, ethernet->h_source)) {
 		count(&counters->spoofed, length);
@@ -242,7 +305,7 @@ static __always_inline long redirect_from_vif(struct xdp_md *ctx, const struct d
 	if (ethernet->h_dest[0] & 1)
 		return -1;
 	key.device = path->device;
-	key.vlan = path->vlan;
+	key.bridge = path->bridge;
 	__builtin_memcpy(key.mac, ethernet->h_dest, ETH_ALEN);
 	station = bpf_map_lookup_elem(&stations, &key);
 	if (!station || station->target == NO_TARGET || station->slice != path->slice)
@@ -251,7 +314,7 @@ static __always_inline long redirect_from_vif(struct xdp_md *ctx, const struct d
 	if (station->target == device->index)
 		return -1;
 	if (station->kind == STATION_REMOTE) {
-		if (path->vlan && push_tag(ctx, path->vlan))
+		if (push_headers(ctx, path))
 			return -1;
 		return send_to(station, counters, length, now_ns);
 	}
@@ -277,11 +340,26 @@ static __always_inline long redirect_from_vif(struct xdp_md *ctx, const struct d
 	return send_to(station, counters, length, now_ns);
 }
 
+/* Whether the tag is the slice's: the bridge of a parallel internet is found without it. */
+static __always_inline int same_tag(struct xdp_md *ctx, const struct path *path, int headers)
+{
+	void *data = (void *)(long)ctx->data;
+	__be16 *protocol = data + 2 * ETH_ALEN;
+	__u16 vlan = 0;
+
+	if (data + sizeof(struct ethhdr) + sizeof(struct vlan_header) >
+	    (void *)(long)ctx->data_end)
+		return 0;
+	if (headers & sizeof(struct vlan_header))
+		vlan = bpf_ntohs(protocol[1]) & VLAN_ID_MASK;
+	return vlan == path->vlan;
+}
+
 /*
- * Returns true if user space has to see a frame of a port: a tag behind that of the slice, a source
+ * Returns true if user space has to see a frame of a port: other headers than the slice's, a source
  * that it has to learn, or that is one of the bridge's own vifs (a loop, or a forgery).
  */
-static __always_inline int suspect(struct xdp_md *ctx, const struct path *path, int tagged)
+static __always_inline int suspect(struct xdp_md *ctx, const struct path *path, int headers)
 {
 	void *data = (void *)(long)ctx->data;
 	void *end = (void *)(long)ctx->data_end;
@@ -290,23 +368,26 @@ static __always_inline int suspect(struct xdp_md *ctx, const struct path *path, 
 	struct station *station;
 	__be16 *protocol;
 
-	if (data + sizeof(*ethernet) + sizeof(struct vlan_header) > end)
+	if (data + sizeof(*ethernet) + sizeof(struct vlan_header) + sizeof(struct pih_header) > end)
 		return 1;
-	protocol = data + 2 * ETH_ALEN + (tagged ? sizeof(struct vlan_header) : 0);
-	if (*protocol == bpf_htons(ETH_P_8021Q) || *protocol == bpf_htons(ETH_P_8021AD))
+	if (!same_tag(ctx, path, headers))
+		return 1;
+	protocol = data + 2 * ETH_ALEN + (headers & HEADERS_MASK);
+	if (*protocol == bpf_htons(ETH_P_8021Q) || *protocol == bpf_htons(ETH_P_8021AD) ||
+	    *protocol == bpf_htons(ETH_P_PIH))
 		return 1;
 	if (ethernet->h_source[0] & 1)
 		return 1;
 	key.device = path->device;
-	key.vlan = path->vlan;
+	key.bridge = path->bridge;
 	__builtin_memcpy(key.mac, ethernet->h_source, ETH_ALEN);
 	station = bpf_map_lookup_elem(&stations, &key);
 	return !station || station->kind == STATION_VIF;
 }
 
-/* A frame of a port whose receiver is known. `tagged`: it carries the slice's tag. */
+/* A frame of a port whose receiver is known; it carries so many bytes of the slice's headers. */
 static __always_inline long redirect_to_vif(struct xdp_md *ctx, struct station *station,
-					    struct gate *gate, __u64 length, int tagged)
+					    struct gate *gate, __u64 length, int headers)
 {
 	struct path_counters *counters;
 	struct path *path;
@@ -320,15 +401,14 @@ static __always_inline long redirect_to_vif(struct xdp_md *ctx, struct station *
 		return -1;
 	if (!engaged(path, gate))
 		return LEAVE;
-	if (suspect(ctx, path, tagged))
+	if (suspect(ctx, path, headers))
 		return -1;
-	/* The tag is the port's own and counts for nobody. */
-	if (tagged)
-		length -= sizeof(struct vlan_header);
+	/* The headers are the port's own and count for nobody. */
+	length -= headers;
 	now_ns = bpf_ktime_get_ns();
 	if (!police(path, counters, length, now_ns << TIME_SHIFT))
 		return XDP_DROP;
-	if (tagged && pop_tag(ctx))
+	if (pop_headers(ctx, headers))
 		return -1;
 	return send_to(station, counters, length, now_ns);
 }

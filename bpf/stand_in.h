@@ -48,7 +48,8 @@ static __always_inline long stand_in_for_vif(struct xdp_md *ctx, __u32 index)
 	if (!path || !counters || (void *)(ethernet + 1) > end)
 		return -1;
 	if (ethernet->h_proto == bpf_htons(ETH_P_8021Q) ||
-	    ethernet->h_proto == bpf_htons(ETH_P_8021AD))
+	    ethernet->h_proto == bpf_htons(ETH_P_8021AD) ||
+	    ethernet->h_proto == bpf_htons(ETH_P_PIH))
 		return -1;
 	if (!source_allowed(path, ethernet->h_source)) {
 		count(&counters->spoofed, length);
@@ -59,12 +60,12 @@ static __always_inline long stand_in_for_vif(struct xdp_md *ctx, __u32 index)
 		return XDP_DROP;
 	if (!(ethernet->h_dest[0] & 1)) {
 		key.device = path->device;
-		key.vlan = path->vlan;
+		key.bridge = path->bridge;
 		__builtin_memcpy(key.mac, ethernet->h_dest, ETH_ALEN);
 		station = bpf_map_lookup_elem(&stations, &key);
 	}
 	if (!station || station->kind != STATION_VIF) {
-		if (path->vlan && push_tag(ctx, path->vlan))
+		if (push_headers(ctx, path))
 			return -1;
 		return pass_to(counters, path->device, length);
 	}
@@ -85,9 +86,9 @@ static __always_inline long stand_in_for_vif(struct xdp_md *ctx, __u32 index)
 	return pass_to(counters, station->stand_in, length);
 }
 
-/* `station`: the vif that has the address in that VLAN. `tagged`: the frame carries the tag. */
+/* `station`: the vif that has the address on that bridge. `headers`: as in redirect_to_vif. */
 static __always_inline long stand_in_for_port(struct xdp_md *ctx, struct station *station,
-					      int tagged)
+					      int headers)
 {
 	__u64 length = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
 	struct path_counters *counters;
@@ -99,11 +100,13 @@ static __always_inline long stand_in_for_port(struct xdp_md *ctx, struct station
 	counters = counters_of(station->gate);
 	if (!path || !counters)
 		return -1;
-	if (tagged)
-		length -= sizeof(struct vlan_header);
+	/* The bridge of a parallel internet was found without its tag. */
+	if (path->pih && !same_tag(ctx, path, headers))
+		return -1;
+	length -= headers;
 	if (!police(path, counters, length, bpf_ktime_get_ns() << TIME_SHIFT))
 		return XDP_DROP;
-	if (tagged && pop_tag(ctx))
+	if (pop_headers(ctx, headers))
 		return -1;
 	return pass_to(counters, station->stand_in, length);
 }
@@ -113,9 +116,9 @@ static __always_inline long stand_in_for_port(struct xdp_md *ctx, struct station
  * in registers for what it never needs.
  */
 static __noinline long stand_in(struct xdp_md *ctx, int of_vif, __u32 index,
-				struct station *station, int tagged)
+				struct station *station, int headers)
 {
-	return of_vif ? stand_in_for_vif(ctx, index) : stand_in_for_port(ctx, station, tagged);
+	return of_vif ? stand_in_for_vif(ctx, index) : stand_in_for_port(ctx, station, headers);
 }
 
 #endif

@@ -74,28 +74,44 @@ static __always_inline void count_drop(struct gate *gate, __u64 length)
 
 /*
  * The vif that a frame from a port is for, or NULL: unknown, to a group, or of the port's own side.
- * `tagged` says whether a tag was read; -1 if the frame is cut short.
+ * `headers` are the bytes of the slice's headers on the port; -1 if the tag is cut short. A header
+ * of a parallel internet that no vif is in, or that is cut short, is for user space to count.
  */
 static __always_inline struct station *find_station(const struct device *device, void *data,
-						    void *end, int *tagged)
+						    void *end, int *headers)
 {
 	struct ethhdr *ethernet = data;
 	struct station_key key = {.device = device->index};
+	__be16 protocol = ethernet->h_proto;
+	struct pih_header *pih = (void *)(ethernet + 1);
 	struct station *station;
 
-	*tagged = 0;
+	*headers = 0;
 	if (ethernet->h_proto == bpf_htons(ETH_P_8021Q)) {
 		struct vlan_header *vlan = (void *)(ethernet + 1);
 
-		*tagged = -1;
+		*headers = -1;
 		if ((void *)(vlan + 1) > end)
 			return 0;
-		*tagged = 1;
-		key.vlan = bpf_ntohs(vlan->tci) & VLAN_ID_MASK;
+		*headers = sizeof(*vlan);
+		key.bridge = bpf_ntohs(vlan->tci) & VLAN_ID_MASK;
+		protocol = vlan->protocol;
+		pih = (void *)(vlan + 1);
 	}
 	if (ethernet->h_dest[0] & 1)
 		return 0;
 	__builtin_memcpy(key.mac, ethernet->h_dest, ETH_ALEN);
+	if (protocol == bpf_htons(ETH_P_PIH) && (void *)(pih + 1) <= end) {
+		__u16 plain = key.bridge;
+
+		key.bridge = PIH_BRIDGES | pih->number;
+		station = bpf_map_lookup_elem(&stations, &key);
+		if (station) {
+			*headers += sizeof(*pih);
+			return station->kind == STATION_VIF ? station : 0;
+		}
+		key.bridge = plain;
+	}
 	station = bpf_map_lookup_elem(&stations, &key);
 	return station && station->kind == STATION_VIF ? station : 0;
 }
@@ -134,7 +150,7 @@ int weir_xdp(struct xdp_md *ctx)
 	struct station *station = 0;
 	struct gate *gate;
 	__u32 queue, index;
-	int tagged = 0;
+	int headers = 0;
 	long action = -1;
 
 	device = find_device(ifindex);
@@ -149,8 +165,8 @@ int weir_xdp(struct xdp_md *ctx)
 		return count_fault(device, NO_SOCKET);
 	index = device->gate;
 	if (device->kind == DEVICE_PORT) {
-		station = find_station(device, data, end, &tagged);
-		if (tagged < 0)
+		station = find_station(device, data, end, &headers);
+		if (headers < 0)
 			return count_fault(device, MALFORMED);
 		if (station)
 			index = station->gate;
@@ -161,7 +177,7 @@ int weir_xdp(struct xdp_md *ctx)
 	if (device->kind == DEVICE_VIF)
 		action = redirect_from_vif(ctx, device, index, gate);
 	else if (station)
-		action = redirect_to_vif(ctx, station, gate, length, tagged);
+		action = redirect_to_vif(ctx, station, gate, length, headers);
 	if (action >= 0)
 		return action;
 	if (enter(gate, length)) {
@@ -179,7 +195,7 @@ int weir_xdp(struct xdp_md *ctx)
 		count_drop(gate, length);
 		return XDP_DROP;
 	}
-	action = stand_in(ctx, device->kind == DEVICE_VIF, index, station, tagged);
+	action = stand_in(ctx, device->kind == DEVICE_VIF, index, station, headers);
 	return action >= 0 ? action : count_fault(device, NO_SOCKET);
 }
 

@@ -62,10 +62,13 @@ struct station {
 	__u64 used;
 };
 
-/* A receiver on a port's bridge. `vlan` is 0 for frames without a tag. */
+/* Bridges of parallel internets: this and the number in the header. */
+#define PIH_BRIDGES 0x1000
+
+/* A receiver on a port's bridge: a parallel internet, else a VLAN, else 0. */
 struct station_key {
 	__u16 device;
-	__u16 vlan;
+	__u16 bridge;
 	__u8 mac[6];
 	__u16 zero;
 };
@@ -113,9 +116,9 @@ struct path {
 	__u32 flags;
 	/* Set by the program once it redirects; user space clears it with the flags. */
 	__u32 engaged;
-	/* The bridge (a port's device index) and the slice's tag on it, 0 for none. */
+	/* The port's device index, and the slice's bridge there. */
 	__u16 device;
-	__u16 vlan;
+	__u16 bridge;
 	__u32 slice;
 	/* Bytes that a frame counts beyond its length. */
 	__s32 overhead;
@@ -124,7 +127,11 @@ struct path {
 	__u8 mac[PATH_MACS][6];
 	/* Index + 1 of each bucket, 0 for no limit. */
 	__u32 bucket[PATH_BUCKETS];
-	__u32 reserved[14];
+	/* The VLAN of the tag that the slice's frames carry on the port, 0 for none. */
+	__u16 vlan;
+	/* Whether a header of a parallel internet is behind it: then `bridge` has its number. */
+	__u16 pih;
+	__u32 reserved[13];
 } __attribute__((aligned(64)));
 
 struct tally {

@@ -5,5 +5,5 @@
 mod compile;
 
 fn main() -> std::io::Result<()> {
-    compile::programs(&["generator", "sink"])
+    compile::programs(&["classifier", "generator", "sink"])
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Forwarding: checks that a frame is what it claims to be, and finds where it goes.
 //!
-//! Each port is a bridge for every VLAN that a slice with a vif on the port has. A frame from a vif
+//! Each port is a bridge for every VLAN that a slice with a vif on the port has, and for every
+//! parallel internet. A frame from a vif
 //! goes to the vifs of its own slice on that bridge and to the port; a frame from the port goes to
 //! the vifs of its bridge. Before that, a vif's frame has to pass the vif's filter, carry no tag,
 //! come from an address that is the vif's, and be within the limit of flooded frames ([`Storm`]).
@@ -15,7 +16,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use weir_policy::{Direction, Filter, Kind, MacAddr, Policy};
+use weir_policy::{Direction, Filter, Kind, MacAddr, Policy, Slice};
 use weir_units::Instant;
 
 use crate::checksum;
@@ -23,6 +24,7 @@ use crate::fdb::{AddressSource, Fdb};
 use crate::filter::{self, number};
 use crate::frame::{Ethernet, is_group};
 use crate::ids::{IdChanges, Ids, NO_IFACE};
+use crate::pih::{ETHERTYPE_PIH, PortHeaders, read_pih};
 use crate::pool::{Frame, FramePool};
 use crate::reason::Reason;
 use crate::spoof;
@@ -44,8 +46,10 @@ pub(crate) struct Forwarding {
     /// By the bridge's slot.
     bridges: Vec<Bridge>,
     fdb: Fdb,
-    /// Longest frame, without a tag.
+    /// Longest frame, without headers of its slice.
     length_max: u16,
+    /// Set if a slice is a parallel internet: its header is then nothing that a vif may send.
+    has_pih: bool,
 }
 
 /// A frame that passed the checks of its interface, untagged.
@@ -72,8 +76,10 @@ pub(crate) enum Destination {
 #[derive(Clone)]
 struct BridgePort {
     iface: u32,
-    /// The bridge of each VLAN, that of untagged frames at 0; [`NO_BRIDGE`] where there is none.
-    by_vlan: Box<[u16]>,
+    /// The bridge of each number of [`Slice::bridge`]; [`NO_BRIDGE`] where there is none.
+    by_number: Box<[u16]>,
+    /// Set if a slice with a vif on it is a parallel internet.
+    has_pih: bool,
     /// Set if unfinished checksums of frames from it are completed.
     completes: bool,
 }
@@ -107,7 +113,9 @@ struct VifRules {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Bridge {
     port: u32,
-    vlan: u16,
+    number: u16,
+    /// The tag that frames of a parallel internet carry beside its header; 0 for none.
+    tag: u16,
     /// Slots, in the policy's order.
     members: Vec<u32>,
 }
@@ -118,6 +126,7 @@ impl Forwarding {
     pub(crate) fn follow(&mut self, now: Instant, policy: &Policy, ids: &Ids, changes: &IdChanges) {
         self.length_max =
             u16::try_from(policy.node.frame_size.packet_max().get()).unwrap_or(u16::MAX);
+        self.has_pih = policy.slices.iter().any(|slice| slice.pih.is_some());
         self.follow_bridges(policy, ids);
         self.follow_ports(policy, ids, changes);
         self.follow_vifs(policy, ids, changes);
@@ -127,8 +136,8 @@ impl Forwarding {
     fn follow_bridges(&mut self, policy: &Policy, ids: &Ids) {
         self.bridges.clear();
         self.bridges.resize(ids.bridges.capacity(), Bridge::default());
-        for ((port, vlan), slot) in ids.bridges.iter() {
-            let bridge = Bridge { port: *port, vlan: *vlan, members: Vec::new() };
+        for ((port, number), slot) in ids.bridges.iter() {
+            let bridge = Bridge { port: *port, number: *number, tag: 0, members: Vec::new() };
             self.bridges[slot as usize] = bridge;
         }
         for (vif, slot) in policy.vifs.iter().zip(ids.vif_slots()) {
@@ -137,6 +146,7 @@ impl Forwarding {
             debug_assert!(bridge.is_some(), "each vif has a bridge");
             if let Some(bridge) = bridge {
                 bridge.members.push(*slot);
+                bridge.tag = policy[vif.slice].vlan.unwrap_or(0);
             }
         }
     }
@@ -150,15 +160,19 @@ impl Forwarding {
             let number = ids.port(id);
             let state = &mut self.ports[number as usize];
             if changes.ports.added.contains(&number) {
-                state.by_vlan = vec![NO_BRIDGE; VLANS].into_boxed_slice();
+                state.by_number = vec![NO_BRIDGE; BRIDGES].into_boxed_slice();
                 state.completes = carries_unfinished(port.kind);
             }
             state.iface = ids.iface(ids.port_slot(id)).0;
-            state.by_vlan.fill(NO_BRIDGE);
+            state.by_number.fill(NO_BRIDGE);
+            state.has_pih = false;
         }
-        for ((port, vlan), slot) in ids.bridges.iter() {
-            let places = &mut self.ports[*port as usize].by_vlan;
-            places[usize::from(*vlan & VLAN_MASK)] = u16::try_from(slot).unwrap_or(NO_BRIDGE);
+        for ((port, number), slot) in ids.bridges.iter() {
+            let state = &mut self.ports[*port as usize];
+            state.has_pih |= *number >= Slice::PIH_BRIDGES;
+            if let Some(place) = state.by_number.get_mut(usize::from(*number)) {
+                *place = u16::try_from(slot).unwrap_or(NO_BRIDGE);
+            }
         }
     }
 
@@ -282,6 +296,9 @@ impl Forwarding {
             }
             Some(_) => return Err(Reason::UnexpectedTag),
         }
+        if self.has_pih && ethernet.ethertype == ETHERTYPE_PIH {
+            return Err(Reason::UnexpectedTag);
+        }
         check_ethernet(&ethernet, frame.len, self.length_max)?;
         let data = pool.data(frame);
         if state.has_addresses && !spoof::passes(&self.rules[vif].addresses, data, &ethernet) {
@@ -331,7 +348,7 @@ impl Forwarding {
         }
     }
 
-    /// Checks a frame from a port; returns it untagged, with its bridge.
+    /// Checks a frame from a port; returns it without headers of its slice, with its bridge.
     ///
     /// # Errors
     /// The reason to drop it.
@@ -343,16 +360,13 @@ impl Forwarding {
         pool: &mut P,
     ) -> Result<(Arrival, u16), Reason> {
         let data = pool.data(frame);
-        let mut ethernet = Ethernet::read(data)?;
         let state = &self.ports[port as usize];
-        let tag = ethernet.vlan.unwrap_or(0);
-        let bridge = state.by_vlan.get(usize::from(tag)).copied().unwrap_or(NO_BRIDGE);
-        if bridge == NO_BRIDGE {
-            return Err(Reason::UnknownVlan);
-        }
+        let (mut ethernet, bridge, pih) = self.bridge_of(state, data)?;
         let tagged = ethernet.vlan.is_some();
-        let untagged = if tagged { frame.len - vlan::TAG } else { frame.len };
-        check_ethernet(&ethernet, untagged, self.length_max)?;
+        let headers = ethernet.payload - UNTAGGED;
+        // The headers lie within the frame.
+        let bare = frame.len - u16::try_from(headers).unwrap_or(0);
+        check_ethernet(&ethernet, bare, self.length_max)?;
         if state.completes {
             checksum::complete(data, &ethernet);
         }
@@ -366,9 +380,38 @@ impl Forwarding {
         let mut frame = frame;
         if tagged {
             frame = vlan::pop(pool, frame)?;
-            (ethernet.vlan, ethernet.payload) = (None, UNTAGGED);
         }
+        if pih.is_some() {
+            frame = PortHeaders { vlan: 0, pih }.pop(pool, frame)?;
+        }
+        (ethernet.vlan, ethernet.payload) = (None, UNTAGGED);
         Ok((Arrival { frame, ethernet, ecn, wire }, bridge))
+    }
+
+    /// The bridge of a frame from a port, with its Ethernet header, as it is behind the header of a
+    /// parallel internet, and the number there.
+    #[inline]
+    fn bridge_of(
+        &self,
+        state: &BridgePort,
+        data: &[u8],
+    ) -> Result<(Ethernet, u16, Option<u8>), Reason> {
+        let ethernet = Ethernet::read(data)?;
+        let tag = ethernet.vlan.unwrap_or(0);
+        let bridge = |number: u16| {
+            let bridge = state.by_number.get(usize::from(number)).copied();
+            bridge.filter(|bridge| *bridge != NO_BRIDGE)
+        };
+        let pih = if state.has_pih { read_pih(data, &ethernet)? } else { None };
+        let Some((number, ethernet)) = pih else {
+            return Ok((ethernet, bridge(tag).ok_or(Reason::UnknownVlan)?, None));
+        };
+        let bridge = bridge(Slice::PIH_BRIDGES + u16::from(number)).ok_or(Reason::PihUnknown)?;
+        let expected = self.bridges.get(usize::from(bridge)).map(|bridge| bridge.tag);
+        if expected != Some(tag) {
+            return Err(Reason::UnknownVlan);
+        }
+        Ok((ethernet, bridge, Some(number)))
     }
 
     /// Finds the one vif that a frame from a port is for; `None`: it is flooded.
@@ -455,8 +498,8 @@ impl Forwarding {
         port: u32,
         ethernet: &Ethernet,
     ) -> Option<usize> {
-        let by_vlan = &self.ports.get(port as usize)?.by_vlan;
-        let bridge = by_vlan.get(usize::from(ethernet.vlan.unwrap_or(0)))?;
+        let by_number = &self.ports.get(port as usize)?.by_number;
+        let bridge = by_number.get(usize::from(ethernet.vlan.unwrap_or(0)))?;
         let iface = self.fdb.lookup(now, *bridge, ethernet.destination)?;
         ids.vif_of(IfaceId(iface))
     }
@@ -471,32 +514,26 @@ impl Forwarding {
     }
 
     /// Keeps a learned address that is in use without the switch seeing its frames.
-    pub(crate) fn keep_address(
-        &mut self,
-        now: Instant,
-        ids: &Ids,
-        (port, vlan): (u32, u16),
-        mac: u64,
-    ) {
-        let bridge = ids.bridges.of_key(&(port, vlan)).and_then(|slot| u16::try_from(slot).ok());
+    pub(crate) fn keep_address(&mut self, now: Instant, ids: &Ids, key: (u32, u16), mac: u64) {
+        let bridge = ids.bridges.of_key(&key).and_then(|slot| u16::try_from(slot).ok());
         if let Some(bridge) = bridge {
             self.fdb.keep(now, bridge, mac);
         }
     }
 
-    /// Every address: the number of its port, its VLAN or 0, itself, its interface, whether it is
-    /// given.
+    /// Every address: the number of its port, that of its bridge there ([`Slice::bridge`]), itself,
+    /// its interface, whether it is given.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (u32, u16, u64, u32, bool)> + '_ {
         self.fdb.iter().filter_map(|address| {
             let bridge = self.bridges.get(usize::from(address.bridge))?;
-            Some((bridge.port, bridge.vlan, address.mac, address.iface, address.fixed))
+            Some((bridge.port, bridge.number, address.mac, address.iface, address.fixed))
         })
     }
 }
 
 impl BridgePort {
     fn none() -> Self {
-        Self { iface: NO_IFACE, by_vlan: Box::default(), completes: false }
+        Self { iface: NO_IFACE, by_number: Box::default(), has_pih: false, completes: false }
     }
 }
 
@@ -552,5 +589,5 @@ const UNTAGGED: usize = 14;
 const NO_BRIDGE: u16 = u16::MAX;
 /// Addresses learned behind a port, and most behind a vif: a large layer-2 network.
 const PORT_MACS: u32 = 4096;
-const VLANS: usize = 4096;
-const VLAN_MASK: u16 = 0x0fff;
+/// One for each VLAN, each parallel internet, and frames with neither.
+const BRIDGES: usize = Slice::PIH_BRIDGES as usize + 256;

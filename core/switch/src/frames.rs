@@ -10,9 +10,9 @@ use alloc::boxed::Box;
 use weir_units::Instant;
 
 use crate::ids::NO_IFACE;
+use crate::pih::PortHeaders;
 use crate::pool::Frame;
 use crate::types::IfaceId;
-use crate::vlan;
 
 /// The queued frames, by their chunk.
 #[derive(Default)]
@@ -27,8 +27,8 @@ pub(crate) struct FrameTable {
 pub(crate) struct FrameSlot {
     offset: u16,
     pub(crate) len: u16,
-    /// The tag that it carries; 0 for none.
-    pub(crate) vlan: u16,
+    /// The headers that it carries.
+    pub(crate) headers: PortHeaders,
 }
 
 /// The list and the destination of a queued frame.
@@ -69,11 +69,11 @@ impl FrameTable {
         self.slots.get(id as usize).copied().unwrap_or(FrameSlot::EMPTY)
     }
 
-    /// Notes where a frame lies, and its tag.
+    /// Notes where a frame lies, and its headers.
     #[inline]
-    pub(crate) fn put(&mut self, frame: Frame, vlan: u16) {
+    pub(crate) fn put(&mut self, frame: Frame, headers: PortHeaders) {
         if let Some(slot) = self.slots.get_mut(frame.id as usize) {
-            *slot = FrameSlot { offset: frame.offset, len: frame.len, vlan };
+            *slot = FrameSlot { offset: frame.offset, len: frame.len, headers };
         }
     }
 
@@ -140,7 +140,7 @@ impl FrameList {
 }
 
 impl FrameSlot {
-    const EMPTY: Self = Self { offset: 0, len: 0, vlan: 0 };
+    const EMPTY: Self = Self { offset: 0, len: 0, headers: PortHeaders::NONE };
 
     /// The frame of a chunk.
     #[inline]
@@ -148,10 +148,10 @@ impl FrameSlot {
         Frame { id, offset: self.offset, len: self.len }
     }
 
-    /// The frame's length as a vif sees it, without the tag.
+    /// The frame's length as a vif sees it, without the headers.
     #[inline]
     pub(crate) fn own_length(self) -> u16 {
-        if self.vlan == 0 { self.len } else { self.len.saturating_sub(vlan::TAG) }
+        self.len.saturating_sub(self.headers.bytes())
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Ids {
     pub(crate) ports: SlotTable<String>,
     pub(crate) slices: SlotTable<String>,
     pub(crate) routers: SlotTable<String>,
-    /// Bridges: a port and a VLAN on it, 0 for untagged frames.
+    /// Bridges: a port and a number on it, [`weir_policy::Slice::bridge`].
     pub(crate) bridges: SlotTable<(u32, u16)>,
     /// Ports and vifs together.
     interfaces: SlotTable<InterfaceKey>,
@@ -104,9 +104,9 @@ impl Ids {
         IdChanges { ports, slices, routers, bridges, interfaces }
     }
 
-    /// The port and VLAN of a vif's bridge.
+    /// The port of a vif's bridge, and its number there.
     pub(crate) fn bridge_key(&self, policy: &Policy, vif: &weir_policy::Vif) -> (u32, u16) {
-        (self.ports.slot(vif.port.0 as usize), policy[vif.slice].vlan.unwrap_or(0))
+        (self.ports.slot(vif.port.0 as usize), policy[vif.slice].bridge())
     }
 
     /// Slots that interfaces have or had: the length of every table by interface.

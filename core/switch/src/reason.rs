@@ -18,12 +18,17 @@ pub enum Reason {
     BadSource,
     /// The destination is reserved for the link itself (01:80:c2:00:00:0x, IEEE 802.1Q §8.6.3).
     ReservedGroup,
-    /// A vif's frames carry no VLAN tag; this one did.
+    /// A vif's frames carry no VLAN tag and, on a node with parallel internets, none of their
+    /// headers; this one did.
     UnexpectedTag,
     /// The tag belongs to no slice with a vif on this port; or an untagged frame where all are.
     UnknownVlan,
-    /// A second tag behind the first.
+    /// A second tag behind the first, or behind the header of a parallel internet.
     NestedTag,
+    /// Cut off within the header of a parallel internet.
+    PihShort,
+    /// No slice with a vif on this port is the parallel internet of the frame.
+    PihUnknown,
     /// The frame's chunk lies beyond the table of the switch, or the interface does not exist.
     Unknown,
     /// Anti-spoofing: a source MAC that is not the vif's.
@@ -81,7 +86,7 @@ impl Reason {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All, in the order of their discriminants.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 34] = [
         Self::Truncated,
         Self::Oversize,
         Self::BadSource,
@@ -89,6 +94,8 @@ impl Reason {
         Self::UnexpectedTag,
         Self::UnknownVlan,
         Self::NestedTag,
+        Self::PihShort,
+        Self::PihUnknown,
         Self::Unknown,
         Self::SpoofedMac,
         Self::SpoofedAddress,
@@ -137,6 +144,8 @@ impl Reason {
             Self::UnexpectedTag => "unexpected_tag",
             Self::UnknownVlan => "unknown_vlan",
             Self::NestedTag => "nested_tag",
+            Self::PihShort => "pih_short",
+            Self::PihUnknown => "pih_unknown",
             Self::Unknown => "unknown",
             Self::SpoofedMac => "spoofed_mac",
             Self::SpoofedAddress => "spoofed_address",

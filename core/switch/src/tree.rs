@@ -13,13 +13,14 @@ use alloc::vec::Vec;
 
 use weir_policy::{Policy, PortId, SchedulerKind, Vif};
 use weir_sched::{
-    AnyScheduler, ClassConfig, ClassId, ConfigError, Dequeue, FlowCounters, LinkConfig, Paced,
-    Packet, Scheduler, WaitReason,
+    ClassConfig, ClassId, ConfigError, Dequeue, FlowCounters, LinkConfig, Packet, Phase,
+    PhaseCounters, Scheduler, WaitReason,
 };
 use weir_units::{ByteCount, Instant, Nanos};
 
 use crate::ids::Ids;
 use crate::shares::TreeShares;
+use crate::tree_scheduler::{TreeScheduler, of};
 
 /// The trees of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub(crate) enum TreeKind {
 
 /// One tree.
 pub(crate) struct Tree {
-    scheduler: Paced<AnyScheduler>,
+    scheduler: TreeScheduler,
     kind: TreeKind,
     scheduler_kind: SchedulerKind,
     classes_max: u32,
@@ -92,7 +93,7 @@ impl Tree {
         let config = &target.policy[target.port];
         let mut tree = Self::empty(
             config.scheduler,
-            kind,
+            (kind, kind == TreeKind::Send && config.cycle.is_some()),
             &LinkConfig {
                 rate: (kind != TreeKind::Local).then_some(config.rate),
                 catch_up: config.catch_up,
@@ -108,14 +109,18 @@ impl Tree {
     pub(crate) fn vacant() -> Self {
         let (catch_up, classes_max, packets_max) = (Nanos::ZERO, 0, 0);
         let link = LinkConfig { rate: None, catch_up, classes_max, packets_max };
-        let mut tree = Self::empty(SchedulerKind::Fifo, TreeKind::Send, &link);
+        let mut tree = Self::empty(SchedulerKind::Fifo, (TreeKind::Send, false), &link);
         tree.next = Instant::FAR_FUTURE;
         tree
     }
 
-    fn empty(scheduler_kind: SchedulerKind, kind: TreeKind, link: &LinkConfig) -> Self {
+    fn empty(
+        scheduler_kind: SchedulerKind,
+        (kind, cyclic): (TreeKind, bool),
+        link: &LinkConfig,
+    ) -> Self {
         Self {
-            scheduler: Paced::new(AnyScheduler::new(of(scheduler_kind), link), link),
+            scheduler: TreeScheduler::new(scheduler_kind, scheduler_kind.nested(), cyclic, link),
             kind,
             scheduler_kind,
             classes_max: link.classes_max,
@@ -149,7 +154,10 @@ impl Tree {
 
     /// Tells whether the tree can follow a policy in place, or must be built anew.
     pub(crate) fn can_follow(&self, target: &TreeTarget<'_>) -> bool {
-        target.policy[target.port].scheduler == self.scheduler_kind
+        let port = &target.policy[target.port];
+        let cyclic = self.kind == TreeKind::Send && port.cycle.is_some();
+        port.scheduler == self.scheduler_kind
+            && cyclic == self.scheduler.is_cyclic()
             && target.policy.node.frames == self.packets_max
             && count(target.policy) <= self.classes_max as usize
     }
@@ -245,6 +253,11 @@ impl Tree {
         self.next
     }
 
+    /// When the next phase begins that packets wait for; [`Instant::FAR_FUTURE`] without one.
+    pub(crate) fn next_phase(&self) -> Instant {
+        if self.why == WaitReason::PhaseClosed { self.next } else { Instant::FAR_FUTURE }
+    }
+
     /// The answer of a dequeue before [`Tree::next`].
     #[inline]
     pub(crate) fn waiting(&self) -> Served {
@@ -324,7 +337,9 @@ impl Tree {
         self.routers.resize(ids.routers.capacity(), None);
         self.vifs.resize(ids.interface_count(), None);
         let nested = self.scheduler_kind.nested();
-        for ((id, _), config) in policy.slices().zip(&shares.slices).filter(|_| nested) {
+        // Where slices have phases, each has a class, whatever schedules inside it.
+        let slices = nested || self.scheduler.is_cyclic();
+        for ((id, _), config) in policy.slices().zip(&shares.slices).filter(|_| slices) {
             let Some(config) = config else { continue };
             let slot = ids.slice(id);
             self.slices[slot as usize] = self.set(now, self.slice(slot), None, config);
@@ -349,6 +364,23 @@ impl Tree {
                 *owner = *slot;
             }
         }
+        self.follow_cycle(now, target);
+    }
+
+    fn follow_cycle(&mut self, now: Instant, target: &TreeTarget<'_>) {
+        let TreeTarget { policy, ids, port, .. } = *target;
+        let Some(cycle) = policy[port].cycle.filter(|_| self.scheduler.is_cyclic()) else { return };
+        let phase = |(id, slice): (weir_policy::SliceId, &weir_policy::Slice)| {
+            let (length, owner) = (slice.phase?, self.slice(ids.slice(id))?);
+            Some(Phase { owner, length })
+        };
+        let phases = policy.slices().filter_map(phase).collect();
+        self.scheduler.set_cycle(now, cycle, phases);
+    }
+
+    /// How punctually phases were served; `None` without a cycle.
+    pub(crate) const fn phase_counters(&self) -> Option<PhaseCounters> {
+        self.scheduler.phase_counters()
     }
 
     fn set(
@@ -458,18 +490,6 @@ fn classes_max(policy: &Policy) -> u32 {
 
 fn count(policy: &Policy) -> usize {
     policy.slices.len() + policy.routers.len() + policy.vifs.len()
-}
-
-/// The scheduler that a policy names.
-const fn of(kind: SchedulerKind) -> weir_sched::SchedulerAlgorithm {
-    match kind {
-        SchedulerKind::Hfsc => weir_sched::SchedulerAlgorithm::Hfsc,
-        SchedulerKind::Wrr => weir_sched::SchedulerAlgorithm::Wrr,
-        SchedulerKind::Drr => weir_sched::SchedulerAlgorithm::Drr,
-        SchedulerKind::Wfq => weir_sched::SchedulerAlgorithm::Wfq,
-        SchedulerKind::Strict => weir_sched::SchedulerAlgorithm::Strict,
-        SchedulerKind::Fifo => weir_sched::SchedulerAlgorithm::Fifo,
-    }
 }
 
 /// The limits that a scheduler holds; the others are policed.

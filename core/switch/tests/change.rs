@@ -8,7 +8,9 @@ mod common;
 use common::sim::{by_second, in_order, run, source};
 use common::{PORT, Steps, UP, ether, mac, mark_of, node, tenant};
 use proptest::prelude::*;
-use weir_policy::{Codel, Policy, QueueKind, Router, SchedulerKind, SmoothWindow, Vif, VifId};
+use weir_policy::{
+    Codel, Policy, PortCycle, QueueKind, Router, SchedulerKind, SmoothWindow, Vif, VifId,
+};
 use weir_sim::DataPlane;
 use weir_switch::{Direction, Frame, FramePool, Reason, Tally, Transmit};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
@@ -29,7 +31,7 @@ fn alter(policy: &mut Policy, what: u8, value: u32) {
     let rate = BitRate::from_mbps(u64::from(value % 90 + 1));
     let vif = &mut policy.vifs[at];
     let vlan = u16::try_from(value % 5).unwrap();
-    match what % 18 {
+    match what % 19 {
         0 => vif.send.priority = value % 1000 + 1,
         1 => {
             let keeps = vif.send_shaper.is_some() || !value.is_multiple_of(4);
@@ -90,8 +92,17 @@ fn alter(policy: &mut Policy, what: u8, value: u32) {
             queue.bytes = ByteCount::new(u64::from(value / 7 % 20_000) + 3000);
             policy.node.flows = value / 11 % 12;
         }
+        17 => alter_phases(policy, at, value),
         _ => policy.ports[0].overhead = (value % 24).cast_signed(),
     }
+}
+
+/// Phases come, change or go. A slice that comes later has none, and borrows.
+fn alter_phases(policy: &mut Policy, at: usize, value: u32) {
+    let millis = |count: u32| Nanos::from_millis(u64::from(count));
+    let cycle = PortCycle { length: millis(9), borrow: true };
+    policy.ports[0].cycle = (!value.is_multiple_of(3)).then_some(cycle);
+    policy.slices[at].phase = Some(millis(2 + value / 3 % 2));
 }
 
 /// The flow of a vif's frame, of three: most are of the first.

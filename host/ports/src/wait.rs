@@ -147,10 +147,19 @@ impl Waiter {
     /// receive. May return early; the caller then waits again. Returns at once while it is to stay
     /// awake, or when `until` has come.
     pub fn wait(&mut self, now: Instant, until: Instant) -> WakeReason {
-        let WaitMode::Sleep { margin, .. } = self.idle else {
+        let margin = match self.idle {
+            WaitMode::Sleep { margin, .. } => margin,
+            WaitMode::Spin => Nanos::ZERO,
+        };
+        self.wait_awake(now, until, margin)
+    }
+
+    /// Waits as [`Waiter::wait`] does, awake from another margin before `until` on.
+    pub fn wait_awake(&mut self, now: Instant, until: Instant, margin: Nanos) -> WakeReason {
+        if self.idle == WaitMode::Spin {
             std::hint::spin_loop();
             return WakeReason::Time;
-        };
+        }
         let left = until.saturating_since(now).saturating_sub(margin);
         let since = *self.idle_since.get_or_insert(now);
         if left == Nanos::ZERO || now.saturating_since(since) < self.awake {

@@ -11,7 +11,7 @@ use weir_ports::{
     BucketId, BucketLimit, DeviceRole, FramePort, GateId, Pool, Redirect, Route, XdpConfig,
     XdpPlane, XdpPort, now,
 };
-use weir_switch::FramePool;
+use weir_switch::{FramePool, PortHeaders};
 use weir_units::{BitRate, ByteCount, PacketRate};
 
 /// Known frames pass without user space, tagged and untagged on their way; unknown ones and those
@@ -285,7 +285,8 @@ impl Lab {
     /// Both tenants in both directions; the first tenant's send with those buckets.
     fn redirect_all(&mut self, vlan: u16, buckets: [Option<BucketId>; 6]) {
         let bridge = self.bridge();
-        let path = Redirect { bridge, vlan, slice: 1, ..Redirect::default() };
+        let headers = PortHeaders { vlan, pih: None };
+        let path = Redirect { bridge, number: vlan, headers, slice: 1, ..Redirect::default() };
         let send = Redirect { macs: vec![TENANT], buckets, ..path.clone() };
         self.plane.set_redirect(SEND, Some(&send)).unwrap();
         for gate in [RECEIVE, U_SEND, U_RECEIVE] {

@@ -16,6 +16,7 @@
 
 mod bpf;
 mod check;
+mod classifier;
 mod error;
 mod frame;
 mod generator;
@@ -36,6 +37,7 @@ mod udp_send;
 
 use std::sync::atomic::AtomicBool;
 
+pub use classifier::{ClassifierTrial, ClassifierWay};
 pub use error::TrafficError;
 pub use header::{HEADER_BYTES, Header};
 pub use packet::send_raw;

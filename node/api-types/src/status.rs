@@ -107,6 +107,20 @@ pub struct IfaceStatus {
     pub lost_before_receive: u64,
     /// Frames that the device lost after they were handed over, as the kernel counts them.
     pub lost_after_transmit: u64,
+    /// Phases of a port with a cycle. Absent for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases: Option<PhaseStatus>,
+}
+
+/// Phases of a port with a cycle whose slice had packets when they began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PhaseStatus {
+    /// Phases in which the worker was there to send.
+    pub met: u64,
+    /// Phases that passed without.
+    pub missed: u64,
+    /// Time from the beginning of a phase that was met until the worker was there.
+    pub late: LatenessSummary,
 }
 
 /// One direction of one interface. The identities of this module hold.

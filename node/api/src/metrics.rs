@@ -68,6 +68,7 @@ fn node(of: &Counted<'_>, caller: &Caller, policy: &Policy) -> Exposition {
             xtc::load(&mut page, load);
         }
         worker(&mut page, status);
+        phases(&mut page, &status.ports);
     }
     page
 }
@@ -283,6 +284,37 @@ fn worker(page: &mut Exposition, status: &NodeStatus) {
     page.family(name, "Packets lost with what a change of policy took away.", "counter");
     for (place, lost) in [("queue", removed.queued), ("device", removed.unread)] {
         page.sample(name, &[("place", place)], lost);
+    }
+}
+
+/// Writes how punctually the worker served the phases of ports with a cycle.
+fn phases(page: &mut Exposition, ports: &[IfaceStatus]) {
+    let each = || ports.iter().filter_map(|port| Some((port.name.as_str(), port.phases?)));
+    if each().next().is_none() {
+        return;
+    }
+    let name = "weir_phases_total";
+    page.family(name, "Phases whose slice had packets when they began.", "counter");
+    for (port, phases) in each() {
+        for (result, count) in [("met", phases.met), ("missed", phases.missed)] {
+            page.sample(name, &[("port", port), ("result", result)], count);
+        }
+    }
+    let name = "weir_phase_lateness_seconds";
+    page.family(name, "From the beginning of a phase until the worker was there.", "summary");
+    for (port, phases) in each() {
+        let late = phases.late;
+        for (quantile, ns) in [
+            ("0.5", late.p50_ns),
+            ("0.99", late.p99_ns),
+            ("0.999", late.p999_ns),
+            ("1", late.max_ns),
+        ] {
+            page.sample(name, &[("port", port), ("quantile", quantile)], seconds(ns));
+        }
+        let sum = format!("{name}_sum");
+        page.sample(&sum, &[("port", port)], seconds(late.sum_ns));
+        page.sample(&format!("{name}_count"), &[("port", port)], late.count);
     }
 }
 

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_policy::{Direction, Policy, Share, VifId};
 use weir_ports::{BucketId, BucketLimit, GateId, PortError, Redirect, XdpPlane};
+use weir_switch::PortHeaders;
 use weir_units::{ByteCount, Nanos};
 
 use crate::level::{PolicyLevel, levels};
@@ -58,7 +59,8 @@ impl PathBuckets {
         }
         let mut path = Redirect {
             bridge,
-            vlan: policy[vif.slice].vlan.unwrap_or(0),
+            number: policy[vif.slice].bridge(),
+            headers: PortHeaders::of(&policy[vif.slice]),
             slice: vif.slice.0,
             stand_in_only: true,
             ..Redirect::default()

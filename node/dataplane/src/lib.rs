@@ -19,6 +19,7 @@ mod lateness;
 mod level;
 pub mod opener;
 mod paths;
+mod phases;
 mod placement;
 pub mod ports;
 pub mod redirect;

@@ -30,7 +30,7 @@ pub enum QueuedReason {
     Addresses,
     /// A filter inspects its frames.
     Filter,
-    /// Another slice is in the same VLAN of the port.
+    /// Another slice has the same bridge of the port: the same VLAN, or none.
     SharedVlan(String),
     /// The `rate` of this vif, router or slice shapes it.
     Shaped(String),
@@ -40,6 +40,8 @@ pub enum QueuedReason {
     Held(String),
     /// The vif has a delay bound.
     Delay,
+    /// Slices send by the port in phases.
+    Cycle,
     /// Its queue is managed actively.
     Aqm,
     /// This vif, router or slice has a `max_pps` on what it receives. Multicast and the frames of
@@ -116,17 +118,17 @@ pub type PathChoice = [Result<(), QueuedReason>; 2];
 struct Conflicts {
     /// The first vif, router or slice with a minimum, for each port and direction.
     minimums: Vec<[Option<String>; 2]>,
-    /// Up to two slices for each port and VLAN.
-    vlans: BTreeMap<(PortId, Option<u16>), (SliceId, Option<SliceId>)>,
+    /// Up to two slices for each bridge of a port.
+    bridges: BTreeMap<(PortId, u16), (SliceId, Option<SliceId>)>,
 }
 
 impl Conflicts {
     fn of(policy: &Policy) -> Self {
         let mut minimums = vec![[None, None]; policy.ports.len()];
-        let mut vlans = BTreeMap::new();
+        let mut bridges = BTreeMap::new();
         for (id, vif) in policy.vifs() {
-            let key = (vif.port, policy[vif.slice].vlan);
-            let there = vlans.entry(key).or_insert((vif.slice, None));
+            let key = (vif.port, policy[vif.slice].bridge());
+            let there = bridges.entry(key).or_insert((vif.slice, None));
             if there.0 != vif.slice {
                 there.1 = Some(vif.slice);
             }
@@ -140,7 +142,7 @@ impl Conflicts {
                 }
             }
         }
-        Self { minimums, vlans }
+        Self { minimums, bridges }
     }
 
     /// Decides for one vif, without regard to the vifs that share a limit with it.
@@ -161,7 +163,8 @@ impl Conflicts {
         if vif.filter.iter().any(|rule| rule.direction.is_none_or(|only| only == direction)) {
             return Err(QueuedReason::Filter);
         }
-        if let Some((first, Some(second))) = self.vlans.get(&(vif.port, policy[vif.slice].vlan)) {
+        let bridge = (vif.port, policy[vif.slice].bridge());
+        if let Some((first, Some(second))) = self.bridges.get(&bridge) {
             let other = if *first == vif.slice { second } else { first };
             return Err(QueuedReason::SharedVlan(policy[*other].name.clone()));
         }
@@ -181,6 +184,9 @@ impl Conflicts {
         }
         if sending && vif.delay.is_some() {
             return Err(QueuedReason::Delay);
+        }
+        if sending && policy[vif.port].cycle.is_some() {
+            return Err(QueuedReason::Cycle);
         }
         // A queue of flows manages what waits; what is redirected never does.
         let queue = vif.queue(direction);
@@ -209,6 +215,7 @@ impl fmt::Display for QueuedReason {
             Self::Minimum(owner) => write!(f, "a minimum of {owner} on the port"),
             Self::Held(router) => write!(f, "router {router} is held at a packet rate"),
             Self::Delay => f.write_str("a delay bound"),
+            Self::Cycle => f.write_str("the port has a cycle"),
             Self::Aqm => f.write_str("active queue management"),
             Self::ReceiveLimit(owner) => write!(f, "max_pps of {owner} towards it"),
             Self::SharedLimit(owner, vif) => {

@@ -84,6 +84,9 @@ pub(crate) const fn rest(node: &Node) -> Option<RestQuota> {
 /// it.
 pub(crate) const MARGIN: Nanos = Nanos::from_micros(50);
 
+/// A worker is awake this long before a phase begins.
+pub(crate) const PHASE_MARGIN: Nanos = Nanos::from_micros(20);
+
 /// A worker that found few packets lets more of them gather for this long, while some wait for a
 /// router's limit anyway. Waking up for each costs as much as the packets do, at the expense of
 /// senders and receivers on the worker's processor.

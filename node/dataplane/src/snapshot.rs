@@ -54,5 +54,6 @@ pub(crate) fn interface(
             + statistics.receive_ring_full
             + statistics.receive_no_chunk,
         lost_after_transmit: statistics.transmit_invalid + statistics.device_dropped,
+        phases: None,
     }
 }

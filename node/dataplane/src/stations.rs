@@ -66,7 +66,7 @@ impl GivenStations {
             let (Some(send), Some(receive)) = (paths.get(&from), paths.get(&gate)) else {
                 continue;
             };
-            let vlan = policy[vif.slice].vlan.unwrap_or(0);
+            let number = policy[vif.slice].bridge();
             let (bridge, slice) = (port.device_index(), vif.slice.0);
             let device = xdp_port(attached, policy.ports.len() + id.0 as usize);
             let device = device.map(XdpPort::device_index);
@@ -77,10 +77,10 @@ impl GivenStations {
                     Destination::Gate(gate, stand_in.map(|device| (device, slice)))
                 }
             };
-            stations.extend(vif.macs.iter().map(|mac| ((bridge, vlan, mac.0), destination)));
+            stations.extend(vif.macs.iter().map(|mac| ((bridge, number, mac.0), destination)));
             if send.redirect.is_some() && port.takes_redirects() {
                 let remote = Route::Remote { device: bridge, slice };
-                learnable.insert((bridge, vlan), Destination::Route(remote));
+                learnable.insert((bridge, number), Destination::Route(remote));
             }
         }
         Self { stations, learnable }

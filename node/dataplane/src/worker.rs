@@ -30,6 +30,7 @@ use crate::device::AttachedDevice;
 use crate::error::{ReconfigurationError, WorkerError};
 use crate::fixed::FixedValue;
 use crate::lateness::Lateness;
+use crate::phases::PhaseWatch;
 use crate::placement::Placement;
 use crate::ports::NodePorts;
 use crate::reservation;
@@ -50,6 +51,7 @@ pub struct Worker {
     captures: Captures,
     routers: RouterCounters,
     standing: StandingQueues,
+    phases: PhaseWatch,
     started: Instant,
     next_upkeep: Instant,
     turns: u64,
@@ -105,6 +107,8 @@ impl Worker {
         switch.set_flow_seed(RandomState::new().build_hasher().finish());
         ports.number(&switch);
         let lateness = Lateness::new()?;
+        let mut phases = PhaseWatch::default();
+        phases.follow(&policy)?;
         let batch = Vec::with_capacity(BATCH);
         let (started, next_upkeep) = (now, now);
         let (turns, busy_turns) = (0, 0);
@@ -118,6 +122,7 @@ impl Worker {
             captures: Captures::default(),
             routers: RouterCounters::default(),
             standing: StandingQueues::default(),
+            phases,
             started,
             next_upkeep,
             turns,
@@ -177,7 +182,7 @@ impl Worker {
             // Work that a turn left was not due before the turn.
             due = turn.next.max(now);
             if turn.moved == 0 {
-                waiter.wait(now, turn.next);
+                self.wait(now, turn.next, &mut waiter);
             } else {
                 waiter.worked(now);
                 busy_since = Some(now);
@@ -189,6 +194,19 @@ impl Worker {
             }
             waiter.rest(now);
         }
+    }
+
+    /// Waits for a packet or for what is due. Where slices have phases, the worker is awake for the
+    /// beginning of each, and asleep between their frames: a real-time thread that never sleeps is
+    /// stopped by the kernel.
+    fn wait(&self, now: Instant, due: Instant, waiter: &mut Waiter) {
+        if !self.phases.any() {
+            waiter.wait(now, due);
+            return;
+        }
+        let is_phase = self.switch.next_phase().is_some_and(|next| next <= due);
+        let margin = if is_phase { reservation::PHASE_MARGIN } else { Nanos::ZERO };
+        waiter.wait_awake(now, due, margin);
     }
 
     /// Counts the time of a turn in which anything moved, once.
@@ -245,6 +263,7 @@ impl Worker {
         self.switch.advance(now, &mut self.pool);
         for index in 0..self.policy.ports.len() {
             self.transmit(now, index, &mut turn);
+            self.phases.note(now, index, &self.switch);
         }
         let mut from = IfaceId(0);
         while let Some(ready) = self.switch.next_ready(from) {
@@ -285,12 +304,14 @@ impl Worker {
 
     /// Hands a device the frames that are due, as many as it can take now.
     fn transmit(&mut self, now: Instant, index: usize, turn: &mut TurnSummary) {
-        let Self { ports, switch, pool, .. } = self;
+        let Self { ports, switch, pool, phases, .. } = self;
         let Some(AttachedDevice { iface, port, flush_again, .. }) = ports.attached.get_mut(index)
         else {
             return;
         };
-        let room = port.transmit_room(pool).min(BATCH);
+        // A batch is handed over within some microseconds, or a phase would end meanwhile.
+        let most = if phases.is_cyclic(index) { PHASE_BATCH } else { BATCH };
+        let room = port.transmit_room(pool).min(most);
         let mut frames = [NO_FRAME; BATCH];
         let due = switch.transmit_batch(now, *iface, pool, &mut frames[..room]);
         hand_over(&frames[..due], *iface, port, switch, pool);
@@ -413,6 +434,8 @@ impl Worker {
         let detached = ports.detach(unplaced, pool);
         self.captures.follow(&policy);
         self.routers.forget();
+        // Its constants were good enough at the start.
+        let _made = self.phases.follow(&policy);
         self.policy = policy;
         ReconfigurationReply { outcome: Ok(()), detached }
     }
@@ -434,12 +457,15 @@ impl Worker {
     /// Reads counters, queues and lateness at `now`.
     pub fn status(&mut self, now: Instant) -> NodeStatus {
         self.ports.upkeep(now, &mut self.switch, false);
-        let Self { ports, switch, standing, lateness, .. } = self;
+        let Self { ports, switch, standing, lateness, phases, .. } = self;
         let early: Vec<_> = ports.attached.iter().map(|a| ports.early_drops(a)).collect();
         let each = ports.attached.iter_mut().zip(early);
         let mut port_list: Vec<IfaceStatus> = each
             .map(|(attached, early)| snapshot::interface(now, attached, early, (switch, standing)))
             .collect();
+        for (index, port) in port_list.iter_mut().enumerate() {
+            port.phases = phases.status(now, index, switch);
+        }
         let vif_list = port_list.split_off(self.policy.ports.len().min(port_list.len()));
         NodeStatus {
             node: self.policy.node.name.clone(),
@@ -498,6 +524,9 @@ const LEAVE_PATIENCE: Nanos = Nanos::from_millis(50);
 
 /// After this many turns without a frame none is left in a ring.
 const IDLE_TURNS: u32 = 8;
+
+/// Frames that a port with phases is handed at a time.
+const PHASE_BATCH: usize = 4;
 
 /// Frames a turn and interface: enough to amortize a system call, few enough that the ports of one
 /// turn wait less than a tick for each other.

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use weir_policy::{Layer, Port};
-use weir_switch::Reason;
+use weir_policy::{Direction, Layer, Port, Slice};
+use weir_switch::{PortHeaders, Reason};
 
 use weir_api_types::status::{Amount, DirectionStatus};
 
@@ -53,6 +53,8 @@ impl DropCause {
             | Reason::UnexpectedTag
             | Reason::UnknownVlan
             | Reason::NestedTag
+            | Reason::PihShort
+            | Reason::PihUnknown
             | Reason::Unknown
             | Reason::SpoofedMac
             | Reason::SpoofedAddress
@@ -138,22 +140,27 @@ impl IntervalFlow {
 }
 
 /// Counts bytes as the port's layer does: each frame is at least as long as the shortest of the
-/// layer, judged by the mean of these frames. `tagged` tells whether they carry a slice's tag on
+/// layer, judged by the mean of these frames. `headers` are the bytes of their slice's headers on
 /// the port, which counters leave out.
-pub(crate) fn charged(port: &Port, amount: Amount, tagged: bool) -> u64 {
-    let (tag, least) = match port.layer {
-        Layer::L1 => (TAG, LEAST),
-        Layer::L2 => (TAG, 0),
+pub(crate) fn charged(port: &Port, amount: Amount, headers: u16) -> u64 {
+    let (headers, least) = match port.layer {
+        Layer::L1 => (headers, LEAST),
+        Layer::L2 => (headers, 0),
         Layer::L3 => (0, 0),
     };
-    let more = i128::from(port.packet_overhead() + if tagged { tag } else { 0 });
+    let more = i128::from(port.packet_overhead()) + i128::from(headers);
     let bytes = amount.bytes.max(amount.packets.saturating_mul(least));
     let all = i128::from(bytes) + more * i128::from(amount.packets);
     u64::try_from(all.max(0)).unwrap_or(u64::MAX)
 }
 
-/// Bytes of an 802.1Q tag.
-const TAG: i32 = 4;
+/// The bytes of headers that frames of a slice carry on a port in this direction of its vifs.
+pub(crate) fn headers_of(slice: &Slice, direction: Direction) -> u16 {
+    match direction {
+        Direction::Send => PortHeaders::of(slice).bytes(),
+        Direction::Receive => 0,
+    }
+}
 
 /// Bytes of the shortest frame on a wire, without FCS.
 const LEAST: u64 = 60;
@@ -206,12 +213,12 @@ mod tests {
     #[test]
     fn short_frames_and_tags_count_as_on_the_wire() {
         let mut port = Port::new("p", weir_units::BitRate::from_mbps(10));
-        let mut of = |layer, bytes: u64, tagged| {
+        let mut of = |layer, bytes: u64, headers| {
             port.layer = layer;
-            charged(&port, amount(10, 10 * bytes), tagged)
+            charged(&port, amount(10, 10 * bytes), headers)
         };
-        assert_eq!([of(Layer::L2, 54, false), of(Layer::L2, 54, true)], [540, 580]);
-        assert_eq!([of(Layer::L1, 54, false), of(Layer::L1, 1514, false)], [840, 15_380]);
-        assert_eq!([of(Layer::L3, 54, false), of(Layer::L3, 54, true)], [400, 400]);
+        assert_eq!([of(Layer::L2, 54, 0), of(Layer::L2, 54, 4)], [540, 580]);
+        assert_eq!([of(Layer::L1, 54, 0), of(Layer::L1, 1514, 0)], [840, 15_380]);
+        assert_eq!([of(Layer::L3, 54, 0), of(Layer::L3, 54, 7)], [400, 400]);
     }
 }

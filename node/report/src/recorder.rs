@@ -15,7 +15,7 @@ use weir_units::{BitRate, Nanos};
 use super::record::{KernelAmounts, ReportSubject, ServiceRecord};
 use super::service::{Service, ServiceSecond, Verdicts};
 use super::together::{SharedTotals, is_reached};
-use crate::interval::{DropCause, IntervalFlow, charged};
+use crate::interval::{DropCause, IntervalFlow, charged, headers_of};
 use weir_api_types::status::{Amount, DirectionStatus, NodeStatus, Verdict};
 use weir_dataplane::IN_KERNEL;
 
@@ -288,8 +288,8 @@ fn second(
     let (share, flow) = (line.vif.share(direction), &line.flows[direction as usize]);
     let port = &policy[line.vif.port];
     let old = line.before.map(|vif| vif.share(direction));
-    let tagged = direction == Direction::Send && policy[line.vif.slice].vlan.is_some();
-    let got_charged = charged(port, flow.got, tagged);
+    let headers = headers_of(&policy[line.vif.slice], direction);
+    let got_charged = charged(port, flow.got, headers);
     // A vif is owed nothing beyond its own limits.
     let most = |share: &Share| {
         let most = share.rate.map(|rate| rate.bytes_in_floor(time).get());
@@ -303,7 +303,7 @@ fn second(
         || line
             .before
             .is_some_and(|vif| shared_before.at_limit(time, vif, direction, flow.held_before_pps));
-    let demand = charged(port, flow.demand(), tagged).min(most);
+    let demand = charged(port, flow.demand(), headers).min(most);
     ServiceSecond {
         at_unix_ms: span.at_unix_ms,
         time,

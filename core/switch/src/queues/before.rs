@@ -6,13 +6,14 @@ use weir_policy::Direction;
 use weir_sched::Backlog;
 
 use super::{Queues, tree_index};
+use crate::pih::PortHeaders;
 use crate::pool::Frame;
 use crate::tree::TreeKind;
 
 impl Queues {
     /// A frame of a vif, or towards it, waits for its release.
     pub(crate) fn held_before_tree(&mut self, vif: usize, direction: Direction, frame: Frame) {
-        self.hold(frame, 0);
+        self.hold(frame, PortHeaders::NONE);
         let state = &mut self.vifs[vif];
         match direction {
             Direction::Send => state.sending += 1,

@@ -27,6 +27,7 @@ impl Queues {
         ids: &Ids,
         changes: &IdChanges,
     ) -> LostFrames {
+        self.follow_internets(policy);
         self.pool = PoolShares::of(policy.node.frames);
         self.frames.grow(policy.node.frames as usize);
         let orphans = self.follow_ports(now, (policy, shares), ids, changes);
@@ -109,7 +110,7 @@ impl Queues {
                 send_floor: floor(Direction::Send),
                 receive_floor: floor(Direction::Receive),
                 receive_bound: vif.receive_queue.packets,
-                vlan: policy[vif.slice].vlan.unwrap_or(0),
+                bridge: policy[vif.slice].bridge(),
                 send_traits: traits(policy, vif, Direction::Send),
                 receive_traits: traits(policy, vif, Direction::Receive),
                 ..*state

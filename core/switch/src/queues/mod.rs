@@ -10,6 +10,7 @@
 
 mod before;
 mod follow;
+mod internets;
 mod label;
 
 use alloc::vec::Vec;
@@ -20,12 +21,12 @@ use weir_units::Instant;
 
 use crate::accounting::Accounting;
 use crate::frames::{FrameList, FrameSlot, FrameTable};
+use crate::pih::PortHeaders;
 use crate::pool::{Frame, FramePool};
 use crate::pool_shares::PoolShares;
 use crate::reason::Reason;
 use crate::tree::{OrphanedPacket, Served, Tree, TreeKind};
 use crate::types::IfaceId;
-use crate::vlan;
 
 pub(crate) use self::label::{FlowLabel, QueueTraits};
 
@@ -45,6 +46,8 @@ pub(crate) struct Queues {
     /// Frames in queues and lists.
     queued: u32,
     pool: PoolShares,
+    /// The VLAN of each parallel internet; 0 for none.
+    pih_vlans: [u16; 256],
 }
 
 /// A port.
@@ -73,8 +76,8 @@ pub(crate) struct VifQueues {
     /// The number of its port, and the slot of the port's interface.
     port: u16,
     port_slot: u16,
-    /// The tag of its slice; 0 for none.
-    pub(crate) vlan: u16,
+    /// Its slice's bridge there.
+    bridge: u16,
     pub(crate) send_traits: QueueTraits,
     pub(crate) receive_traits: QueueTraits,
     pub(crate) local: ClassId,
@@ -118,13 +121,13 @@ impl Default for Queues {
             ready: Vec::new(),
             queued: 0,
             pool: PoolShares::of(0),
+            pih_vlans: [0; 256],
         }
     }
 }
 
 impl Queues {
     /// A port's part of the state.
-    #[inline]
     pub(crate) fn port(&self, port: u32) -> &PortQueues {
         &self.ports[port as usize]
     }
@@ -242,15 +245,12 @@ impl Queues {
         pool: &mut P,
     ) -> Result<(u16, usize), Reason> {
         let state = &self.vifs[vif];
-        let (tag, class, port) = (state.vlan, state.send, u32::from(state.port));
-        let frame = match tag {
-            0 => frame,
-            tag => vlan::push(pool, frame, tag)?,
-        };
-        let bytes = self.ports[port as usize].accounting.bytes(frame.len, tag != 0);
+        let (class, port, headers) = (state.send, u32::from(state.port), self.headers(vif));
+        let frame = if headers == PortHeaders::NONE { frame } else { headers.push(pool, frame)? };
+        let bytes = self.ports[port as usize].accounting.bytes(frame.len, headers.bytes());
         let packet = label.packet(frame.id, bytes, arrived);
         self.enqueue(now, (port, TreeKind::Send), class, packet, label)?;
-        self.hold(frame, tag);
+        self.hold(frame, headers);
         let state = &mut self.vifs[vif];
         state.sending += 1;
         Ok((frame.len, state.port_slot.into()))
@@ -271,7 +271,7 @@ impl Queues {
         let (port, class) = (self.vifs[vif].port.into(), self.vifs[vif].receive);
         let packet = label.packet(frame.id, bytes, arrived);
         self.enqueue(now, (port, TreeKind::Receive), class, packet, label)?;
-        self.hold(frame, 0);
+        self.hold(frame, PortHeaders::NONE);
         self.vifs[vif].receiving += 1;
         Ok(())
     }
@@ -290,7 +290,7 @@ impl Queues {
         let (class, port) = (self.vifs[from].local, self.vifs[from].port.into());
         let packet = label.packet(frame.id, bytes, now);
         self.enqueue(now, (port, TreeKind::Local), class, packet, label)?;
-        self.hold(frame, 0);
+        self.hold(frame, PortHeaders::NONE);
         self.frames.set_destination(frame.id, to);
         self.vifs[from].sending += 1;
         Ok(())
@@ -532,9 +532,9 @@ impl Queues {
 
     /// Notes where a queued frame lies.
     #[inline]
-    fn hold(&mut self, frame: Frame, vlan: u16) {
+    fn hold(&mut self, frame: Frame, headers: PortHeaders) {
         self.queued += 1;
-        self.frames.put(frame, vlan);
+        self.frames.put(frame, headers);
     }
 
     /// Asserts the invariants that are not asserted where they could break.
@@ -574,7 +574,7 @@ impl VifQueues {
         send_floor: 0,
         port: 0,
         port_slot: 0,
-        vlan: 0,
+        bridge: 0,
         send_traits: QueueTraits::NONE,
         receive_traits: QueueTraits::NONE,
         local: NO_CLASS,

@@ -99,8 +99,8 @@ impl Switch {
         pool: &mut P,
     ) -> Result<(), Reason> {
         let port = self.queues.port(self.queues.port_of(to));
-        let tagged = arrival.wire != arrival.frame.len;
-        let accounted = port.accounting.bytes(arrival.wire, tagged);
+        let headers = arrival.wire - arrival.frame.len;
+        let accounted = port.accounting.bytes(arrival.wire, headers);
         let measure = match port.nested {
             true => PacketMeasure::Packets,
             false => PacketMeasure::PacketsAndBytes(accounted),

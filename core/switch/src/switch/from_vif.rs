@@ -59,7 +59,7 @@ impl Switch {
         let port = self.queues.port(self.queues.port_of(vif));
         let measure = match port.nested {
             true => PacketMeasure::Packets,
-            false => PacketMeasure::PacketsAndBytes(port.accounting.bytes(bytes, false)),
+            false => PacketMeasure::PacketsAndBytes(port.accounting.bytes(bytes, 0)),
         };
         self.police.admit(now, vif, Direction::Send, measure)
     }
@@ -145,7 +145,7 @@ impl Switch {
     ) -> Result<(), Reason> {
         let bytes = arrival.frame.len;
         let accounting = self.queues.port(self.queues.port_of(from)).accounting;
-        let accounted = accounting.bytes(bytes, false);
+        let accounted = accounting.bytes(bytes, 0);
         // The sender's own bounds come first, so that they cost the receiver nothing.
         if !accepted {
             self.queues.check_local_room(from)?;

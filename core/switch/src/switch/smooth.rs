@@ -46,7 +46,7 @@ impl Switch {
     ) {
         let (frame, len) = (arrival.frame, arrival.frame.len);
         let accounting = self.queues.port(self.queues.port_of(vif)).accounting;
-        let bytes = accounting.bytes(len, false);
+        let bytes = accounting.bytes(len, 0);
         let smoothed = SmoothedFrame::new(now, (frame, arrival.ecn), route, bytes);
         let taken = self
             .queues

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The way out: the next frame of a port's tree, or of those that were scheduled for a vif.
 
-use weir_policy::Direction;
-use weir_sched::{Packet, WaitReason};
+use weir_policy::{Direction, PortId};
+use weir_sched::{Packet, PhaseCounters, WaitReason};
 use weir_units::Instant;
 
 use super::Switch;
@@ -10,12 +10,12 @@ use crate::frame::mark_congestion;
 use crate::ids::Ids;
 use crate::ledger::Ledger;
 use crate::pacer::Pacer;
+use crate::pih::PortHeaders;
 use crate::pool::{Frame, FramePool};
 use crate::queues::Queues;
 use crate::reason::Reason;
 use crate::tree::{NO_VIF, Served, TreeKind};
 use crate::types::{IfaceId, Transmit};
-use crate::vlan;
 
 impl Switch {
     /// The next frame for an interface, or exactly when and why to ask again. Called only while
@@ -109,6 +109,20 @@ impl Switch {
     pub fn next_scheduled(&self) -> Option<Instant> {
         let next = self.queues.next().min(self.smoothing.next());
         Some(next).filter(|next| *next < Instant::FAR_FUTURE)
+    }
+
+    /// When the next phase of a cycle begins that packets wait for; `None` if none wait for one. A
+    /// caller that is late for it loses a part of the phase.
+    #[must_use]
+    pub fn next_phase(&self) -> Option<Instant> {
+        Some(self.queues.next_phase()).filter(|next| *next < Instant::FAR_FUTURE)
+    }
+
+    /// How punctually the phases of a port were served; `None` if it has no cycle.
+    #[must_use]
+    pub fn phase_counters(&self, port: PortId) -> Option<PhaseCounters> {
+        self.policy.ports.get(port.0 as usize)?;
+        self.queues.tree(self.ids.port(port), TreeKind::Send).phase_counters()
     }
 
     /// The least instant at which a router's limit may let a frame pass, on its grid: a caller
@@ -219,10 +233,10 @@ impl Switch {
         let slot = self.queues.frames.slot(packet.id);
         let mut frame = slot.frame(packet.id);
         let state = self.queues.vif(at);
-        let (wanted, limited, of_port) =
-            (state.vlan, state.send_traits.limited(), state.port_slot());
-        if wanted != slot.vlan {
-            let Some(retagged) = retag(pool, frame, slot.vlan, wanted) else {
+        let (limited, of_port) = (state.send_traits.limited(), state.port_slot());
+        let wanted = self.queues.headers(at);
+        if wanted != slot.headers {
+            let Some(retagged) = retag(pool, frame, slot.headers, wanted) else {
                 self.ledger.removed += 1;
                 self.give_up_at_port(port, vif, packet, Reason::NoHeadroom, pool);
                 return None;
@@ -500,12 +514,17 @@ fn let_pass<P: FramePool>(
     pool.free(id);
 }
 
-/// Gives a frame that was queued before a change of policy the tag that its slice has now. `None`
-/// if it has no room for one: better lost than seen by another slice.
+/// Gives a frame that was queued before a change of policy the headers that its slice has now.
+/// `None` if it has no room for them: better lost than seen by another slice.
 #[cold]
-fn retag<P: FramePool>(pool: &mut P, frame: Frame, has: u16, wanted: u16) -> Option<Frame> {
-    let bare = if has == 0 { frame } else { vlan::pop(pool, frame).ok()? };
-    if wanted == 0 { Some(bare) } else { vlan::push(pool, bare, wanted).ok() }
+fn retag<P: FramePool>(
+    pool: &mut P,
+    frame: Frame,
+    has: PortHeaders,
+    wanted: PortHeaders,
+) -> Option<Frame> {
+    let bare = has.pop(pool, frame).ok()?;
+    wanted.push(pool, bare).ok()
 }
 
 /// Frames of one pass of [`Switch::transmit_batch`]: their lines fit the first cache.

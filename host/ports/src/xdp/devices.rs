@@ -136,6 +136,11 @@ impl Devices {
         self.discard.as_fd()
     }
 
+    /// The program that is attached to devices.
+    pub(super) fn program(&self) -> BorrowedFd<'_> {
+        self.xdp.as_fd()
+    }
+
     /// The gates of the data plane.
     #[must_use]
     pub fn gates(&self) -> &Arc<Gates> {

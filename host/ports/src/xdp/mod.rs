@@ -10,6 +10,7 @@ mod plane;
 mod redirect;
 mod ring;
 mod socket;
+mod trial;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,6 +24,7 @@ pub use limits::PlaneLimits;
 pub use pins::Pins;
 pub use plane::{Faults, Route, XdpPlane};
 pub use redirect::{BucketId, BucketLimit, Redirect, RedirectCounters};
+pub use trial::FrameTrial;
 
 pub(crate) use devices::link as link_program;
 

@@ -157,7 +157,7 @@ fn text(path: &Path) -> Result<CString, PortError> {
 }
 
 /// The layout of the structs in `bpf/weir.h`: tables of another one are not adopted.
-const LAYOUT: &str = "v1";
+const LAYOUT: &str = "v2";
 
 const SYSTEMS: &str = "/sys/fs/bpf";
 const SYSTEMS_STATE: &str = "/run/weir";

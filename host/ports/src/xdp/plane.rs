@@ -131,7 +131,8 @@ impl XdpPlane {
         })
     }
 
-    /// Frames that a port receives in `vlan` (0: untagged) for `mac` enter by `gate` from now on.
+    /// Frames that a port receives for `mac` on the bridge `number` (`weir_policy::Slice::bridge`)
+    /// enter by `gate` from now on.
     /// `device` is the port's [`super::XdpPort::device_index`]; `stand_in` the vif's and its slice,
     /// if frames may go there while no worker is here.
     ///
@@ -140,14 +141,14 @@ impl XdpPlane {
     pub fn set_station(
         &mut self,
         device: u32,
-        vlan: u16,
+        number: u16,
         mac: [u8; 6],
         gate: GateId,
         stand_in: Option<(u32, u32)>,
     ) -> Result<(), PortError> {
         let (target, slice) = stand_in.unwrap_or((NO_TARGET, 0));
         let words = [STATION_VIF, gate.0, NO_TARGET, slice, target];
-        self.store_station(station_key(device, vlan, mac), words)
+        self.store_station(station_key(device, number, mac), words)
     }
 
     /// Does [`Self::set_station`], and frames may be redirected there without user space. `bridge`
@@ -158,7 +159,7 @@ impl XdpPlane {
     pub fn set_route(
         &mut self,
         bridge: u32,
-        vlan: u16,
+        number: u16,
         mac: [u8; 6],
         route: Route,
     ) -> Result<(), PortError> {
@@ -166,14 +167,15 @@ impl XdpPlane {
             Route::Vif { gate, device, slice } => [STATION_VIF, gate.0, device, slice, device],
             Route::Remote { device, slice } => [STATION_REMOTE, 0, device, slice, device],
         };
-        self.store_station(station_key(bridge, vlan, mac), words)
+        self.store_station(station_key(bridge, number, mac), words)
     }
 
     /// When a frame was last redirected to that station; `None` if never since it was set. What
     /// is used must not age out of the bridge's table.
     #[must_use]
-    pub fn route_used(&self, bridge: u32, vlan: u16, mac: [u8; 6]) -> Option<Instant> {
-        let value = self.stations.lookup(&station_key(bridge, vlan, mac), MapFlags::ANY).ok()??;
+    pub fn route_used(&self, bridge: u32, number: u16, mac: [u8; 6]) -> Option<Instant> {
+        let value =
+            self.stations.lookup(&station_key(bridge, number, mac), MapFlags::ANY).ok()??;
         let used = value.get(24..32)?.try_into().ok().map(u64::from_ne_bytes)?;
         (used != 0).then(|| Instant::from_nanos(used))
     }
@@ -227,9 +229,9 @@ impl XdpPlane {
     }
 
     /// Frames for that station are unknown from now on. One that is not there is no error.
-    pub fn remove_station(&mut self, device: u32, vlan: u16, mac: [u8; 6]) {
+    pub fn remove_station(&mut self, device: u32, number: u16, mac: [u8; 6]) {
         // The only failure is that there is nothing to remove.
-        let _ = self.stations.delete(&station_key(device, vlan, mac));
+        let _ = self.stations.delete(&station_key(device, number, mac));
     }
 
     /// The part by which devices come and go, on whatever thread.
@@ -372,11 +374,11 @@ fn processors() -> Result<u32, PortError> {
 }
 
 /// `struct station_key` of `bpf/weir.h`.
-fn station_key(device: u32, vlan: u16, mac: [u8; 6]) -> [u8; 12] {
+fn station_key(device: u32, number: u16, mac: [u8; 6]) -> [u8; 12] {
     let mut key = [0; 12];
     // Device indexes are below 65 536 by `PlaneLimits`; a larger one names no device.
     key[..2].copy_from_slice(&u16::try_from(device).unwrap_or(u16::MAX).to_ne_bytes());
-    key[2..4].copy_from_slice(&vlan.to_ne_bytes());
+    key[2..4].copy_from_slice(&number.to_ne_bytes());
     key[4..10].copy_from_slice(&mac);
     key
 }

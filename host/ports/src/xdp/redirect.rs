@@ -17,7 +17,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use weir_switch::Tally;
+use weir_switch::{PortHeaders, Tally};
 use weir_units::{BitRate, ByteCount, PacketRate};
 
 use super::gate::GateId;
@@ -29,8 +29,10 @@ use crate::memory_map::Mapping;
 pub struct Redirect {
     /// The bridge it hangs on: the port's device index.
     pub bridge: u32,
-    /// The slice's tag there, 0 for none.
-    pub vlan: u16,
+    /// The slice's bridge there (`weir_policy::Slice::bridge`).
+    pub number: u16,
+    /// The headers of the slice's frames there.
+    pub headers: PortHeaders,
     /// The slice: stations of another one are not reached.
     pub slice: u32,
     /// Bytes that a frame counts beyond its own, −64 ..= 256.
@@ -291,7 +293,7 @@ fn words(path: &Redirect) -> Result<(u32, [u8; PATH]), PortError> {
     let mut value = [0; PATH];
     let bridge = u16::try_from(path.bridge).unwrap_or(u16::MAX);
     value[8..10].copy_from_slice(&bridge.to_ne_bytes());
-    value[10..12].copy_from_slice(&path.vlan.to_ne_bytes());
+    value[10..12].copy_from_slice(&path.number.to_ne_bytes());
     value[12..16].copy_from_slice(&path.slice.to_ne_bytes());
     value[16..20].copy_from_slice(&path.overhead.to_ne_bytes());
     let macs = u32::try_from(path.macs.len()).unwrap_or(0);
@@ -302,6 +304,8 @@ fn words(path: &Redirect) -> Result<(u32, [u8; PATH]), PortError> {
     for (place, bucket) in value[48..72].chunks_exact_mut(4).zip(path.buckets) {
         place.copy_from_slice(&bucket.map_or(0, |bucket| bucket.0 + 1).to_ne_bytes());
     }
+    value[72..74].copy_from_slice(&path.headers.vlan.to_ne_bytes());
+    value[74..76].copy_from_slice(&u16::from(path.headers.pih.is_some()).to_ne_bytes());
     let flags = if path.stand_in_only { PATH_STAND_IN } else { PATH_STAND_IN | PATH_REDIRECT };
     Ok((flags, value))
 }
@@ -356,7 +360,7 @@ mod tests {
     /// addresses and too much overhead are refused with value and bound.
     #[test]
     fn a_stand_in_differs_in_flags_alone_and_what_does_not_fit_is_refused() {
-        let path = Redirect { vlan: 7, macs: vec![[2; 6]; 4], ..Redirect::default() };
+        let path = Redirect { number: 7, macs: vec![[2; 6]; 4], ..Redirect::default() };
         let stand_in = Redirect { stand_in_only: true, ..path.clone() };
         let (on, value) = words(&path).unwrap();
         let (off, same) = words(&stand_in).unwrap();

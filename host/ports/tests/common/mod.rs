@@ -86,7 +86,7 @@ pub fn numbered(to: [u8; 6], number: u32, len: usize) -> Vec<u8> {
     let mut frame = vec![0; len];
     frame[..6].copy_from_slice(&to);
     frame[6..12].copy_from_slice(&[2, 0, 0, 0, 9, 9]);
-    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    frame[12..14].copy_from_slice(&[0x88, 0xb6]);
     frame[14..18].copy_from_slice(&number.to_be_bytes());
     frame
 }

@@ -14,7 +14,7 @@ use weir_policy::{Direction, Guarantees, Policy, PortId, Vif, VifId};
 use weir_switch::Reason;
 use weir_units::Nanos;
 
-use crate::interval::{DropCause, IntervalFlow, charged};
+use crate::interval::{DropCause, IntervalFlow, charged, headers_of};
 use weir_api_types::status::{Amount, NodeStatus};
 
 /// The explanation for one vif.
@@ -234,17 +234,17 @@ impl StatusPair<'_> {
 
     pub(crate) fn got_bps(&self, vif: VifId, direction: Direction) -> u64 {
         let port = &self.policy[self.policy[vif].port];
-        self.bps(charged(port, self.flow(vif, direction).got, self.tagged(vif, direction)))
+        self.bps(charged(port, self.flow(vif, direction).got, self.headers(vif, direction)))
     }
 
     pub(crate) fn offered_bps(&self, vif: VifId, direction: Direction) -> u64 {
         let port = &self.policy[self.policy[vif].port];
-        self.bps(charged(port, self.flow(vif, direction).offered, self.tagged(vif, direction)))
+        self.bps(charged(port, self.flow(vif, direction).offered, self.headers(vif, direction)))
     }
 
-    /// Tells whether its frames carry a tag on the port.
-    fn tagged(&self, vif: VifId, direction: Direction) -> bool {
-        direction == Direction::Send && self.policy[self.policy[vif].slice].vlan.is_some()
+    /// The bytes of headers that its frames carry on the port.
+    fn headers(&self, vif: VifId, direction: Direction) -> u16 {
+        headers_of(&self.policy[self.policy[vif].slice], direction)
     }
 
     /// Returns how much of a port all vifs got: for what it sends, the traffic on its wire; towards
@@ -255,7 +255,7 @@ impl StatusPair<'_> {
             let sent = |status: &NodeStatus| status.port(&port.name).map(|port| port.send.clone());
             let both = sent(self.before).zip(sent(self.after));
             let got = both.map(|(before, after)| IntervalFlow::between(&before, &after).got);
-            return self.bps(charged(port, got.unwrap_or_default(), false));
+            return self.bps(charged(port, got.unwrap_or_default(), 0));
         }
         let vifs = self.policy.vifs().filter(|(_, vif)| vif.port == id);
         vifs.map(|(vif, _)| self.got_bps(vif, direction)).fold(0, u64::saturating_add)
