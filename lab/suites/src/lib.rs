@@ -9,6 +9,7 @@ pub mod conformance;
 pub mod demo;
 pub mod demo_plots;
 pub mod house;
+pub mod iip;
 pub mod isolation;
 pub mod jitter;
 pub mod netback;
@@ -20,5 +21,12 @@ pub mod xen;
 pub mod xtc;
 
 /// All tables of requirements.
-pub const TABLES: &[weir_experiment::RequirementTable] =
-    &[isolation::TABLE, netback::TABLE, node::TABLE, xtc::TABLE, jitter::TABLE, house::TABLE];
+pub const TABLES: &[weir_experiment::RequirementTable] = &[
+    isolation::TABLE,
+    netback::TABLE,
+    node::TABLE,
+    xtc::TABLE,
+    jitter::TABLE,
+    iip::TABLE,
+    house::TABLE,
+];

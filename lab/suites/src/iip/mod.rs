@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The IIP node: parallel internets on one link, told apart by a header, kept apart by time.
+
+mod classifier;
+mod cost;
+mod formula;
+mod in_kernel;
+mod kernel_cost;
+mod phases;
+mod wire;
+
+use weir_experiment::RowPart::{Plain, With};
+use weir_experiment::{Requirement, RequirementTable, RowPart};
+
+/// The table.
+pub const TABLE: RequirementTable = RequirementTable { name: NAME, rows: ROWS };
+
+const NAME: &str = "iip";
+
+const ROWS: &[Requirement] = &[
+    row(
+        1,
+        "headers tell parallel internets apart as an oracle does, sound and malformed",
+        &[Plain(classifier::show), Plain(classifier::show_in_kernel)],
+    )
+    .correctness(),
+    row(2, "the header costs little in the kernel", &[Plain(kernel_cost::show)]),
+    row(3, "random cycles: phases, delay, capacity and changes are exact", &[Plain(phases::show)])
+        .correctness(),
+    row(4, "phases cost little beside the scheduler inside them", &[Plain(cost::show)]),
+    row(
+        5,
+        "three tenants on a wire: frames inside their phases, shares, the entitlement",
+        &[With(wire::show, 0), With(wire::show, 1)],
+    ),
+    row(
+        6,
+        "a cycle costs what the formula says, at every size of the text",
+        &[With(formula::show, 0), With(formula::show, 1)],
+    )
+    .correctness(),
+];
+
+const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Requirement {
+    Requirement::new(NAME, number, title, parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_experiment::Recording;
+    use weir_result::{Case, Machine, Origin, ResultFile};
+
+    use super::*;
+
+    /// Goal: rows in virtual time hold on any machine, busy or not.
+    #[test]
+    fn rows_in_virtual_time_hold() {
+        let text = || "test".to_owned();
+        let origin = Origin {
+            command: text(),
+            machine: Machine::default(),
+            kernel: text(),
+            commit: text(),
+            start: text(),
+        };
+        let mut silent = |_: &str| {};
+        let mut rec = Recording::new(ResultFile::new(origin), true, &mut silent);
+        for row in ROWS.iter().filter(|row| row.correctness) {
+            row.run(&mut rec).unwrap();
+        }
+        let cases = rec.result.cases();
+        let broken: Vec<&Case> = cases.iter().filter(|case| !case.holds()).collect();
+        assert!(broken.is_empty() && cases.len() > 20, "{broken:#?}");
+    }
+}
