@@ -18,6 +18,9 @@ pub trait Discipline {
     /// Set if upper limits mean anything here.
     const LIMITS: bool = true;
 
+    /// Set if a class may be passed over while its packets are kept back.
+    const PAUSES: bool = true;
+
     /// A class was added (it has no packets) or changed (it may be active).
     fn configure(
         &mut self,

@@ -24,6 +24,8 @@ impl Discipline for ArrivalOrder {
 
     const LIMITS: bool = false;
 
+    const PAUSES: bool = false;
+
     fn new(_link: &LinkConfig) -> Self {
         Self { order: Ring::new() }
     }

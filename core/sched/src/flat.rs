@@ -54,6 +54,26 @@ impl<D: Discipline> Flat<D> {
         }
     }
 
+    #[inline(never)]
+    fn enqueue_managed(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        packet: Packet,
+    ) -> Result<(), DropReason> {
+        let was_empty = self.queues.push_managed(class, packet)?;
+        self.enqueued(now, class, packet, was_empty);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn enqueued(&mut self, now: Instant, class: ClassId, packet: Packet, was_empty: bool) {
+        self.discipline.enqueued(class.0, packet.bytes());
+        if was_empty {
+            self.discipline.activate(now, class.0, packet.bytes(), &mut self.queues);
+        }
+    }
+
     /// Brings back the classes that fit their limit again.
     #[inline(never)]
     fn release(&mut self, now: Instant) {
@@ -185,11 +205,10 @@ impl<D: Discipline> Scheduler for Flat<D> {
     #[inline]
     fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
         let now = self.observe(now);
-        let was_empty = self.queues.push(class, packet)?;
-        self.discipline.enqueued(class.0, packet.bytes());
-        if was_empty {
-            self.discipline.activate(now, class.0, packet.bytes(), &mut self.queues);
-        }
+        let Some(was_empty) = self.queues.push_plain(class, packet) else {
+            return self.enqueue_managed(now, class, packet);
+        };
+        self.enqueued(now, class, packet, was_empty);
         Ok(())
     }
 
@@ -197,10 +216,7 @@ impl<D: Discipline> Scheduler for Flat<D> {
         let now = self.observe(now);
         let was_empty = self.queues.requeue(class, packet)?;
         self.discipline.reserve(self.queues.capacity());
-        self.discipline.enqueued(class.0, packet.bytes());
-        if was_empty {
-            self.discipline.activate(now, class.0, packet.bytes(), &mut self.queues);
-        }
+        self.enqueued(now, class, packet, was_empty);
         Ok(())
     }
 
@@ -226,6 +242,19 @@ impl<D: Discipline> Scheduler for Flat<D> {
     fn charge(&mut self, now: Instant, class: ClassId, bytes: ByteCount) {
         let now = self.observe(now);
         self.limits.charge(now, class.0, bytes.get());
+    }
+
+    fn pause(&mut self, class: ClassId) {
+        if D::PAUSES {
+            self.queues.pause(class);
+        }
+    }
+
+    fn resume(&mut self, now: Instant, class: ClassId) {
+        let now = self.observe(now);
+        if self.queues.resume(class) {
+            self.activate(now, class.0);
+        }
     }
 
     fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {

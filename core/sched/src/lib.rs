@@ -33,6 +33,7 @@ pub mod load;
 mod minimum;
 mod paced;
 mod packets;
+mod pause;
 mod prefetch;
 mod queue;
 mod ring;

@@ -141,6 +141,16 @@ impl<S: Scheduler> Scheduler for Paced<S> {
         self.inner.charge(now, class, bytes);
     }
 
+    fn pause(&mut self, class: ClassId) {
+        self.inner.pause(class);
+    }
+
+    fn resume(&mut self, now: Instant, class: ClassId) {
+        let now = self.observe(now);
+        self.inner.resume(now, class);
+        self.wake(now);
+    }
+
     fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {
         let now = self.observe(now);
         self.inner.set_link_rate(now, rate);

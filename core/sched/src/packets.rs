@@ -150,6 +150,12 @@ impl ClassQueue {
         }
     }
 
+    /// Checks the bound of bytes.
+    #[inline(always)]
+    pub(crate) fn fits(&self, bytes: u32) -> bool {
+        u64::from(self.bytes) + u64::from(bytes) <= u64::from(self.bytes_max)
+    }
+
     pub(crate) fn backlog(&self) -> Backlog {
         Backlog { packets: u64::from(self.packets), bytes: u64::from(self.bytes) }
     }

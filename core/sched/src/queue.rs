@@ -13,6 +13,7 @@ use crate::codel::{CodelState, CodelVerdict};
 use crate::flow_pool::FlowPool;
 use crate::flow_queue::{FlowParts, FlowQueue};
 use crate::packets::{ClassQueue, NIL, PacketCell, PacketSlab, PacketSums};
+use crate::pause::Pause;
 use crate::prefetch::prefetch;
 use crate::{
     Backlog, ClassCounters, ClassId, CodelConfig, ConfigError, DropReason, FlowCounters, Packet,
@@ -23,7 +24,7 @@ use crate::{
 ///
 /// Each queue is a linked list through the slab; what a packet needs is there before it comes: the
 /// slab grows only when a queue is added or its bound raised, up to `packets_max`. 24 bytes a
-/// packet, 128 a class, and where flows have queues of their own 76 a flow and 640 more a class. A
+/// packet, 168 a class, and where flows have queues of their own 76 a flow and 640 more a class. A
 /// scheduler decides which queue is next and leaves the rest to this.
 ///
 /// Beside each queue lies a state `S`, which is the scheduler's: [`Index`] gives it. 16 bytes of it
@@ -79,6 +80,7 @@ struct Ledger {
     marked: u64,
     codel: Option<Box<(CodelState, CodelConfig)>>,
     flows: Option<Box<FlowQueue>>,
+    pause: Pause,
 }
 
 impl<S: Clone + Default> ClassQueues<S> {
@@ -139,7 +141,8 @@ impl<S: Clone + Default> ClassQueues<S> {
     ) -> Result<(), ConfigError> {
         self.check(class)?;
         let this = &mut self.classes[class.0 as usize];
-        let ledger = core::mem::take(&mut self.ledgers[class.0 as usize]);
+        let mut ledger = core::mem::take(&mut self.ledgers[class.0 as usize]);
+        ledger.show(&mut this.queue);
         self.bounds -= u64::from(ledger.packets_max(&this.queue));
         let Self { slab, flows: pool, .. } = self;
         match ledger.flows {
@@ -164,17 +167,20 @@ impl<S: Clone + Default> ClassQueues<S> {
     /// The bound that refused it; the refusal is counted, unless no such queue exists.
     #[inline]
     pub fn push(&mut self, class: ClassId, packet: Packet) -> Result<bool, DropReason> {
-        let Some(Class { queue, .. }) = self.classes.get_mut(class.0 as usize) else {
-            return Err(DropReason::NoSuchQueue);
-        };
-        let bytes = packet.bytes();
-        let fits = u64::from(queue.bytes) + u64::from(bytes) <= u64::from(queue.bytes_max);
+        self.push_plain(class, packet).map_or_else(|| self.push_managed(class, packet), Ok)
+    }
+
+    /// Appends a packet to one queue in order of arrival that has room for it. Says whether the
+    /// queue was empty before. `None`: [`ClassQueues::push_managed`] knows why. Two functions, so
+    /// that a caller's way after the first need not be fit for what the second may answer.
+    #[inline(always)]
+    pub fn push_plain(&mut self, class: ClassId, packet: Packet) -> Option<bool> {
+        let Class { queue, .. } = self.classes.get_mut(class.0 as usize)?;
+        let fits = queue.fits(packet.bytes());
         let was_empty = queue.packets == 0;
-        if fits && queue.packets < queue.packets_max && self.slab.link(queue, packet) {
-            return Ok(was_empty);
-        }
-        // A queue of flows lets no packet pass here.
-        self.push_to_flow(class, packet)
+        // A queue of flows, or one that is paused, lets no packet pass here.
+        let taken = fits && queue.packets < queue.packets_max && self.slab.link(queue, packet);
+        taken.then_some(was_empty)
     }
 
     /// Appends a packet that was accepted before and whose queue went: no bound of this one holds,
@@ -187,16 +193,15 @@ impl<S: Clone + Default> ClassQueues<S> {
         if !self.exists(class) {
             return Err(DropReason::NoSuchQueue);
         }
-        let queue = &self.classes[class.0 as usize].queue;
-        let bound = self.ledgers[class.0 as usize].packets_max(queue);
-        if queue.packets >= bound || self.slab.free == NIL {
+        if self.room(class) == 0 || self.slab.free == NIL {
             // Beyond its bound it takes what others were to have.
             self.grow();
         }
         let Self { slab, flows: pool, .. } = self;
         let queue = &mut self.classes[class.0 as usize].queue;
-        let Ledger { flows, refused, .. } = &mut self.ledgers[class.0 as usize];
-        let was_empty = queue.packets == 0;
+        let Ledger { flows, refused, pause, .. } = &mut self.ledgers[class.0 as usize];
+        let (queue, is_paused) = pause.queue(queue);
+        let was_empty = !is_paused && queue.packets == 0;
         let taken = match flows {
             Some(flows) => flows.requeue(packet, &mut FlowParts { queue, slab, pool }),
             None => slab.link(queue, packet),
@@ -206,6 +211,34 @@ impl<S: Clone + Default> ClassQueues<S> {
         }
         refused.count(u64::from(packet.bytes()));
         Err(DropReason::AllQueues)
+    }
+
+    /// Lets no packet of a class leave until [`Self::resume`], but for the one at the head, which
+    /// the scheduler counts on. From then on the queue looks empty to the scheduler.
+    pub fn pause(&mut self, class: ClassId) {
+        if !self.exists(class) {
+            return;
+        }
+        let queue = &mut self.classes[class.0 as usize].queue;
+        let ledger = &mut self.ledgers[class.0 as usize];
+        if matches!(ledger.pause, Pause::Running) {
+            ledger.pause = Pause::Pausing;
+            // So that the packet at the head leaves by `pop`.
+            queue.managed = true;
+            if queue.packets == 0 {
+                ledger.pause.hide(queue);
+            }
+        }
+    }
+
+    /// Lets packets of a class leave again. Tells whether it has one and looked empty: it becomes
+    /// backlogged now.
+    pub fn resume(&mut self, class: ClassId) -> bool {
+        if !self.exists(class) {
+            return false;
+        }
+        let queue = &mut self.classes[class.0 as usize].queue;
+        self.ledgers[class.0 as usize].show(queue) && queue.packets > 0
     }
 
     /// Counts a packet as offered to the class and refused.
@@ -256,7 +289,7 @@ impl<S: Clone + Default> ClassQueues<S> {
                 (packet, verdict, next)
             }),
         };
-        let Some((packet, verdict, next)) = taken else { return Popped::Empty };
+        let Some((packet, verdict, mut next)) = taken else { return Popped::Empty };
         let (mark, bytes) = (verdict == CodelVerdict::Mark, u64::from(packet.bytes()));
         if verdict == CodelVerdict::Drop {
             ledger.dropped.count(bytes);
@@ -265,6 +298,10 @@ impl<S: Clone + Default> ClassQueues<S> {
         ledger.marked += u64::from(mark);
         queue.sent_packets += 1;
         queue.sent_bytes += bytes;
+        if matches!(ledger.pause, Pause::Pausing) {
+            ledger.pause.hide(queue);
+            next = None;
+        }
         Popped::Send { packet, mark, next }
     }
 
@@ -283,7 +320,7 @@ impl<S: Clone + Default> ClassQueues<S> {
         prefetch(&self.classes, class.0 as usize);
     }
 
-    /// Tells whether the queue has no packet or does not exist.
+    /// Tells whether the queue has no packet that may leave or does not exist.
     #[inline]
     #[must_use]
     pub fn is_empty(&self, class: ClassId) -> bool {
@@ -314,20 +351,20 @@ impl<S: Clone + Default> ClassQueues<S> {
     /// The backlog of one class; zero for an unknown class.
     #[must_use]
     pub fn backlog(&self, class: ClassId) -> Backlog {
-        self.queue(class).map_or_else(Backlog::default, ClassQueue::backlog)
+        self.whole(class).map_or_else(Backlog::default, ClassQueue::backlog)
     }
 
     /// When the packet at the head of a class arrived; `None` without one.
     #[must_use]
     pub fn head_arrived(&self, class: ClassId) -> Option<Instant> {
-        let queue = self.queue(class).filter(|queue| queue.packets > 0)?;
+        let queue = self.whole(class).filter(|queue| queue.packets > 0)?;
         self.slab.cells.get(queue.head as usize).map(|cell| cell.packet.arrived)
     }
 
     /// Packets that the class can still take, by its own bound of packets and the table's.
     #[must_use]
     pub fn room(&self, class: ClassId) -> u32 {
-        let Some(queue) = self.queue(class) else { return 0 };
+        let Some(queue) = self.whole(class) else { return 0 };
         let free = self.slab.cells.len() as u64 - self.total().packets;
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         let ledger = self.ledgers.get(class.0 as usize);
@@ -344,7 +381,7 @@ impl<S: Clone + Default> ClassQueues<S> {
         };
         let sent = Backlog { packets: queue.sent_packets, bytes: queue.sent_bytes };
         // Derived, not counted for each packet: an accepted packet has left or is still there.
-        let enqueued = sent.plus(ledger.dropped).plus(queue.backlog());
+        let enqueued = sent.plus(ledger.dropped).plus(self.backlog(class));
         ClassCounters {
             offered: ledger.refused.plus(enqueued),
             refused: ledger.refused,
@@ -395,8 +432,18 @@ impl<S: Clone + Default> ClassQueues<S> {
         self.classes.get(class.0 as usize).map(|class| &class.queue)
     }
 
+    /// The queue, with what waits while it is paused.
+    fn whole(&self, class: ClassId) -> Option<&ClassQueue> {
+        match self.ledgers.get(class.0 as usize).map(|ledger| &ledger.pause) {
+            Some(Pause::Paused(queue)) => Some(queue),
+            _ => self.queue(class),
+        }
+    }
+
     fn configure(&mut self, index: usize, config: &QueueConfig) {
-        let (queue, ledger) = (&mut self.classes[index].queue, &mut self.ledgers[index]);
+        let (shown, ledger) = (&mut self.classes[index].queue, &mut self.ledgers[index]);
+        let mut pause = core::mem::take(&mut ledger.pause);
+        let (queue, _) = pause.queue(shown);
         let bound = config.packets.max(1);
         self.bounds = self.bounds - u64::from(ledger.packets_max(queue)) + u64::from(bound);
         queue.bytes_max = u32::try_from(config.bytes.get()).unwrap_or(u32::MAX);
@@ -429,6 +476,10 @@ impl<S: Clone + Default> ClassQueues<S> {
                 *codel = config.map(|config| Box::new((CodelState::new(), config)));
             }
         }
+        if !matches!(pause, Pause::Running) {
+            shown.managed = true;
+        }
+        ledger.pause = pause;
         self.grow();
     }
 
@@ -450,13 +501,19 @@ impl<S: Clone + Default> ClassQueues<S> {
         }
     }
 
-    /// Appends a packet to its flow; where the class has none, counts a refusal and says which
-    /// bound it was.
+    /// Appends a packet to its flow or to a paused queue; where there is neither, counts a refusal
+    /// and says which bound it was.
+    ///
+    /// # Errors
+    /// The bound that refused it.
     #[inline(never)]
-    fn push_to_flow(&mut self, class: ClassId, packet: Packet) -> Result<bool, DropReason> {
-        let queue = &mut self.classes[class.0 as usize].queue;
-        let Ledger { flows, refused, .. } = &mut self.ledgers[class.0 as usize];
-        let was_empty = queue.packets == 0;
+    pub fn push_managed(&mut self, class: ClassId, packet: Packet) -> Result<bool, DropReason> {
+        let Some(Class { queue, .. }) = self.classes.get_mut(class.0 as usize) else {
+            return Err(DropReason::NoSuchQueue);
+        };
+        let Ledger { flows, refused, pause, .. } = &mut self.ledgers[class.0 as usize];
+        let (queue, is_paused) = pause.queue(queue);
+        let was_empty = !is_paused && queue.packets == 0;
         let refusal = if let Some(flows) = flows {
             let (slab, pool) = (&mut self.slab, &mut self.flows);
             match flows.push(packet, &mut FlowParts { queue, slab, pool }) {
@@ -469,6 +526,8 @@ impl<S: Clone + Default> ClassQueues<S> {
             DropReason::QueuePackets
         } else if self.slab.free == NIL {
             DropReason::AllQueues
+        } else if is_paused && queue.fits(packet.bytes()) && self.slab.link(queue, packet) {
+            return Ok(false);
         } else {
             DropReason::QueueBytes
         };
@@ -478,6 +537,13 @@ impl<S: Clone + Default> ClassQueues<S> {
 }
 
 impl Ledger {
+    /// Shows again what a pause kept back. Tells whether it did.
+    fn show(&mut self, queue: &mut ClassQueue) -> bool {
+        let was_hidden = self.pause.end(queue);
+        queue.managed = self.codel.is_some() || self.flows.is_some();
+        was_hidden
+    }
+
     /// The bound of the class's queue in packets.
     fn packets_max(&self, queue: &ClassQueue) -> u32 {
         self.flows.as_ref().map_or(queue.packets_max, |flows| flows.packets_max())

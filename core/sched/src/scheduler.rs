@@ -304,6 +304,20 @@ pub trait Scheduler {
     /// effect on a scheduler without limits.
     fn charge(&mut self, now: Instant, class: ClassId, bytes: ByteCount);
 
+    /// Lets no packet of a class leave until [`Scheduler::resume`], but for one that may have been
+    /// chosen: whoever takes its packets has no room. To the scheduler the class has none
+    /// meanwhile, so others get its share, and it makes up for nothing later. No effect on one that
+    /// serves in order of arrival, since nothing may pass the packet at its head, nor in a cycle of
+    /// phases.
+    fn pause(&mut self, class: ClassId) {
+        let _ = class;
+    }
+
+    /// Lets packets of a class leave again.
+    fn resume(&mut self, now: Instant, class: ClassId) {
+        let _ = (now, class);
+    }
+
     /// Changes the link's rate from the next packet on. No effect on a scheduler that paces no
     /// link.
     fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {

@@ -202,11 +202,11 @@ impl Scheduler for Hfsc {
     // Inlined, like `dequeue` below, for the reason given at `Flat::dequeue`.
     #[inline(always)]
     fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
-        self.join(now, class, packet, ClassQueues::push)
+        self.join(now, class, packet)
     }
 
     fn requeue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
-        self.join(now, class, packet, ClassQueues::requeue)
+        self.join_by(now, class, packet, ClassQueues::requeue)
     }
 
     #[inline]
@@ -246,6 +246,14 @@ impl Scheduler for Hfsc {
             }
             node = self.branches[this.parent].node;
         }
+    }
+
+    fn pause(&mut self, class: ClassId) {
+        self.pause_leaf(class);
+    }
+
+    fn resume(&mut self, now: Instant, class: ClassId) {
+        self.resume_leaf(now, class);
     }
 
     /// Notes the instant only: this scheduler does not use the link's rate.

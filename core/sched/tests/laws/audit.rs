@@ -28,6 +28,8 @@ struct Class {
     by_flow: bool,
     queue: VecDeque<Packet>,
     counters: ClassCounters,
+    /// Packets that may leave while it is paused: one, if it had any.
+    paused: Option<u32>,
 }
 
 impl Audit {
@@ -47,6 +49,7 @@ impl Audit {
             by_flow: config.queue.flows.is_some(),
             queue: VecDeque::new(),
             counters: ClassCounters::default(),
+            paused: None,
         };
         self.classes.insert(class, class_state);
         self.check(class);
@@ -140,6 +143,8 @@ impl Audit {
             Dequeue::Send { class, packet, mark } => {
                 assert!(!mark || packet.is_ecn_capable(), "only a packet that can carry a mark");
                 let state = self.take(class, packet);
+                assert!(state.paused != Some(0), "{class:?} is paused");
+                state.paused = state.paused.map(|_| 0);
                 state.counters.marked += u64::from(mark);
                 count(&mut state.counters.sent, packet.bytes());
                 self.check(class);
@@ -155,7 +160,7 @@ impl Audit {
                 assert!(until > self.latest, "a wait until {until:?} ends at {:?}", self.latest);
                 assert!(self.backlog().packets > 0, "nothing to wait for");
             }
-            Dequeue::Idle => assert_eq!(self.backlog().packets, 0, "idle with packets queued"),
+            Dequeue::Idle => assert_eq!(self.free_to_leave(), 0, "idle with packets queued"),
         }
         answer
     }
@@ -180,6 +185,29 @@ impl Audit {
             _ => panic!("{answer:?} at the end of a wait for {why:?}"),
         }
         answer
+    }
+
+    /// Pauses a class of a scheduler that can, or resumes it.
+    pub(crate) fn pause(&mut self, now: Instant, class: ClassId, pauses: bool) {
+        let Some(state) = self.classes.get_mut(&class) else { return };
+        if pauses {
+            self.scheduler.pause(class);
+            state.paused = state.paused.or(Some(u32::from(!state.queue.is_empty())));
+        } else {
+            self.latest = self.latest.max(now);
+            self.scheduler.resume(now, class);
+            state.paused = None;
+        }
+        self.check(class);
+    }
+
+    /// Packets of classes that are not paused, and those that may leave of others.
+    fn free_to_leave(&self) -> usize {
+        let of = |class: &Class| match class.paused {
+            Some(left) => left as usize,
+            None => class.queue.len(),
+        };
+        self.classes.values().map(of).sum()
     }
 
     pub(crate) fn charge(&mut self, now: Instant, class: ClassId, bytes: u64) {

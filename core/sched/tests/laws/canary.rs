@@ -212,6 +212,14 @@ impl Scheduler for Broken {
         self.inner.charge(now, class, bytes);
     }
 
+    fn pause(&mut self, class: ClassId) {
+        self.inner.pause(class);
+    }
+
+    fn resume(&mut self, now: Instant, class: ClassId) {
+        self.inner.resume(now, class);
+    }
+
     fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {
         self.inner.set_link_rate(now, rate);
     }

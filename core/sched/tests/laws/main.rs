@@ -38,6 +38,7 @@ macro_rules! each_scheduler {
         each_law! { $scheduler:
             storm::conservation, storm::time_that_goes_back_counts_as_the_latest,
             storm::a_change_to_the_same_changes_nothing, storm::time_may_stand_still,
+            storm::a_paused_class_keeps_its_packets,
             shares::served_in_the_promised_order, shares::fair_in_every_window,
             shares::behind_its_rate_by_no_more_than_the_bound, shares::minimums_hold,
             shares::the_order_of_classes_does_not_matter,
