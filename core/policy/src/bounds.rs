@@ -31,6 +31,8 @@ pub(crate) const PPS_MAX: u64 = 10_000_000_000;
 pub(crate) const BYTES_MAX: u64 = 1 << 30;
 /// A second, in nanoseconds.
 pub(crate) const SECOND: u64 = 1_000_000_000;
+/// Least [`crate::Node::in_flight`]: a receiver that sleeps needs some 50 µs to wake up.
+pub(crate) const IN_FLIGHT_MIN: u64 = 100_000;
 /// The largest `target` of a queue.
 pub(crate) const TARGET_MAX: Nanos = Nanos::new(SECOND);
 /// The largest `interval` of a queue.

@@ -13,8 +13,8 @@ use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 use crate::address::{MacAddr, Prefix};
 use crate::api::ApiTable;
 use crate::bounds::{
-    ADDRESSES_MAX, BPS_MAX, BYTES_MAX, CPU_MAX, FILTERS_MAX, FLOWS_MAX, FRAMES_MAX, INTERVAL_MAX,
-    MACS_MAX, PORTS_MAX, PPS_MAX, ROUTERS_MAX, SECOND, SLICES_MAX, VIFS_MAX,
+    ADDRESSES_MAX, BPS_MAX, BYTES_MAX, CPU_MAX, FILTERS_MAX, FLOWS_MAX, FRAMES_MAX, IN_FLIGHT_MIN,
+    INTERVAL_MAX, MACS_MAX, PORTS_MAX, PPS_MAX, ROUTERS_MAX, SECOND, SLICES_MAX, VIFS_MAX,
 };
 use crate::cycle::CycleTable;
 use crate::filter::FilterAction;
@@ -86,6 +86,13 @@ pub(crate) struct NodeTable {
     /// Flows that have a queue of their own at a time, of all vifs together.
     #[schemars(range(min = 64, max = FLOWS_MAX), extend("default" = Node::FLOWS_DEFAULT))]
     pub(crate) flows: Option<u32>,
+    /// Time for which frames may be on their way to a vif's device, at the least rate that limits
+    /// what the vif receives: so many bytes, at least two packets, may be there and not yet taken
+    /// by the receiver. The rest waits in the vif's queue. A router that XTC holds has no such
+    /// bound, since a cap lets it work in bursts.
+    #[schemars(extend("default" = Node::IN_FLIGHT_DEFAULT.to_string()))]
+    #[schemars(extend("x-minimum" = IN_FLIGHT_MIN, "x-maximum" = SECOND))]
+    pub(crate) in_flight: Option<Text<Nanos>>,
     /// Bytes of a frame in the pool: 2048 for packets of up to 1518 bytes, 4096 for up to 3518.
     #[schemars(extend("enum" = [2048, 4096], "default" = 2048))]
     pub(crate) frame_size: Option<u32>,

@@ -84,6 +84,8 @@ pub struct Node {
     pub queue: QueueKind,
     /// Most flows that have a queue of their own at a time, over all vifs.
     pub flows: u32,
+    /// The time for which frames may be on their way to a vif's device: [`Policy::in_flight`].
+    pub in_flight: Nanos,
     /// The factor by which guarantees may exceed the capacity.
     pub overbooking: Overbooking,
     /// The node's measured packet capacity, against which `min_pps` is checked; `None`: unknown.
@@ -372,6 +374,7 @@ impl Node {
             frame_size: FrameSize::B2048,
             queue: QueueKind::Flows,
             flows: Self::FLOWS_DEFAULT,
+            in_flight: Self::IN_FLIGHT_DEFAULT,
             overbooking: Overbooking::NONE,
             capacity: None,
             redirect: false,
@@ -382,6 +385,8 @@ impl Node {
     pub const FRAMES_DEFAULT: u32 = 16_384;
     /// The default of `flows`; their states take 1.3 MB.
     pub const FLOWS_DEFAULT: u32 = 16_384;
+    /// The default of `in_flight`: the standing delay that CoDel tolerates before it.
+    pub const IN_FLIGHT_DEFAULT: Nanos = Nanos::from_millis(5);
 }
 
 impl Port {

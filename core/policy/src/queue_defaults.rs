@@ -100,6 +100,25 @@ fn resolve_queue(
     }
 }
 
+impl Policy {
+    /// Returns the bytes that may be on their way to a vif's device and not yet taken by its
+    /// receiver: [`crate::Node::in_flight`] at the least rate that limits what the vif receives, at
+    /// least two packets. `None`: as many as the device's ring holds.
+    ///
+    /// A ring is a queue behind the queue: no scheduler orders it, no `CoDel` keeps it short. Two
+    /// packets keep a receiver busy while the worker looks elsewhere.
+    #[must_use]
+    pub fn in_flight(&self, vif: &Vif) -> Option<ByteCount> {
+        let router = vif.router.and_then(|router| self.routers.get(router.0 as usize));
+        if router.is_some_and(|router| router.xtc.is_some()) {
+            return None;
+        }
+        let bytes = least_rate(self, vif, Direction::Receive)?.bytes_in_floor(self.node.in_flight);
+        let least = ByteCount::new(self.node.frame_size.packet_max().get().saturating_mul(2));
+        Some(bytes.max(least))
+    }
+}
+
 /// The least of the rates that limit a vif, its port's among them; `None` without a port.
 fn least_rate(policy: &Policy, vif: &Vif, direction: Direction) -> Option<BitRate> {
     let port = policy.ports.get(vif.port.0 as usize).map(|port| port.rate);

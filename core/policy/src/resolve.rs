@@ -81,6 +81,7 @@ impl Resolver<'_> {
             frame_size: frame_size(table),
             queue: table.queue.unwrap_or(base.queue),
             flows: table.flows.unwrap_or(base.flows),
+            in_flight: table.in_flight.map_or(base.in_flight, |text| text.0),
             overbooking: table
                 .overbooking
                 .map_or(base.overbooking, |factor| Overbooking::from_thousandths(factor.0)),

@@ -140,6 +140,7 @@ fn node(node: &Node) -> NodeTable {
         frame_size: Some(node.frame_size.bytes()),
         queue: Some(node.queue),
         flows: Some(node.flows),
+        in_flight: Some(Text(node.in_flight)),
         overbooking: Some(Factor(node.overbooking.thousandths())),
         capacity: node.capacity.map(Text),
         redirect: Some(node.redirect),

@@ -247,6 +247,17 @@ impl Tree {
         self.scheduler.charge(now, class, ByteCount::new(u64::from(bytes)));
     }
 
+    /// [`Scheduler::pause`].
+    pub(crate) fn pause(&mut self, class: ClassId) {
+        self.scheduler.pause(class);
+    }
+
+    /// [`Scheduler::resume`].
+    pub(crate) fn resume(&mut self, now: Instant, class: ClassId) {
+        self.scheduler.resume(now, class);
+        self.wake(now);
+    }
+
     /// When a dequeue may give a packet; [`Instant::FAR_FUTURE`] if nothing is queued.
     #[inline]
     pub(crate) const fn next(&self) -> Instant {

@@ -116,6 +116,14 @@ impl Scheduler for TreeScheduler {
         each!(self, scheduler => scheduler.charge(now, class, bytes));
     }
 
+    fn pause(&mut self, class: ClassId) {
+        each!(self, scheduler => scheduler.pause(class));
+    }
+
+    fn resume(&mut self, now: Instant, class: ClassId) {
+        each!(self, scheduler => scheduler.resume(now, class));
+    }
+
     fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {
         each!(self, scheduler => scheduler.set_link_rate(now, rate));
     }

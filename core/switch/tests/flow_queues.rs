@@ -241,3 +241,38 @@ fn vifs_that_move_together_keep_their_own_frames() {
     }
     assert_eq!(drain(&mut rig).len(), 600);
 }
+
+/// Goal: frames for a device that takes none wait in the queues of their flows, and not in the list
+/// before the device. Method: 1 ms of a port of 100 Mb/s may be in flight, 12.5 frames of 1000
+/// bytes. At the port's rate 300 frames of one flow come, and nobody takes them. A frame of another
+/// flow then waits for those in the list, one that leaves the class as it pauses, and the staged
+/// one. Nothing is lost.
+#[test]
+fn a_slow_device_leaves_frames_in_the_queues_of_their_flows() {
+    let mut policy = policy(QueueKind::Flows);
+    policy.node.in_flight = Nanos::from_millis(1);
+    let mut rig = start(&policy);
+    let put = |rig: &mut Rig, flow: u8, mark| {
+        let mut bytes = ether(mac(1), mac(9), 1000, mark);
+        bytes[13] = flow;
+        rig.put(UP, &bytes);
+    };
+    let packet = 80_000;
+    for mark in 0..300 {
+        put(&mut rig, 1, mark);
+        rig.wait(packet);
+        let now = rig.now;
+        rig.switch.advance(now, &mut rig.pool);
+    }
+    put(&mut rig, 2, 1000);
+    let mut left = Vec::new();
+    while left.iter().all(|(flow, _)| *flow == 1) {
+        let bytes = rig.take_vif(A).unwrap();
+        left.push((bytes[13], mark_of(&bytes)));
+        rig.wait(packet);
+    }
+    assert!((13..=16).contains(&left.len()), "{}", left.len());
+    left.extend(drain(&mut rig));
+    assert_eq!(left.len(), 301);
+    assert!(in_order_of_each_flow(&left));
+}

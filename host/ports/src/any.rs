@@ -174,6 +174,10 @@ impl FramePort for AnyPort {
         on_port!(self, port => port.needs_qdisc())
     }
 
+    fn bound_outstanding(&mut self, bytes: Option<u64>) -> bool {
+        on_port!(self, port => port.bound_outstanding(bytes))
+    }
+
     fn statistics(&mut self) -> PortStatistics {
         on_port!(self, port => port.statistics())
     }

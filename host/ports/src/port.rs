@@ -49,6 +49,13 @@ pub trait FramePort {
         false
     }
 
+    /// Bounds the bytes that may be handed to the device and not yet be known to be sent; they are
+    /// exceeded by less than a frame. A port that learns nothing of that ignores the bound, and
+    /// returns false.
+    fn bound_outstanding(&mut self, _bytes: Option<u64>) -> bool {
+        false
+    }
+
     /// Counters since the port was opened. Makes no system call that takes long.
     fn statistics(&mut self) -> PortStatistics;
 }
@@ -78,6 +85,8 @@ pub struct PortStatistics {
     pub device_dropped: u64,
     /// Frames taken and not yet known to be sent.
     pub transmit_outstanding: u64,
+    /// The bytes of these frames; 0 where the port does not learn when they were sent.
+    pub outstanding_bytes: u64,
 }
 
 impl PortStatistics {

@@ -103,6 +103,9 @@ pub struct IfaceStatus {
     pub send: DirectionStatus,
     /// Traffic towards the vif; for a port, traffic that arrived from its wire.
     pub receive: DirectionStatus,
+    /// Frames on their way to the device's receiver; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<InFlightStatus>,
     /// Frames lost in the device's ring, or for lack of a buffer, before the switch read them.
     pub lost_before_receive: u64,
     /// Frames that the device lost after they were handed over, as the kernel counts them.
@@ -121,6 +124,18 @@ pub struct PhaseStatus {
     pub missed: u64,
     /// Time from the beginning of a phase that was met until the worker was there.
     pub late: LatenessSummary,
+}
+
+/// Frames that were handed to a device and that its receiver has not taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InFlightStatus {
+    /// The frames.
+    pub now: Amount,
+    /// Most bytes, but for a part of a frame (`node.in_flight`); absent: a whole ring.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_max: Option<u64>,
+    /// Times that due frames waited in their queue since as many were in flight as may be.
+    pub held: u64,
 }
 
 /// One direction of one interface. The identities of this module hold.

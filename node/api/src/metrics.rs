@@ -47,6 +47,7 @@ fn node(of: &Counted<'_>, caller: &Caller, policy: &Policy) -> Exposition {
     amounts(&mut page, &ifaces);
     drops(&mut page, &ifaces);
     devices(&mut page, &ifaces);
+    in_flight(&mut page, &ifaces);
     smooth(&mut page, &ifaces);
     flows(&mut page, &ifaces);
     rates(&mut page, caller, policy);
@@ -136,6 +137,28 @@ fn drops(page: &mut Exposition, ifaces: &[(&str, &IfaceStatus)]) {
         {
             page.sample(name, &[(*kind, iface.name.as_str()), ("place", place)], lost);
         }
+    }
+}
+
+/// Writes the frames on their way to each device, and how often due frames waited for them.
+fn in_flight(page: &mut Exposition, ifaces: &[(&str, &IfaceStatus)]) {
+    let each = || {
+        let known = ifaces.iter().filter_map(|(kind, iface)| Some((kind, iface, iface.in_flight?)));
+        known.map(|(kind, iface, of)| ([(*kind, iface.name.as_str())], of))
+    };
+    if each().next().is_none() {
+        return;
+    }
+    let name = "weir_in_flight_bytes";
+    page.family(name, "Bytes handed to a device and not taken by its receiver.", "gauge");
+    for (labels, of) in each() {
+        page.sample(name, &labels, of.now.bytes);
+    }
+    let name = "weir_in_flight_held_total";
+    let help = "Times that due frames waited since as many were in flight as may be.";
+    page.family(name, help, "counter");
+    for (labels, of) in each() {
+        page.sample(name, &labels, of.held);
     }
 }
 

@@ -8,10 +8,10 @@
 //! counted; a vif has two gates (send, receive), a port has one, for frames that belong to no vif
 //! in particular.
 
-use weir_policy::{Kind, VifId};
-use weir_ports::{AnyPort, ClosingPort, GateId, Gates, XdpPort};
+use weir_policy::{Kind, Policy, VifId};
+use weir_ports::{AnyPort, ClosingPort, FramePort, GateId, Gates, XdpPort};
 use weir_switch::{Direction, IfaceId, Reason, Switch, Tally};
-use weir_units::Instant;
+use weir_units::{ByteCount, Instant};
 
 /// An interface of the switch and the device that is its outside.
 #[derive(Debug)]
@@ -36,6 +36,11 @@ pub struct AttachedDevice {
     pub(crate) gates: DeviceGates,
     /// Frames stayed in the device's ring at the last flush.
     pub flush_again: bool,
+    /// Most bytes that may be handed to the device and not taken by its receiver; `None`: as many
+    /// as its ring holds.
+    pub in_flight_max: Option<u64>,
+    /// Times that due frames waited since so much, or a whole ring, was in flight.
+    pub held: u64,
     /// Reading stops when the vif's queue is full, so that its sender waits.
     pub holds_back: bool,
 }
@@ -71,6 +76,15 @@ impl AttachedDevice {
             Some(vif) if self.holds_back => switch.credit(now, vif, Direction::Send) as usize,
             _ => usize::MAX,
         }
+    }
+
+    /// Bounds the frames that are on their way to a vif's device. A port has the whole ring: its
+    /// scheduler paces it by the link's rate.
+    pub(crate) fn bound_in_flight(&mut self, policy: &Policy) {
+        let vif = self.vif.and_then(|vif| policy.vifs.get(vif.0 as usize));
+        let bytes = vif.and_then(|vif| policy.in_flight(vif)).map(ByteCount::get);
+        let bounds = self.port.bound_outstanding(bytes);
+        self.in_flight_max = bytes.filter(|_| bounds);
     }
 
     /// Returns the gate for frames that belong to no vif in particular, if this is a port.

@@ -247,6 +247,8 @@ pub fn attached(
         fallback,
         gates,
         flush_again: false,
+        in_flight_max: None,
+        held: 0,
         holds_back,
     }
 }

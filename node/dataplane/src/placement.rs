@@ -107,6 +107,8 @@ mod tests {
             fallback: None,
             gates,
             flush_again: false,
+            in_flight_max: None,
+            held: 0,
             holds_back: false,
         }
     }

@@ -164,6 +164,7 @@ impl NodePorts {
                 Some(vif) => switch.vif_iface(vif),
                 None => switch.port_iface(PortId(id_of(place))),
             };
+            attached.bound_in_flight(switch.policy());
             let slot = attached.iface.slot();
             if slot >= self.by_slot.len() {
                 self.by_slot.resize(slot + 1, usize::MAX);

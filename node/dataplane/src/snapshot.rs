@@ -2,13 +2,13 @@
 //! Reads the state of one interface: what the switch, the device and the kernel count of it.
 
 use weir_policy::QueueKind;
-use weir_ports::FramePort;
+use weir_ports::{AnyPort, FramePort};
 use weir_switch::{Direction, Switch};
 use weir_units::{Instant, PacketRate};
 
 use crate::device::{AttachedDevice, EarlyDrops};
 use crate::standing::StandingQueues;
-use crate::status::{self, DirectionStatus, IfaceStatus};
+use crate::status::{self, DirectionStatus, IfaceStatus, InFlightStatus};
 
 /// Reads the state of a device and its interface. `early` are its drops before the switch read
 /// them.
@@ -50,6 +50,14 @@ pub(crate) fn interface(
         waiting: false,
         send,
         receive,
+        in_flight: matches!(attached.port, AnyPort::Xdp(_)).then(|| InFlightStatus {
+            now: status::Amount {
+                packets: statistics.transmit_outstanding,
+                bytes: statistics.outstanding_bytes,
+            },
+            bytes_max: attached.in_flight_max,
+            held: attached.held,
+        }),
         lost_before_receive: statistics.receive_dropped
             + statistics.receive_ring_full
             + statistics.receive_no_chunk,

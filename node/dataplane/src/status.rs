@@ -9,8 +9,8 @@ use weir_policy::Policy;
 use weir_switch::{Counters, FlowCounters, Reason, SmoothState, Tally};
 
 pub use weir_api_types::status::{
-    Amount, DirectionStatus, FlowsStatus, IfaceStatus, NodeStatus, RemovedPackets, SliceStatus,
-    SmoothStatus, WorkerStatus,
+    Amount, DirectionStatus, FlowsStatus, IfaceStatus, InFlightStatus, NodeStatus, RemovedPackets,
+    SliceStatus, SmoothStatus, WorkerStatus,
 };
 
 /// Returns a tally as part of a status.

@@ -305,24 +305,32 @@ impl Worker {
     /// Hands a device the frames that are due, as many as it can take now.
     fn transmit(&mut self, now: Instant, index: usize, turn: &mut TurnSummary) {
         let Self { ports, switch, pool, phases, .. } = self;
-        let Some(AttachedDevice { iface, port, flush_again, .. }) = ports.attached.get_mut(index)
-        else {
-            return;
-        };
+        let Some(attached) = ports.attached.get_mut(index) else { return };
+        let AttachedDevice { iface, vif, port, flush_again, held, .. } = attached;
         // A batch is handed over within some microseconds, or a phase would end meanwhile.
         let most = if phases.is_cyclic(index) { PHASE_BATCH } else { BATCH };
-        let room = port.transmit_room(pool).min(most);
         let mut frames = [NO_FRAME; BATCH];
-        let due = switch.transmit_batch(now, *iface, pool, &mut frames[..room]);
-        hand_over(&frames[..due], *iface, port, switch, pool);
-        if due > 0 || *flush_again {
+        let mut sent = 0;
+        let is_full = loop {
+            let room = port.transmit_room(pool).min(most - sent);
+            let due = switch.transmit_batch(now, *iface, pool, &mut frames[..room]);
+            hand_over(&frames[..due], *iface, port, switch, pool);
+            sent += due;
+            // A bound in bytes has room for more of short frames than of long ones.
+            if due == 0 || due < room || sent == most {
+                break room == 0;
+            }
+        };
+        if sent > 0 || *flush_again {
             // A device that is down keeps its frames. The next turn tries again.
             *flush_again = port.flush(pool).map_or(true, |left| left > 0);
         }
-        if room == 0 || *flush_again {
+        let waits = is_full && (vif.is_none() || switch.next_ready(*iface) == Some(*iface));
+        if waits || *flush_again {
+            *held += u64::from(waits);
             turn.next = turn.next.min(now + DEVICE_FULL_RETRY);
         }
-        turn.moved += due;
+        turn.moved += sent;
     }
 
     /// Does what is not needed in each turn: reclaims the chunks of devices that are no longer sent

@@ -155,6 +155,7 @@ export interface IfaceStatus {
   driver: string;
   /** Reason why the device is not driven by XDP, if XDP was tried first (`kind = "auto"`). */
   fallback?: string;
+  in_flight?: InFlightStatus;
   /** Frames that the device lost after they were handed over, as the kernel counts them. */
   lost_after_transmit: number;
   /** Frames lost in the device's ring, or for lack of a buffer, before the switch read them. */
@@ -167,6 +168,16 @@ export interface IfaceStatus {
   send: DirectionStatus;
   /** True if the device is missing. Nothing is counted until it appears. */
   waiting: boolean;
+}
+
+/** Frames that were handed to a device and that its receiver has not taken. */
+export interface InFlightStatus {
+  /** Most bytes, but for a part of a frame (`node.in_flight`); absent: a whole ring. */
+  bytes_max?: number;
+  /** Times that due frames waited in their queue since as many were in flight as may be. */
+  held: number;
+  /** The frames. */
+  now: Amount;
 }
 
 /** A key of the policy's document. */

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use weir_policy::{Direction, Policy, QueueKind, Share, Vif};
 use weir_units::Instant;
 
+use super::device::DeviceBacklog;
 use super::{
     ChargeRange, LostFrames, NO_CLASS, PortQueues, QueueTraits, Queues, TREES, VifQueues,
     tree_index,
@@ -30,6 +31,7 @@ impl Queues {
         self.follow_internets(policy);
         self.pool = PoolShares::of(policy.node.frames);
         self.frames.grow(policy.node.frames as usize);
+        self.resume_all(now);
         let orphans = self.follow_ports(now, (policy, shares), ids, changes);
         let ready = self.follow_vifs(policy, ids, changes);
         self.link_charges(policy, ids);
@@ -86,8 +88,10 @@ impl Queues {
         }
         self.vifs.resize(ids.interface_count(), VifQueues::NONE);
         self.ready.resize(self.vifs.len().div_ceil(64), 0);
+        self.devices.resize(self.vifs.len(), DeviceBacklog::NONE);
         for slot in changes.interfaces.added.iter().chain(&changes.interfaces.removed) {
             self.vifs[*slot as usize] = VifQueues::NONE;
+            self.devices[*slot as usize] = DeviceBacklog::NONE;
         }
         let all =
             policy.vifs.iter().flat_map(|vif| Direction::ALL.map(|direction| (vif, direction)));
@@ -100,6 +104,7 @@ impl Queues {
             let class = |kind| self.trees[tree_index(port, kind)].vif(*slot).unwrap_or(NO_CLASS);
             let (send, local) = (class(TreeKind::Send), class(TreeKind::Local));
             let receive = class(TreeKind::Receive);
+            self.devices[*slot as usize].follow(policy, vif);
             let state = &mut self.vifs[*slot as usize];
             *state = VifQueues {
                 send,

@@ -9,9 +9,11 @@
 //! ready bit is set exactly while its list holds a frame.
 
 mod before;
+mod device;
 mod follow;
 mod internets;
 mod label;
+mod ready;
 
 use alloc::vec::Vec;
 
@@ -20,7 +22,7 @@ use weir_sched::{Backlog, ClassId, DropReason, FlowCounters, Packet};
 use weir_units::Instant;
 
 use crate::accounting::Accounting;
-use crate::frames::{FrameList, FrameSlot, FrameTable};
+use crate::frames::{FrameList, FrameTable};
 use crate::pih::PortHeaders;
 use crate::pool::{Frame, FramePool};
 use crate::pool_shares::PoolShares;
@@ -28,6 +30,7 @@ use crate::reason::Reason;
 use crate::tree::{OrphanedPacket, Served, Tree, TreeKind};
 use crate::types::IfaceId;
 
+use self::device::DeviceBacklog;
 pub(crate) use self::label::{FlowLabel, QueueTraits};
 
 /// The queues of all ports and vifs.
@@ -43,6 +46,8 @@ pub(crate) struct Queues {
     pub(crate) frames: FrameTable,
     /// Vifs with a ready frame, a bit each by slot.
     ready: Vec<u64>,
+    /// By the slot of the vif.
+    devices: Vec<DeviceBacklog>,
     /// Frames in queues and lists.
     queued: u32,
     pool: PoolShares,
@@ -119,6 +124,7 @@ impl Default for Queues {
             charges: Vec::new(),
             frames: FrameTable::default(),
             ready: Vec::new(),
+            devices: Vec::new(),
             queued: 0,
             pool: PoolShares::of(0),
             pih_vlans: [0; 256],
@@ -394,53 +400,6 @@ impl Queues {
                 tree.charge(now, *class, bytes);
             }
         }
-    }
-
-    /// Appends a frame to those that wait for a vif's device alone.
-    pub(crate) fn push_ready(&mut self, vif: usize, id: u32) {
-        self.frames.push(&mut self.vifs[vif].ready, id);
-        if let Some(word) = self.ready.get_mut(vif / 64) {
-            *word |= 1 << (vif % 64);
-        }
-    }
-
-    /// Takes the first of them, which still counts as queued.
-    fn pop_ready(&mut self, vif: usize) -> Option<(FrameSlot, Frame)> {
-        let list = &mut self.vifs[vif].ready;
-        let found = self.frames.pop(list)?;
-        let word = self.ready.get_mut(vif / 64);
-        if let Some(word) = word.filter(|_| list.is_empty()) {
-            *word &= !(1 << (vif % 64));
-        }
-        Some(found)
-    }
-
-    /// Takes the first frame that waits for a vif's device alone, which gets it.
-    #[inline]
-    pub(crate) fn deliver_ready(&mut self, vif: usize) -> Option<(FrameSlot, Frame)> {
-        let found = self.pop_ready(vif)?;
-        self.forget();
-        let state = &mut self.vifs[vif];
-        debug_assert!(state.receiving > 0, "a frame that leaves was counted as it came");
-        state.receiving = state.receiving.saturating_sub(1);
-        Some(found)
-    }
-
-    /// Tells whether a frame waits for a vif's device alone.
-    #[inline]
-    pub(crate) fn is_ready(&self, vif: usize) -> bool {
-        !self.vifs[vif].ready.is_empty()
-    }
-
-    /// The next vif, from a slot on, with a frame that waits for its device alone.
-    pub(crate) fn next_ready(&self, from: usize) -> Option<usize> {
-        let mut word = from / 64;
-        let mut bits = self.ready.get(word)? & (u64::MAX << (from % 64));
-        while bits == 0 {
-            word += 1;
-            bits = *self.ready.get(word)?;
-        }
-        Some(word * 64 + bits.trailing_zeros() as usize)
     }
 
     /// Packets of a vif that its queues, or those towards it, and its share of the pool can take.

@@ -273,7 +273,7 @@ impl Switch {
             // What crossed may be due already.
             self.release_smoothed(now, pool);
         }
-        let Some((slot, frame)) = self.queues.deliver_ready(vif) else {
+        let Some((slot, frame)) = self.queues.deliver_ready(now, vif) else {
             return self.wait_of_vif(port);
         };
         if !self.taps.is_empty() {

@@ -347,6 +347,11 @@ impl FramePort for XdpPort {
         self.bound == BindMode::Copy
     }
 
+    fn bound_outstanding(&mut self, bytes: Option<u64>) -> bool {
+        let bound = |socket: &mut Socket| socket.bound_outstanding(bytes.unwrap_or(u64::MAX));
+        self.sockets.first_mut().map(bound).is_some()
+    }
+
     fn statistics(&mut self) -> PortStatistics {
         let mut sum = self.counted;
         for socket in &self.sockets {
@@ -359,6 +364,7 @@ impl FramePort for XdpPort {
             }
             sum.transmit_refused += socket.busy_losses();
             sum.transmit_outstanding += u64::from(socket.outstanding());
+            sum.outstanding_bytes += socket.outstanding_bytes();
         }
         sum.device_dropped = self.facts.dropped();
         sum

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One AF_XDP socket: a device's receive queue, with its four rings over the shared pool.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,13 @@ pub(super) struct Socket {
     received: u64,
     /// Frames handed to the kernel and not yet completed.
     outstanding: u32,
+    /// Their lengths, in the order in which they were handed over: so a device completes them. On a
+    /// veth that is when the receiver takes them, since only then the kernel lets go of the socket.
+    lengths: VecDeque<u16>,
+    outstanding_bytes: u64,
     tx_limit: u32,
+    /// Most bytes handed over and not completed, but for a part of a frame.
+    tx_bytes: u64,
     busy_losses: u64,
 }
 
@@ -128,7 +135,10 @@ impl Socket {
             filled: 0,
             received: 0,
             outstanding: 0,
+            lengths: VecDeque::with_capacity(config.transmit_limit() as usize),
+            outstanding_bytes: 0,
             tx_limit: config.transmit_limit(),
+            tx_bytes: u64::MAX,
             busy_losses: 0,
         })
     }
@@ -180,6 +190,8 @@ impl Socket {
         while let Some(address) = self.completion.pop() {
             reaped = true;
             self.outstanding = self.outstanding.saturating_sub(1);
+            let bytes = self.lengths.pop_front().unwrap_or(0);
+            self.outstanding_bytes = self.outstanding_bytes.saturating_sub(bytes.into());
             match &mut self.memory {
                 SocketMemory::Pool(borrower) => {
                     if let Some(frame) = pool.take_back(address, 0, *borrower) {
@@ -192,7 +204,15 @@ impl Socket {
         if reaped {
             self.completion.release();
         }
-        self.tx_limit.saturating_sub(self.outstanding)
+        let frames = self.tx_limit.saturating_sub(self.outstanding);
+        let bytes = self.tx_bytes.saturating_sub(self.outstanding_bytes);
+        // As many as fit however long they are; a caller with short ones asks again.
+        frames.min(u32::try_from(bytes.div_ceil(LONG_FRAME)).unwrap_or(u32::MAX))
+    }
+
+    /// Bounds the bytes that are handed over and not completed.
+    pub(super) fn bound_outstanding(&mut self, bytes: u64) {
+        self.tx_bytes = bytes;
     }
 
     /// Puts a frame into the transmit ring; the kernel sees it at the next [`Self::kick`].
@@ -219,6 +239,8 @@ impl Socket {
             }
         }
         self.outstanding += 1;
+        self.lengths.push_back(frame.len);
+        self.outstanding_bytes += u64::from(frame.len);
         Ok(())
     }
 
@@ -258,6 +280,11 @@ impl Socket {
     /// Frames handed over and not completed.
     pub(super) fn outstanding(&self) -> u32 {
         self.outstanding
+    }
+
+    /// The bytes of these frames.
+    pub(super) fn outstanding_bytes(&self) -> u64 {
+        self.outstanding_bytes
     }
 
     /// Chunks that it keeps ready for receiving.
@@ -403,6 +430,9 @@ fn bind(
 fn page(constant: libc::off_t) -> u64 {
     constant.unsigned_abs()
 }
+
+/// A frame of 1500 bytes with its header and a tag.
+const LONG_FRAME: u64 = 1518;
 
 /// A queue is freed some 10 ms after its owner was killed; a second covers a loaded machine.
 const BIND_TRIES: u32 = 100;
