@@ -29,6 +29,9 @@
 //! pass a [`Shaper`] without a switch around it; [`ShaperAudit`] checks the laws of the smooth
 //! window.
 //!
+//! **TCP.** A [`TcpNetwork`] has connections of a real protocol machine cross a [`Bottleneck`],
+//! which may be a scheduler or a shaper: what a queue does to a tenant depends on TCP's answer.
+//!
 //! Read [`SimNode`], then [`SimNode::run`]. [`DataPlane`] names what the simulator has in common
 //! with data planes on the wire.
 
@@ -78,4 +81,8 @@ pub use shaper_audit::{ShaperAudit, ShaperLaw, audit_random};
 pub use shaper_faults::{FaultyShaper, ShaperFault};
 pub use sink::{StreamSink, bytes_each_second, in_order, most_in_window};
 pub use source::{ArrivalProcess, OfferedRate, SimSource, SizePattern, WhenFull};
-pub use tcp::{TcpCongestion, TcpSenders};
+pub use tcp::{
+    Bottleneck, BulkSender, CongestionControl, Crossing, DiscardingReader, FifoLink, ProbeSource,
+    ScheduledLink, ShapedLink, SimEndpoint, TcpApplication, TcpConnection, TcpNetwork, TcpSimError,
+    TcpSocket,
+};

@@ -30,3 +30,39 @@ pub const TABLES: &[weir_experiment::RequirementTable] = &[
     iip::TABLE,
     house::TABLE,
 ];
+
+#[cfg(test)]
+mod tests {
+    use weir_experiment::{Recording, RequirementTable};
+    use weir_result::{Case, Machine, Origin, ResultFile};
+
+    /// Goal: rows in virtual time hold on any machine, busy or not.
+    fn hold_in_virtual_time(table: RequirementTable, cases_least: usize) {
+        let text = || "test".to_owned();
+        let origin = Origin {
+            command: text(),
+            machine: Machine::default(),
+            kernel: text(),
+            commit: text(),
+            start: text(),
+        };
+        let mut silent = |_: &str| {};
+        let mut rec = Recording::new(ResultFile::new(origin), true, &mut silent);
+        for row in table.rows.iter().filter(|row| row.correctness) {
+            row.run(&mut rec).unwrap();
+        }
+        let cases = rec.result.cases();
+        let broken: Vec<&Case> = cases.iter().filter(|case| !case.holds()).collect();
+        assert!(broken.is_empty() && cases.len() > cases_least, "{broken:#?}");
+    }
+
+    #[test]
+    fn rows_of_xtc_hold() {
+        hold_in_virtual_time(crate::xtc::TABLE, 100);
+    }
+
+    #[test]
+    fn rows_of_jitter_hold() {
+        hold_in_virtual_time(crate::jitter::TABLE, 30);
+    }
+}

@@ -7,7 +7,7 @@
 
 use weir_experiment::prelude::*;
 use weir_sched::{ClassConfig, SchedulerAlgorithm};
-use weir_tcp_sim::{CongestionControl, ProbeSource, TcpNetwork};
+use weir_sim::{CongestionControl, Crossing, ProbeSource, TcpNetwork, TcpSimError};
 use weir_units::{BitRate, Instant, Nanos};
 
 use super::flow_runs::{GREEDY, QueueCase, TestedQueue, flow_queue, one_queue, scheduled};
@@ -35,7 +35,7 @@ fn judge(
     case: &QueueCase,
     sparse_s: f64,
 ) -> Result<(), ExperimentError> {
-    let run = case.run(WARM_UP, seconds(rec, case.rate))?;
+    let run = case.run(warm_up(case), seconds(rec, case.rate))?;
     let bps = float(case.rate.as_bps());
     rec.claim_samples(
         format!("{prefix}/sparse"),
@@ -118,11 +118,11 @@ pub(super) fn guarantees(rec: &mut Recording<'_>) -> Result<(), ExperimentError>
             ProbeSource { start: Instant::from_nanos(index.into()), period, bytes }
         };
         let probes = (0..16).map(probe).collect();
-        let failed = |error: weir_tcp_sim::TcpSimError| ExperimentError::Node(error.to_string());
+        let failed = |error: TcpSimError| ExperimentError::Node(error.to_string());
         let mut network = TcpNetwork::new(link, Vec::new(), probes, 1).map_err(failed)?;
         let mut got = [vec![0.0; 5], vec![0.0; 5]];
         let end = Instant::ZERO + Nanos::from_millis(6000);
-        let mut crossed = |packet: weir_tcp_sim::Crossing, starts: Instant, _: Instant| {
+        let mut crossed = |packet: Crossing, starts: Instant, _: Instant| {
             let second = (starts.as_nanos() / 1_000_000_000).checked_sub(1);
             let second = second.and_then(|second| usize::try_from(second).ok());
             let tenant = &mut got[packet.flow % 2];
@@ -152,11 +152,22 @@ fn seconds(rec: &Recording<'_>, rate: BitRate) -> u64 {
     if rec.quick && !slow { 20 } else { 60 }
 }
 
+/// Seconds that are not judged: connections start, their first losses are of slow start, and then
+/// their windows even out. Reno adds a packet a round trip, so that a window of W packets takes W/2
+/// round trips to be whole again after a loss: 16 s at 1 Gb/s and 80 ms. Eight of these times leave
+/// of what told two windows apart a 256th, since each halves it (Chiu and Jain 1989).
+fn warm_up(case: &QueueCase) -> u64 {
+    let each = case.rate.as_bps() / GREEDY as u64;
+    let window = each.saturating_mul(case.round_trip.as_nanos()) / 1_000_000_000 / (8 * 1514);
+    let recovery = window.saturating_mul(case.round_trip.as_nanos()) / 2 / 1_000_000_000;
+    WARM_UP.max(8 * recovery)
+}
+
 /// Mb/s, and the bound on a sparse flow's delay in seconds.
 const SPEEDS: [(u64, f64); 3] = [(10, 10e-3), (100, 2e-3), (1000, 0.5e-3)];
 /// Milliseconds.
 const ROUND_TRIPS: [u64; 2] = [20, 80];
 const CONTROLS: [(CongestionControl, &str); 2] =
     [(CongestionControl::Reno, "reno"), (CongestionControl::Cubic, "cubic")];
-/// Seconds that are not judged: connections start, and their first losses are of slow start.
+/// Least seconds that are not judged.
 const WARM_UP: u64 = 20;

@@ -2,12 +2,12 @@
 //! Runs of TCP through one queue in virtual time, and what is seen of them.
 
 use weir_experiment::prelude::*;
-use weir_policy::Codel;
+use weir_policy::{Codel, Queue};
 use weir_sched::{
     AnyScheduler, ClassConfig, ClassId, CodelConfig, FlowQueueConfig, LinkConfig, QueueConfig,
     Scheduler, SchedulerAlgorithm,
 };
-use weir_tcp_sim::{
+use weir_sim::{
     Bottleneck, BulkSender, CongestionControl, Crossing, DiscardingReader, FifoLink, ProbeSource,
     ScheduledLink, TcpConnection, TcpNetwork,
 };
@@ -79,6 +79,7 @@ impl QueueCase {
     pub(super) fn run(&self, warm_up: u64, seconds: u64) -> Result<QueueRun, ExperimentError> {
         let connection = |index: usize| TcpConnection {
             control: self.control,
+            window: TcpConnection::WINDOW,
             round_trip: self.round_trip,
             // Not all at once.
             client: Box::new(BulkSender { start: Instant::from_nanos(37_000_000 * index as u64) }),
@@ -148,13 +149,7 @@ pub(super) fn scheduled(
 
 /// The queue that a policy gives a vif of that rate.
 pub(super) fn flow_queue(rate: BitRate) -> QueueConfig {
-    let document = format!(
-        "version = 1\nport = [{{ name = \"p\", rate = \"{rate}\" }}]\n\
-         slice = [{{ name = \"s\" }}]\nvif = [{{ name = \"v\", slice = \"s\" }}]\n"
-    );
-    let queue = weir_policy::parse(&document).ok();
-    let queue = queue.and_then(|policy| Some(policy.vifs.first()?.send_queue.clone()));
-    let queue = queue.unwrap_or_default();
+    let queue = default_queue(rate);
     let Codel { target, interval, ecn } = queue.codel.unwrap_or_default();
     QueueConfig {
         // Of the time bound alone: a node's pool sets another.
@@ -163,6 +158,17 @@ pub(super) fn flow_queue(rate: BitRate) -> QueueConfig {
         codel: Some(CodelConfig { target, interval, ecn }),
         flows: Some(FlowQueueConfig { flows: 1024, l4s: None }),
     }
+}
+
+/// The queue that a policy gives a vif which says nothing else, at a port of that rate.
+pub(super) fn default_queue(rate: BitRate) -> Queue {
+    let document = format!(
+        "version = 1\nport = [{{ name = \"p\", rate = \"{rate}\" }}]\n\
+         slice = [{{ name = \"s\" }}]\nvif = [{{ name = \"v\", slice = \"s\" }}]\n"
+    );
+    let queue = weir_policy::parse(&document).ok();
+    let queue = queue.and_then(|policy| Some(policy.vifs.first()?.send_queue.clone()));
+    queue.unwrap_or_default()
 }
 
 /// The queue of a policy that says `queue = "fifo"`.

@@ -2,12 +2,12 @@
 //! Jitter: packets that leave at the right time, not only at the right rate.
 
 mod admission;
-mod bulk;
 mod flow_queues;
 mod flow_runs;
 mod laws;
-mod shaped;
-mod smooth;
+pub mod scenario;
+pub mod shaped;
+pub mod smooth;
 mod steps;
 
 use weir_experiment::RowPart::{Plain, With};
@@ -39,7 +39,7 @@ const ROWS: &[Requirement] = &[
     row(
         8,
         "bulk TCP fills the allocation at an even delay",
-        &[With(bulk::show, 0), With(bulk::show, 1)],
+        &[With(smooth::show, 4), With(smooth::show, 5)],
     )
     .correctness(),
     row(
@@ -64,33 +64,4 @@ const ROWS: &[Requirement] = &[
 
 const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Requirement {
     Requirement::new(NAME, number, title, parts)
-}
-
-#[cfg(test)]
-mod tests {
-    use weir_experiment::Recording;
-    use weir_result::{Case, Machine, Origin, ResultFile};
-
-    use super::*;
-
-    /// Goal: rows in virtual time hold on any machine, busy or not.
-    #[test]
-    fn rows_in_virtual_time_hold() {
-        let text = || "test".to_owned();
-        let origin = Origin {
-            command: text(),
-            machine: Machine::default(),
-            kernel: text(),
-            commit: text(),
-            start: text(),
-        };
-        let mut silent = |_: &str| {};
-        let mut rec = Recording::new(ResultFile::new(origin), true, &mut silent);
-        for row in ROWS.iter().filter(|row| row.correctness) {
-            row.run(&mut rec).unwrap();
-        }
-        let cases = rec.result.cases();
-        let broken: Vec<&Case> = cases.iter().filter(|case| !case.holds()).collect();
-        assert!(broken.is_empty() && cases.len() > 30, "{broken:#?}");
-    }
 }

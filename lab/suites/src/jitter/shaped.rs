@@ -8,7 +8,7 @@ use weir_units::Instant;
 
 /// A shaper that takes part in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ShaperContender {
+pub enum ShaperContender {
     /// The smooth window that ships.
     Smooth,
     /// The smooth window, moved as the text says.
@@ -23,10 +23,10 @@ pub(super) enum ShaperContender {
 
 impl ShaperContender {
     /// All, the one that ships first.
-    pub(super) const ALL: [Self; 5] =
-        [Self::Smooth, Self::Xen, Self::Pid, Self::Bucket, Self::Paced];
+    pub const ALL: [Self; 5] = [Self::Smooth, Self::Xen, Self::Pid, Self::Bucket, Self::Paced];
 
-    pub(super) const fn name(self) -> &'static str {
+    /// Its key in series.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Smooth => "smooth",
             Self::Pid => "pid",

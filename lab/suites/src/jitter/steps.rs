@@ -6,8 +6,8 @@ use weir_sched::SmoothConfig;
 use weir_sim::{HttpClients, run_shaped};
 use weir_units::Instant;
 
+use super::scenario::ROUND_TRIP;
 use super::shaped::{ShaperContender, at, windows};
-use super::smooth::ROUND_TRIP;
 
 /// Rate and clients of each part.
 const PARTS: [(u64, u32); 4] = [(2, 1), (10, 5), (100, 50), (1, 1)];

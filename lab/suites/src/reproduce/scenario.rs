@@ -377,17 +377,20 @@ fn whole(priority: f64) -> u32 {
     priority.round().clamp(1.0, 1e6) as u32
 }
 
-fn unit<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(from: D) -> Result<T, D::Error> {
+/// Reads a value as a policy has it.
+pub(crate) fn unit<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    from: D,
+) -> Result<T, D::Error> {
     String::deserialize(from)?.parse().map_err(de::Error::custom)
 }
 
-fn maybe_unit<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+pub(crate) fn maybe_unit<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
     unit(from).map(Some)
 }
 
-fn length<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+pub(crate) fn length<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     unit::<D, Nanos>(from).map(|length| Duration::from_nanos(length.as_nanos()))
 }
 

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests; the lint spares only functions marked so")]
 
-use weir_tcp_sim::{
+use weir_sim::{
     BulkSender, CongestionControl, Crossing, DiscardingReader, FifoLink, ProbeSource,
     TcpConnection, TcpNetwork,
 };
@@ -15,6 +15,7 @@ const ROUND_TRIP: Nanos = Nanos::from_millis(40);
 fn connection(control: CongestionControl, start: Nanos) -> TcpConnection {
     TcpConnection {
         control,
+        window: TcpConnection::WINDOW,
         round_trip: ROUND_TRIP,
         client: Box::new(BulkSender { start: Instant::ZERO + start }),
         server: Box::new(DiscardingReader),

@@ -20,6 +20,9 @@
 //! [`DiscardingReader`] are two, and [`TcpApplication`] makes others, such as a closed loop of
 //! requests.
 //!
+//! **Bottlenecks**: a [`FifoLink`], one of Weir's schedulers ([`ScheduledLink`]), or a shaper alone
+//! ([`ShapedLink`]).
+//!
 //! **Probes** ([`ProbeSource`]) are packets that cross the bottleneck at set times and wait for
 //! nothing: their delay is what a call or a game would see.
 //!
@@ -32,10 +35,12 @@ mod bottleneck;
 mod endpoint;
 mod network;
 mod scheduled;
+mod shaped;
 
 pub use application::{BulkSender, DiscardingReader, TcpApplication};
 pub use bottleneck::{Bottleneck, Crossing, FifoLink};
 pub use endpoint::{CongestionControl, SimEndpoint};
 pub use network::{ProbeSource, TcpConnection, TcpNetwork, TcpSimError};
 pub use scheduled::ScheduledLink;
+pub use shaped::ShapedLink;
 pub use smoltcp::socket::tcp::Socket as TcpSocket;

@@ -10,7 +10,7 @@ use smoltcp::time::{Duration, Instant as TcpInstant};
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 use weir_units::Instant;
 
-use crate::application::TcpApplication;
+use super::application::TcpApplication;
 
 /// The congestion control of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +47,12 @@ struct ArrivedPacket(Vec<u8>);
 struct LeavingPacket<'a>(&'a mut PacketDevice);
 
 impl SimEndpoint {
-    /// An endpoint with the host number `host` (1 to 250) that talks to `peer`; a client connects
-    /// at once. `seed` is for sequence numbers.
+    /// An endpoint with the host number `host` (1 to 250) that talks to `peer`, with buffers of
+    /// `window` bytes; a client connects at once. `seed` is for sequence numbers.
     pub(crate) fn new(
         (host, peer): (u8, u8),
         is_client: bool,
-        control: CongestionControl,
+        (control, window): (CongestionControl, usize),
         application: Box<dyn TcpApplication>,
         seed: u64,
     ) -> Option<Self> {
@@ -63,7 +63,7 @@ impl SimEndpoint {
         let mut interface = Interface::new(config, &mut device, TcpInstant::ZERO);
         let cidr = IpCidr::new(address(host), 8);
         interface.update_ip_addrs(|known| known.extend([cidr]));
-        let buffer = || tcp::SocketBuffer::new(vec![0; BUFFER]);
+        let buffer = || tcp::SocketBuffer::new(vec![0; window]);
         let mut socket = tcp::Socket::new(buffer(), buffer());
         socket.set_congestion_control(match control {
             CongestionControl::Reno => tcp::CongestionControl::Reno,
@@ -166,6 +166,4 @@ const fn address(host: u8) -> IpAddress {
 const PORT: u16 = 80;
 /// Longest IP packet.
 const MTU: usize = 1500;
-/// More than a connection has in flight: 16 of them fill 1 Gb/s at 80 ms with 0.6 MB each.
-const BUFFER: usize = 4 << 20;
 const SPARE_MAX: usize = 256;

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One of Weir's schedulers as a bottleneck.
 
-use std::collections::HashMap;
-
 use weir_sched::{AnyScheduler, ClassId, Dequeue, LinkConfig, Paced, Packet, Scheduler};
 use weir_units::{BitRate, ByteCount, Instant};
 
-use crate::bottleneck::{Bottleneck, Crossing};
+use super::bottleneck::{Bottleneck, Crossing};
 
 /// A scheduler behind a link's clock, and which class each flow belongs to.
 pub struct ScheduledLink {
     scheduler: Paced<AnyScheduler>,
     rate: BitRate,
     class_of: Box<dyn Fn(usize) -> ClassId>,
-    /// The packets inside, by id.
-    inside: HashMap<u32, Crossing>,
+    /// The packets inside, by id: ids are dense.
+    inside: Vec<Option<Crossing>>,
     next: Option<Instant>,
 }
 
@@ -27,7 +25,11 @@ impl ScheduledLink {
         class_of: Box<dyn Fn(usize) -> ClassId>,
     ) -> Self {
         let scheduler = Paced::new(scheduler, &LinkConfig { rate: Some(rate), ..link.clone() });
-        Self { scheduler, rate, class_of, inside: HashMap::new(), next: None }
+        Self { scheduler, rate, class_of, inside: Vec::new(), next: None }
+    }
+
+    fn forget(&mut self, packet: Packet) -> Option<Crossing> {
+        self.inside.get_mut(packet.id as usize)?.take()
     }
 
     /// The scheduler.
@@ -45,7 +47,11 @@ impl Bottleneck for ScheduledLink {
         let queued = Packet::new(packet.id, packet.bytes, now).of_flow(hash);
         match self.scheduler.enqueue(now, (self.class_of)(packet.flow), queued) {
             Ok(()) => {
-                self.inside.insert(packet.id, packet);
+                let id = packet.id as usize;
+                if self.inside.len() <= id {
+                    self.inside.resize(id + 1, None);
+                }
+                self.inside[id] = Some(packet);
                 self.next = Some(self.scheduler.busy_until().map_or(now, |busy| busy.max(now)));
             }
             Err(_) => lost.push(packet),
@@ -58,10 +64,10 @@ impl Bottleneck for ScheduledLink {
                 Dequeue::Send { packet, .. } => {
                     self.next = self.scheduler.busy_until();
                     let bytes = ByteCount::new(packet.bytes().into());
-                    let crossed = self.inside.remove(&packet.id)?;
+                    let crossed = self.forget(packet)?;
                     return Some((crossed, now + self.rate.time_for_ceil(bytes)));
                 }
-                Dequeue::Dropped { packet, .. } => lost.extend(self.inside.remove(&packet.id)),
+                Dequeue::Dropped { packet, .. } => lost.extend(self.forget(packet)),
                 Dequeue::Wait { until, .. } => {
                     self.next = Some(until);
                     return None;
