@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use weir_policy::{MacAddr, Policy, Port, PortId, Slice, Vif, VifId};
 use weir_traffic::Mac;
-use weir_units::{BitRate, ByteCount};
+use weir_units::{BitRate, ByteCount, Nanos};
 
 /// The parameters of a star: a switch in the middle, tenants and a wire around it.
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ pub struct StarTopology {
     pub resolves: bool,
     /// The switch node's host has an address of its own, on the uplink.
     pub host: bool,
+    /// Time that a frame takes to the wire and back, half each way, without queues.
+    pub round_trip: Nanos,
     /// More nodes and links, as a topology has them.
     pub more: &'static str,
 }
@@ -45,8 +47,9 @@ impl StarTopology {
     pub fn new(name: &str, tenants: usize, rate: BitRate) -> Self {
         let tenants = (0..tenants).map(|index| format!("t{index}")).collect();
         let (name, queue) = (name.to_owned(), FIFO_PACKETS);
-        let (resolves, host) = (false, false);
-        Self { name, tenants, rate, queue, offloads: true, queues: 1, resolves, host, more: "" }
+        let (resolves, host, round_trip) = (false, false, Nanos::ZERO);
+        let (offloads, queues, more) = (true, 1, "");
+        Self { name, tenants, rate, queue, offloads, queues, resolves, host, round_trip, more }
     }
 
     /// The topology as a lab reads it.
@@ -81,9 +84,13 @@ impl StarTopology {
             }
             false => String::new(),
         };
+        let delay = match self.round_trip.as_nanos() / 2 {
+            0 => String::new(),
+            half => format!("delay = \"{}\"\n", Nanos::new(half)),
+        };
         let _ = write!(
             links,
-            "[[link]]\nqueues = {queues}\n\
+            "[[link]]\nqueues = {queues}\n{delay}\
              a = {{ at = \"sw:{UPLINK}\", rate = \"{rate}\", queue = {queue}{host} }}\n\
              b = {{ at = \"wire:eth0\", {wire}, offloads = {offloads}{others} }}\n"
         );

@@ -9,6 +9,9 @@ pub mod scenario;
 pub mod shaped;
 pub mod smooth;
 mod steps;
+mod wire_device;
+mod wire_flows;
+mod wire_smooth;
 
 use weir_experiment::RowPart::{Plain, With};
 use weir_experiment::{Requirement, RequirementTable, RowPart};
@@ -50,6 +53,11 @@ const ROWS: &[Requirement] = &[
     .correctness(),
     row(10, "no arrival breaks a law of the smooth window", &[Plain(laws::show)]).correctness(),
     row(
+        11,
+        "the smooth window holds rate and delay on the wire, beside a full link",
+        &[Plain(wire_smooth::show)],
+    ),
+    row(
         12,
         "flow queues keep delay low inside a share, and guarantees exact",
         &[
@@ -60,6 +68,11 @@ const ROWS: &[Requirement] = &[
         ],
     )
     .correctness(),
+    row(
+        15,
+        "flow queues keep delay low inside a share on the wire, beside TBF and HTB",
+        &[With(wire_flows::show, 0), With(wire_flows::show, 1), Plain(wire_device::show)],
+    ),
 ];
 
 const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Requirement {
