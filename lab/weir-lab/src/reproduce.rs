@@ -2,6 +2,7 @@
 //! `weir-lab reproduce`: the experiments of a text, before and after.
 
 mod figure_set;
+mod jitter;
 mod netback;
 mod xtc;
 
@@ -15,6 +16,8 @@ use weir_platform::failure::Failure;
 pub(crate) enum Reproduce {
     /// Packet scheduling across virtual interfaces: fig5 to fig12, and what the text left open
     Netback(netback::ReproduceNetback),
+    /// Delay that a shaper keeps even: RTP video, web pages and bulk at 2 Mb/s
+    Jitter(jitter::ReproduceJitter),
     /// Packet rates held by feedback: fig3 to fig18, fig20, table1, table2
     Xtc(xtc::ReproduceXtc),
 }
@@ -23,6 +26,7 @@ impl Reproduce {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Netback(command) => command.run(),
+            Self::Jitter(command) => command.run(),
             Self::Xtc(command) => command.run(),
         }
     }

@@ -11,6 +11,7 @@ pub mod derive;
 mod disk;
 pub mod figure;
 pub mod interval;
+pub mod jitter;
 pub mod judge;
 mod problem;
 pub mod report;
