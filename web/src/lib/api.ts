@@ -162,6 +162,7 @@ export interface IfaceStatus {
   lost_before_receive: number;
   /** Name of the port or vif. */
   name: string;
+  phases?: PhaseStatus;
   /** Traffic towards the vif; for a port, traffic that arrived from its wire. */
   receive: DirectionStatus;
   /** Traffic from the vif; for a port, traffic that left on its wire. */
@@ -232,6 +233,16 @@ export interface NodeStatus {
   /** The vifs, in the policy's order. */
   vifs: IfaceStatus[];
   worker?: WorkerStatus;
+}
+
+/** Phases of a port with a cycle whose slice had packets when they began. */
+export interface PhaseStatus {
+  /** Time from the beginning of a phase that was met until the worker was there. */
+  late: LatenessSummary;
+  /** Phases in which the worker was there to send. */
+  met: number;
+  /** Phases that passed without. */
+  missed: number;
 }
 
 /** The policy in force. A tenant's answer holds its slice and its vifs alone. */
