@@ -10,7 +10,8 @@ use serde::Serialize;
 use weir_units::Nanos;
 
 use crate::error::HostError;
-use crate::process::Identity;
+use crate::proc_stat::Stat;
+use crate::process::{self, Identity};
 
 /// A scheduling class of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,24 +148,46 @@ pub fn class_of_thread(thread: Identity) -> Result<Class, HostError> {
 /// does not fit beside the others, EPERM without the right or for a pinned thread. The thread keeps
 /// its class then.
 pub fn set_class_of_thread(thread: Identity, class: Class) -> io::Result<()> {
-    change_class(pid_of(thread)?, class)
+    let thread = pid_of(thread)?;
+    match class {
+        Class::Deadline { .. } => set_class(thread, class),
+        _ => change_class(thread, class_of(thread)?, class, flags_of(class)),
+    }
 }
 
-/// Takes deadline and real-time priority from a thread; nothing if it is gone or has neither.
+/// Takes deadline and real-time priority from a thread, which has the nice value again that it had
+/// before; nothing if it is gone or has neither.
 ///
 /// # Errors
 /// The kernel refused it.
 pub(crate) fn make_ordinary(thread: Identity) -> Result<(), HostError> {
     let Ok(pid) = pid_of(thread) else { return Ok(()) };
-    match class_of(pid) {
-        Ok(Class::Normal { .. } | Class::Batch) | Err(_) => Ok(()),
-        Ok(_) => match change_class(pid, Class::Normal { nice: 0 }) {
-            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
-                Err(of_thread("make ordinary", thread, error))
-            }
-            _ => Ok(()),
-        },
+    let before = match class_of(pid) {
+        Ok(Class::Normal { .. } | Class::Batch) | Err(_) => return Ok(()),
+        Ok(before) => before,
+    };
+    let nice = Stat::of(thread.pid).map_or(0, |stat| stat.nice);
+    // Its own children inherit its nice value, as they did before.
+    match change_class(pid, before, Class::Normal { nice }, NO_FLAGS) {
+        Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
+            Err(of_thread("make ordinary", thread, error))
+        }
+        _ => Ok(()),
     }
+}
+
+/// Takes their deadline budgets from all threads of a process; nothing if it is gone. A thread
+/// with another real-time class has it of the process's own will, and keeps it.
+///
+/// # Errors
+/// The kernel refused it.
+pub(crate) fn make_process_ordinary(process: Identity) -> Result<(), HostError> {
+    for thread in process::threads_of(process) {
+        if matches!(class_of_thread(thread), Ok(Class::Deadline { .. })) {
+            make_ordinary(thread)?;
+        }
+    }
+    Ok(())
 }
 
 fn of_thread(action: &'static str, thread: Identity, error: io::Error) -> HostError {
@@ -237,18 +260,14 @@ fn restore(before: &CpuGrant) {
 /// thread loses its deadline class, its budget is never freed (`switched_from_dl` of 6.18 frees it
 /// only for a queued thread), and in the end no budget is granted any more. So the budget is first
 /// made so small that the kernel counts it as none. Between the two calls the thread hardly runs.
-fn change_class(thread: libc::pid_t, class: Class) -> io::Result<()> {
-    if matches!(class, Class::Deadline { .. }) {
-        return set_class(thread, class);
-    }
-    let before = class_of(thread)?;
+fn change_class(thread: libc::pid_t, before: Class, class: Class, flags: u64) -> io::Result<()> {
     if !matches!(before, Class::Deadline { .. }) {
-        return set_class(thread, class);
+        return set_class_flagged(thread, class, flags);
     }
     // If the kernel refuses that, for example by a shorter longest period, the class is changed
     // nevertheless: a leaked budget is better than a thread that stays capped.
     let _ = set_class(thread, LEAST_BUDGET);
-    set_class(thread, class).inspect_err(|_| {
+    set_class_flagged(thread, class, flags).inspect_err(|_| {
         // The class has not changed. Set the old budget again; it is free unless another thread
         // has just taken it.
         let _ = set_class(thread, before);
@@ -267,18 +286,25 @@ const LONGEST_NS: u64 = 4_000_000_000;
 const _: () = assert!((LEAST_NS << 20) / LONGEST_NS == 0, "the kernel would count it");
 
 fn set_class(thread: libc::pid_t, class: Class) -> io::Result<()> {
-    let mut attr = Attr { size: ATTR_BYTES, flags: SCHED_FLAG_RESET_ON_FORK, ..Attr::default() };
+    set_class_flagged(thread, class, flags_of(class))
+}
+
+/// Children of a thread with a privilege do not inherit it.
+const fn flags_of(class: Class) -> u64 {
     match class {
-        Class::Normal { nice } => {
-            attr.nice = nice;
-            if nice >= 0 {
-                attr.flags = 0;
-            }
+        Class::Normal { nice } if nice >= 0 => NO_FLAGS,
+        Class::Batch => NO_FLAGS,
+        Class::Normal { .. } | Class::Fifo { .. } | Class::Deadline { .. } => {
+            SCHED_FLAG_RESET_ON_FORK
         }
-        Class::Batch => {
-            attr.policy = SCHED_BATCH;
-            attr.flags = 0;
-        }
+    }
+}
+
+fn set_class_flagged(thread: libc::pid_t, class: Class, flags: u64) -> io::Result<()> {
+    let mut attr = Attr { size: ATTR_BYTES, flags, ..Attr::default() };
+    match class {
+        Class::Normal { nice } => attr.nice = nice,
+        Class::Batch => attr.policy = SCHED_BATCH,
         Class::Fifo { priority } => {
             attr.policy = SCHED_FIFO;
             attr.priority = priority;
@@ -366,6 +392,7 @@ const SCHED_DEADLINE: u32 = 6;
 /// Children get an ordinary class. Without it a deadline thread could not start a thread or a
 /// command.
 const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
+const NO_FLAGS: u64 = 0;
 /// 8192 processors, the most that Linux is built for.
 const AFFINITY_WORDS: usize = 128;
 

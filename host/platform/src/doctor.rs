@@ -5,6 +5,7 @@
 //! that nothing is left and nothing of the host is touched.
 
 mod findings;
+mod timing;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,6 +27,7 @@ use crate::process::is_root;
 use crate::run::{Command, Host, Platform, RunError, json};
 
 pub use findings::{DoctorFinding, Weight};
+pub use timing::TimingFacts;
 
 /// The abilities of a host.
 #[derive(Clone, Debug, Serialize)]
@@ -66,6 +68,8 @@ pub struct Facts {
     pub fifo: Result<cpu::CpuGrant, String>,
     /// SCHED_DEADLINE with 10 % as granted, or the refusal.
     pub deadline: Result<cpu::CpuGrant, String>,
+    /// What the scheduler can promise to threads that must be on time.
+    pub timing: TimingFacts,
     /// The ways to cap a router's CPU time, and what is missing of each.
     pub caps: Vec<Means>,
     /// The devices of this namespace.
@@ -120,6 +124,7 @@ pub fn probe() -> Result<Facts, HostError> {
         cgroup_v2: cgroup_v2(),
         fifo: grant(Class::Fifo { priority: 1 }),
         deadline: grant(deadline),
+        timing: TimingFacts::read(),
         caps: cap::probe(&host),
         devices,
     })

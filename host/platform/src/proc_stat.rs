@@ -18,6 +18,8 @@ pub struct Stat {
     pub user_ticks: u64,
     /// Clock ticks in the kernel's code for it.
     pub kernel_ticks: u64,
+    /// The nice value, which it keeps while it has a real-time class.
+    pub nice: i32,
     /// Clock ticks since boot at which it started.
     pub start_ticks: u64,
 }
@@ -51,6 +53,7 @@ impl Stat {
             flags: field(9)?.parse().ok()?,
             user_ticks: field(14)?.parse().ok()?,
             kernel_ticks: field(15)?.parse().ok()?,
+            nice: field(19)?.parse().ok()?,
             start_ticks: field(22)?.parse().ok()?,
         })
     }
@@ -66,7 +69,7 @@ mod tests {
         let stat = Stat::parse(line).unwrap();
         assert_eq!((stat.name.as_str(), stat.state, stat.parent), ("rcu ) 2", 'I', 2));
         assert_eq!((stat.flags, stat.user_ticks), (69_238_848, 3));
-        assert_eq!((stat.kernel_ticks, stat.start_ticks), (7, 31));
+        assert_eq!((stat.kernel_ticks, stat.nice, stat.start_ticks), (7, 0, 31));
         for cut in ["", "15", "15 (a", "15 (a) I", &line[..40]] {
             assert_eq!(Stat::parse(cut), None, "{cut:?}");
         }

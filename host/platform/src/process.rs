@@ -145,6 +145,18 @@ pub fn with_environment(entry: &str) -> Vec<Identity> {
     found.filter(Identity::is_alive).collect()
 }
 
+/// The threads of a process, none if it is gone.
+#[must_use]
+pub fn threads_of(process: Identity) -> Vec<Identity> {
+    if !process.is_alive() {
+        return Vec::new();
+    }
+    let entries = fs::read_dir(format!("/proc/{}/task", process.pid));
+    let entries = entries.into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.filter_map(Identity::of).collect()
+}
+
 /// The ids of all processes.
 pub(crate) fn all() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

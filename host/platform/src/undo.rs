@@ -58,6 +58,8 @@ pub enum Undo {
     },
     /// Take deadline and real-time priority from a thread.
     Ordinary(Identity),
+    /// Give no thread of a process a deadline any more.
+    OrdinaryProcess(Identity),
 }
 
 impl Undo {
@@ -111,6 +113,7 @@ impl Undo {
             Self::Dissolve { group, to } => control_group::dissolve(group, to),
             Self::Move { process, to } => control_group::move_back(process, to),
             Self::Ordinary(thread) => cpu::make_ordinary(*thread),
+            Self::OrdinaryProcess(process) => cpu::make_process_ordinary(*process),
         }
     }
 

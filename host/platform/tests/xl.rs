@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::TestState;
-use weir_platform::cap::{Actuator, CapError, XlCap, check_period, xl_text};
+use weir_platform::cap::{
+    Actuator, CapError, RtdsBudget, RtdsClass, XlCap, check_period, xen_processors, xl_text,
+};
 use weir_platform::journal::Journal;
 use weir_platform::run::{Command, CommandFailure, Platform, RunError};
 use weir_units::{CpuShare, Nanos};
@@ -211,6 +213,12 @@ impl Platform for Xen {
             ["info"] => Ok(output(self.run, "00-xl-info")),
             ["list", _] => Ok(output(self.run, "05-xl-list")),
             ["sched-credit", "-s"] => Ok(output(self.run, "09-sched-credit-s")),
+            ["sched-rtds", "-d", "fc1", "-v", "all"] => Ok(output(self.run, "12-sched-rtds-dv")),
+            ["sched-rtds", "-d", "fc2", "-v", "all"] => {
+                let one = output(self.run, "12-sched-rtds-dv").replace("fc1", "fc2");
+                Ok(format!("{one}{}", one.lines().nth(1).unwrap()))
+            }
+            ["sched-rtds", ..] => Ok(output(self.run, "12-sched-rtds-set")),
             [_, "-d", "fc1"] => {
                 let cap = *self.cap.lock().unwrap();
                 Ok(format!("Name ID Weight Cap\nfc1 1 256 {cap}\n"))
@@ -275,4 +283,40 @@ fn what_cannot_be_capped_is_named() {
     assert!(matches!(cap.in_force(), Err(CapError::Gone { .. })));
     cap.release().unwrap();
     assert!(journal.undo_all(&*xen).unwrap().failed.is_empty(), "a guest that is gone has no cap");
+}
+
+/// A guest under RTDS gets what `xl` was seen to take, once, and its own budget back.
+#[test]
+fn a_guest_under_rtds_gets_a_budget_and_has_its_own_back() {
+    let state = TestState::new("xl-rtds");
+    let mut journal = Journal::open(&state.state, "xl", Duration::ZERO).unwrap();
+    let xen = Xen::new("rtds");
+    assert_eq!(xen_processors(&*xen), Some(1));
+    let mut class = RtdsClass::new(xen.clone(), &mut journal, "fc1").unwrap();
+    assert_eq!(class.in_force().unwrap(), CpuShare::from_percent(25));
+    let last = || xen.asked.lock().unwrap().last().unwrap().to_string();
+    let budget = RtdsBudget { period_us: 5_000, budget_us: 1_000, extra: true };
+    class.set(budget).unwrap();
+    assert_eq!(last(), "xl sched-rtds -d fc1 -v all -p 5000 -b 1000 -e 1");
+    let asked = xen.asked.lock().unwrap().len();
+    class.set(budget).unwrap();
+    assert_eq!(xen.asked.lock().unwrap().len(), asked, "it has that already");
+    journal.undo_all(&*xen).unwrap();
+    // As recorded: what the guest had before.
+    assert_eq!(last(), "xl sched-rtds -d fc1 -v all -p 10000 -b 2500 -e 0");
+}
+
+#[test]
+fn a_guest_that_cannot_have_a_class_is_named() {
+    let state = TestState::new("xl-rtds-no");
+    let mut journal = Journal::open(&state.state, "xl", Duration::ZERO).unwrap();
+    let mut new = |run, name| RtdsClass::new(Xen::new(run), &mut journal, name).map(drop);
+    for (run, guest, expected) in [
+        ("credit", "fc1", "guest fc1: Xen's scheduler is credit, real-time classes need rtds"),
+        ("rtds", "-d", "guest \"-d\": a name is 1 to 255 letters"),
+        ("rtds", "fc2", "guest fc2: 2 virtual processors, a class is for a guest with one"),
+    ] {
+        let error = new(run, guest).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
 }

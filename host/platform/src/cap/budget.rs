@@ -1,98 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Shares out deadline budgets: among routers, of what the kernel grants at all; and of one router
-//! among its threads, by their need. Pure.
-//!
-//! The kernel grants deadline threads a sum of at most 95 % of every processor
-//! (`sched_rt_runtime_us`), of which it keeps 5 points for ordinary threads since Linux 6.8. What
-//! is more it refuses as a whole, whoever asks last; so Weir adds up itself, gives a router that
-//! asks for more what is left, and so never loses a cap to a refusal.
-//!
-//! Source: Linux, Documentation/scheduler/sched-deadline.rst, section 4.
-
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+//! Splits the deadline budget of a router among its threads, by their need. Pure.
 
 use weir_units::{CpuShare, Nanos};
-
-use super::actuator::CapError;
-
-/// The sum that all deadline budgets of a node may reach; shared by its routers' actuators.
-#[derive(Clone, Debug)]
-pub struct Budgets(Arc<Mutex<Ledger>>);
-
-#[derive(Debug)]
-struct Ledger {
-    bound: CpuShare,
-    /// By the name of the router.
-    granted: BTreeMap<String, CpuShare>,
-}
-
-impl Budgets {
-    /// Makes the budgets of a node with so many processors, beside what else has a budget on it:
-    /// the worker's own reservation, where that is a deadline.
-    #[must_use]
-    pub fn of(processors: u32, beside: CpuShare) -> Self {
-        let all = PERCENT_GRANTED.saturating_mul(processors);
-        let bound = CpuShare::from_percent(all).as_ppm().saturating_sub(beside.as_ppm());
-        let bound = CpuShare::from_ppm(bound);
-        Self(Arc::new(Mutex::new(Ledger { bound, granted: BTreeMap::new() })))
-    }
-
-    /// Returns the most that all routers may have together.
-    #[must_use]
-    pub fn bound(&self) -> CpuShare {
-        self.ledger().bound
-    }
-
-    /// Returns the sum of what all routers have.
-    #[must_use]
-    pub fn granted(&self) -> CpuShare {
-        self.ledger().others("")
-    }
-
-    /// Grants `router` what it asks for, in place of what it had; less if no more is left.
-    ///
-    /// # Errors
-    /// Not even `least` is left: the router keeps what it had.
-    pub fn ask(
-        &self,
-        router: &str,
-        asked: CpuShare,
-        least: CpuShare,
-    ) -> Result<CpuShare, CapError> {
-        let mut ledger = self.ledger();
-        let (bound, others) = (ledger.bound, ledger.others(router));
-        let left = CpuShare::from_ppm(bound.as_ppm().saturating_sub(others.as_ppm()));
-        if left < least {
-            let what = format!("router {router}");
-            return Err(CapError::NoRoom { what, asked, others, bound });
-        }
-        let given = asked.min(left);
-        ledger.granted.insert(router.to_owned(), given);
-        Ok(given)
-    }
-
-    /// Writes down what a router really has, after the kernel refused more; zero: nothing.
-    pub fn put_back(&self, router: &str, share: CpuShare) {
-        let mut ledger = self.ledger();
-        match share {
-            CpuShare::ZERO => ledger.granted.remove(router),
-            some => ledger.granted.insert(router.to_owned(), some),
-        };
-    }
-
-    /// A thread that panicked while it held the ledger has changed nothing by halves.
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Ledger {
-    fn others(&self, router: &str) -> CpuShare {
-        let shares = self.granted.iter().filter(|(name, _)| *name != router);
-        CpuShare::from_ppm(shares.fold(0, |sum, (_, share)| sum.saturating_add(share.as_ppm())))
-    }
-}
 
 /// The use that a thread made of its budget since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +10,15 @@ pub struct Need {
     pub used: CpuShare,
     /// The budget that it had; zero: it was not capped yet.
     pub given: CpuShare,
+}
+
+impl Need {
+    /// Says whether the thread used nearly all that it had.
+    #[must_use]
+    pub fn is_exhausted(self) -> bool {
+        let (used, given) = (u64::from(self.used.as_ppm()), u64::from(self.given.as_ppm()));
+        given > 0 && used * 10 >= given * 9
+    }
 }
 
 /// One cap split over a router's threads by their need; the parts come to the cap, but for less
@@ -132,9 +50,8 @@ pub fn split(cap: CpuShare, needs: &[Need]) -> Vec<CpuShare> {
 }
 
 fn want(need: Need) -> u128 {
-    let (used, given) = (u128::from(need.used.as_ppm()), u128::from(need.given.as_ppm()));
-    let exhausted = given > 0 && used * 10 >= given * 9;
-    if exhausted { used * 2 } else { used + used / 4 }
+    let used = u128::from(need.used.as_ppm());
+    if need.is_exhausted() { used * 2 } else { used + used / 4 }
 }
 
 fn share(ppm: u128) -> CpuShare {
@@ -146,10 +63,6 @@ fn share(ppm: u128) -> CpuShare {
 pub fn runtime(share: CpuShare, period: Nanos) -> Nanos {
     share.time_in_floor(period).max(RUNTIME_LEAST)
 }
-
-/// The share of each processor for deadline threads: 95 less the 5 of the kernel's own server for
-/// ordinary threads. Asked for 91, Linux 6.18 refuses.
-pub const PERCENT_GRANTED: u32 = 90;
 
 /// The kernel's least runtime is 1024 ns; below about 5 µs a thread does nothing but start.
 pub const RUNTIME_LEAST: Nanos = Nanos::from_micros(5);
@@ -200,27 +113,6 @@ mod tests {
         }
         let huge = Need { used: CpuShare::MAX, given: CpuShare::MAX };
         assert_eq!(split(CpuShare::MAX, &[huge; 3]).len(), 3);
-    }
-
-    /// Two processors, of which the worker reserved 30 %: 150 % for routers.
-    #[test]
-    fn who_asks_for_more_than_is_left_gets_what_is_left() {
-        let budgets = Budgets::of(2, percent(30));
-        assert_eq!(budgets.bound(), percent(150));
-        let ask = |router, asked| budgets.ask(router, percent(asked), percent(1));
-        assert_eq!(ask("a", 80).unwrap(), percent(80));
-        assert_eq!(ask("b", 85).unwrap(), percent(70), "what is left");
-        let error = ask("c", 10).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "router c: a cap of 10% does not fit beside 150% of others, must be at most 150% \
-             together"
-        );
-        assert_eq!(ask("a", 20).unwrap(), percent(20), "its own does not count against it");
-        assert_eq!(ask("b", 85).unwrap(), percent(85));
-        budgets.put_back("b", CpuShare::ZERO);
-        assert_eq!(budgets.granted(), percent(20));
-        assert_eq!(Budgets::of(1, percent(95)).bound(), CpuShare::ZERO);
     }
 
     #[test]

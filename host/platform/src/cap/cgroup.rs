@@ -170,6 +170,25 @@ pub fn follow(tree: &CgroupTree, process: Identity, other: Identity) -> Result<(
     enter(&tree.group_of(other)?, process)
 }
 
+/// Gives a group that Weir made a weight among all others: 100 is that of a group of which nobody
+/// asked for anything.
+///
+/// # Errors
+/// The group is gone, or the kernel refused.
+pub fn weigh(tree: &CgroupTree, group: &Path, weight: u32) -> Result<(), HostError> {
+    let (name, text) = match tree.version {
+        Version::V1 => (WEIGHT_V1, shares(weight).to_string()),
+        Version::V2 => (WEIGHT_V2, weight.to_string()),
+    };
+    let path = group.join(name);
+    write(&path, &text).map_err(|error| HostError::io("write the weight into", path, error))
+}
+
+/// Returns a weight as `cpu.shares` of version 1, where a group has 1024 by itself.
+fn shares(weight: u32) -> u64 {
+    (u64::from(weight) * 1024 / 100).clamp(SHARES_MIN, SHARES_MAX)
+}
+
 fn enter(group: &Path, process: Identity) -> Result<(), HostError> {
     write(&group.join(PROCESSES), &process.pid.to_string())
         .map_err(|error| HostError::io("move a process into", group, error))
@@ -366,7 +385,7 @@ impl Actuator for CgroupCap {
 #[must_use]
 pub fn weight(version: Version, cap: CpuShare) -> u64 {
     let (own, most) = match version {
-        Version::V1 => (1024, 262_144),
+        Version::V1 => (1024, SHARES_MAX),
         Version::V2 => (100, 10_000),
     };
     let ppm = u64::from(cap.as_ppm());
@@ -415,6 +434,9 @@ const PERIOD_V1: &str = "cpu.cfs_period_us";
 const BURST_V2: &str = "cpu.max.burst";
 const BURST_V1: &str = "cpu.cfs_burst_us";
 const WEIGHT_V1: &str = "cpu.shares";
+/// The bounds of `cpu.shares`.
+const SHARES_MIN: u64 = 2;
+const SHARES_MAX: u64 = 262_144;
 /// The cap whose weight is the kernel's own: ten of them fill a processor.
 const WEIGHT_OF: CpuShare = CpuShare::from_percent(10);
 

@@ -6,19 +6,25 @@
 mod actuator;
 mod aside;
 mod budget;
+mod budgets;
 pub mod cgroup;
 mod deadline;
 pub mod napi;
 mod probe;
 mod quota;
+mod rtds;
+mod threads;
 mod xl;
 pub mod xl_text;
 
 pub use actuator::{Actuator, CapError, PERIODS_LEAST, check_period};
 pub use aside::{Aside, PATIENCE};
-pub use budget::{Budgets, Need, PERCENT_GRANTED, RUNTIME_LEAST, runtime, split};
+pub use budget::{Need, RUNTIME_LEAST, runtime, split};
+pub use budgets::{BudgetUse, Budgets, GuaranteeError, PERCENT_GRANTED, PERIOD, THREADS_MAX};
 pub use cgroup::CgroupCap;
-pub use deadline::{DeadlineCap, PERIOD};
+pub use deadline::DeadlineCap;
 pub use probe::{Means, MissingMeans, probe};
 pub use quota::{PERIOD_US, PERIOD_US_MAX, QUOTA_US_MIN, Quota, QuotaShape};
+pub use rtds::{RtdsBudget, RtdsClass, processors as xen_processors};
+pub use threads::BudgetUser;
 pub use xl::XlCap;

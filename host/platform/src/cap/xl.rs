@@ -172,7 +172,7 @@ fn range(vcpus: u32) -> Result<CapRange, CapRangeError> {
 }
 
 /// Names go into a command line; one that begins with '-' would be an option.
-fn check_name(name: &str) -> Result<(), HostError> {
+pub(super) fn check_name(name: &str) -> Result<(), HostError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+:".contains(c);
     let fits = (1..=NAME_LEN_MAX).contains(&name.len());
     match fits && name.chars().all(plain) && !name.starts_with('-') {

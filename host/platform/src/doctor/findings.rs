@@ -41,6 +41,7 @@ impl Facts {
         self.commands(&mut list);
         self.kernel(&mut list);
         self.caps(&mut list);
+        self.timing(&mut list);
         self.offloads(&mut list);
         list.sort_by_key(|finding| finding.weight);
         list
@@ -134,6 +135,38 @@ impl Facts {
         }
     }
 
+    /// What makes real-time classes less exact.
+    fn timing(&self, list: &mut Vec<DoctorFinding>) {
+        let timing = &self.timing;
+        let none_allowed = timing.deadline_limit_ppm == Some(0);
+        let notes = [
+            (
+                none_allowed,
+                "deadline limit",
+                "no router can have a real-time class",
+                "sysctl kernel.sched_rt_runtime_us=950000",
+            ),
+            (
+                timing.hz.is_some_and(|hz| hz < 1000) && timing.hrtick == Some(false),
+                "HRTICK",
+                "a thread that uses more than its budget is stopped at the next tick, late by up \
+                 to 4 ms at HZ 250; the time is taken from its next periods",
+                "echo HRTICK_DL > /sys/kernel/debug/sched/features, or HZ 1000",
+            ),
+            (
+                timing.preempt.as_deref() == Some("none"),
+                "preemption",
+                "a real-time thread waits while another is in the kernel",
+                "preempt=full on the kernel's command line",
+            ),
+        ];
+        for (found, what, costs, remedy) in notes {
+            if found {
+                list.push(finding(Weight::Costs, what.to_owned(), costs, remedy.to_owned()));
+            }
+        }
+    }
+
     fn offloads(&self, list: &mut Vec<DoctorFinding>) {
         for device in self.devices.iter().filter(|device| device.name != "lo") {
             for (offload, key, costs) in OFFLOADS {
@@ -221,7 +254,7 @@ const OFFLOADS: &[(&str, &str, &str)] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::super::DeviceFacts;
+    use super::super::{DeviceFacts, TimingFacts};
     use super::*;
     use crate::cap::{Means, MissingMeans};
     use crate::cpu::{Class, CpuGrant};
@@ -249,6 +282,7 @@ mod tests {
             cgroup_v2: None,
             fifo: granted(),
             deadline: granted(),
+            timing: TimingFacts::default(),
             caps: Vec::new(),
             devices: Vec::new(),
         }

@@ -210,3 +210,9 @@ fn the_controller_goes_only_where_no_group_uses_it() {
     assert_eq!(left(), "-cpu");
     disable(&fake.0.join("gone")).unwrap();
 }
+
+/// The same weight means the same share in both versions.
+#[test]
+fn a_weight_of_a_hundred_is_the_kernels_own() {
+    assert_eq!([1, 100, 300, 10_000].map(super::shares), [10, 1024, 3072, 102_400]);
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The real-time class of a Xen guest, under the scheduler RTDS, by `xl` in the driver domain.
+//!
+//! RTDS serves each virtual processor with a budget in each period, by earliest deadline first. It
+//! has no deadline of its own: the period is the deadline. A class whose deadline is shorter than
+//! its period therefore gets the work of one activation in each *deadline*, which is its density
+//! and what admission counts. What a guest may use beyond (`-e 1`) is time that no other budget
+//! wants; all guests that may share it by their budgets.
+//!
+//! Source: xl(1), section *sched-rtds*; Xi and others, *Real-Time Multi-Core Virtual Machine
+//! Scheduling in Xen* (2014).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_control::realtime::TimingDemand;
+use weir_units::{CpuShare, Nanos};
+
+use super::xl::check_name;
+use super::xl_text::{self, DomainBudget, XenScheduler};
+use crate::error::HostError;
+use crate::journal::Journal;
+use crate::run::{Command, Platform};
+use crate::undo::Undo;
+
+/// The class of one guest.
+pub struct RtdsClass {
+    on: Arc<dyn Platform + Send + Sync>,
+    domain: String,
+    set: Option<RtdsBudget>,
+}
+
+/// The budget of each virtual processor, in microseconds as `xl` takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RtdsBudget {
+    /// The period.
+    pub period_us: u64,
+    /// The time in each.
+    pub budget_us: u64,
+    /// True if it may use spare time, too.
+    pub extra: bool,
+}
+
+impl RtdsBudget {
+    /// Returns the budget of a demand: its work, rounded up, in each deadline.
+    #[must_use]
+    pub fn of(demand: TimingDemand, extra: bool) -> Self {
+        let work = demand.share.time_in_floor(demand.period);
+        let period = demand.deadline.min(demand.period);
+        let (period_us, budget_us) = (period.as_nanos() / 1000, work.as_nanos().div_ceil(1000));
+        Self { period_us, budget_us: budget_us.min(period_us), extra }
+    }
+
+    /// The share of a processor that it is.
+    #[must_use]
+    pub fn share(self) -> CpuShare {
+        CpuShare::of_floor(Nanos::new(self.budget_us), Nanos::new(self.period_us))
+    }
+}
+
+impl RtdsClass {
+    /// Takes the guest of that name; the budget that it has goes into the journal. By name, since a
+    /// restart gives the guest another number.
+    ///
+    /// # Errors
+    /// There is no such guest; its name is none; it has several virtual processors, whose budgets a
+    /// class cannot be divided into; Xen runs another scheduler; `xl` failed, or printed something
+    /// else; the journal cannot be written.
+    pub fn new(
+        on: Arc<dyn Platform + Send + Sync>,
+        journal: &mut Journal,
+        domain: &str,
+    ) -> Result<Self, HostError> {
+        check_name(domain)?;
+        let refused = |what: String| HostError::Refused(format!("guest {domain}: {what}"));
+        let info = on.run(&Command::line("xl info").limit(LIMIT))?;
+        match xl_text::scheduler(&info) {
+            Some(XenScheduler::Rtds) => {}
+            Some(other) => {
+                let what = format!("Xen's scheduler is {other}, real-time classes need rtds");
+                return Err(refused(what));
+            }
+            None => return Err(refused("`xl info` names no scheduler".to_owned())),
+        }
+        let class = Self { on, domain: domain.to_owned(), set: None };
+        let rows = class.read()?;
+        let [before] = rows.as_slice() else {
+            let count = rows.len();
+            let what = format!("{count} virtual processors, a class is for a guest with one");
+            return Err(refused(what));
+        };
+        let micros = |time: Nanos| time.as_nanos() / 1000;
+        let before = RtdsBudget {
+            period_us: micros(before.period),
+            budget_us: micros(before.budget),
+            extra: before.extra,
+        };
+        let undo = Undo::run(class.command(before).limit(UNDO_LIMIT));
+        journal.record(&format!("guest {domain}: the budget it had"), undo)?;
+        Ok(class)
+    }
+
+    /// Gives the guest its budget, unless it has that already by this value.
+    ///
+    /// # Errors
+    /// `xl` failed, as where the guest is gone.
+    pub fn set(&mut self, budget: RtdsBudget) -> Result<(), HostError> {
+        if self.set == Some(budget) {
+            return Ok(());
+        }
+        self.set = None;
+        self.on.run(&self.command(budget))?;
+        self.set = Some(budget);
+        Ok(())
+    }
+
+    /// Returns the budget of the guest as Xen says it.
+    ///
+    /// # Errors
+    /// `xl` failed, or printed something else.
+    pub fn in_force(&self) -> Result<CpuShare, HostError> {
+        let rows = self.read()?;
+        let share = |row: &DomainBudget| CpuShare::of_floor(row.budget, row.period).as_ppm();
+        Ok(CpuShare::from_ppm(rows.iter().map(share).fold(0, u32::saturating_add)))
+    }
+
+    fn read(&self) -> Result<Vec<DomainBudget>, HostError> {
+        let command = Command::new("xl", ["sched-rtds", "-d", &self.domain, "-v", "all"]);
+        let text = self.on.run(&command.limit(LIMIT))?;
+        let rows = xl_text::budgets(&text);
+        let rows = rows.map_err(|error| HostError::Refused(error.to_string()))?;
+        Ok(rows.into_iter().filter(|row| row.name == self.domain).collect())
+    }
+
+    /// `xl sched-rtds -d fc1 -v all -p 10000 -b 2500 -e 0`: it wants all of them together.
+    fn command(&self, budget: RtdsBudget) -> Command {
+        let RtdsBudget { period_us, budget_us, extra } = budget;
+        let [period, budget] = [period_us, budget_us].map(|us| us.to_string());
+        let extra = if extra { "1" } else { "0" };
+        let words = ["sched-rtds", "-d", &self.domain, "-v", "all", "-p", &period, "-b", &budget];
+        Command::new("xl", words.into_iter().chain(["-e", extra])).limit(LIMIT)
+    }
+}
+
+impl std::fmt::Debug for RtdsClass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RtdsClass").field("domain", &self.domain).finish_non_exhaustive()
+    }
+}
+
+/// Returns the number of Xen's processors, which are not those of the driver domain; `None` without
+/// Xen.
+pub fn processors(on: &dyn Platform) -> Option<u32> {
+    let info = on.run(&Command::line("xl info").limit(LIMIT)).ok()?;
+    xl_text::info(&info, "nr_cpus")?.parse().ok()
+}
+
+/// The time that a call may take: it waits for nothing but the hypervisor and its store.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// The time that a call may take that gives the old budget back: see the caps of guests.
+const UNDO_LIMIT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_deadline_makes_the_budget_dense() {
+        let demand = |percent, deadline, period| TimingDemand {
+            share: CpuShare::from_percent(percent),
+            deadline: Nanos::from_millis(deadline),
+            period: Nanos::from_millis(period),
+            core: None,
+        };
+        let even = RtdsBudget::of(demand(25, 10, 10), false);
+        assert_eq!(even, RtdsBudget { period_us: 10_000, budget_us: 2_500, extra: false });
+        let dense = RtdsBudget::of(demand(20, 5, 10), true);
+        assert_eq!(dense, RtdsBudget { period_us: 5_000, budget_us: 2_000, extra: true });
+        assert_eq!(dense.share(), demand(20, 5, 10).density());
+    }
+}
