@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use weir_control::realtime::AdmissionBound;
 use weir_control::{CapError, CapRangeError, DesignError, FixedMapError, ModelError};
 use weir_dataplane::Refusal;
 use weir_platform::HostError;
@@ -58,6 +59,12 @@ pub enum RouterError {
     /// The map of caps is not possible.
     #[error("xtc.map: {0}")]
     Map(FixedMapError),
+    /// Its real-time class does not fit beside the others.
+    #[error("realtime: {0}")]
+    Class(AdmissionBound),
+    /// A thread could not be given its budget.
+    #[error("{0}")]
+    Budget(CapError),
     /// Packets cannot be limited without a switch.
     #[error("there is no switch to limit packets")]
     NoSwitch,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The control loops of a node. Their thread exists while the policy has a router held.
+//! The control loops of a node. Their thread exists while the policy has a router held, or one
+//! with a class.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,6 +9,8 @@ use weir_platform::{HostError, StateDir, journal};
 use weir_policy::{Policy, Reservation};
 use weir_units::CpuShare;
 
+use super::class_host::{self, HostClasses};
+use super::classes::{ClassKeeper, ClassStatus, RouterClass};
 use super::host::{self, HostPlatform};
 use super::manager::LoopManager;
 use super::parts::{RouterTarget, Tell};
@@ -38,11 +41,13 @@ impl RouterLoops {
     /// # Errors
     /// The thread cannot be started.
     pub fn start(&self, policy: &Policy, worker: &WorkerHandle) -> Result<(), HostError> {
-        if RouterTarget::of(policy).is_empty() {
-            let name = host::journal_name(&policy.node.name);
-            match journal::clean_one(&self.state, &name) {
-                Ok(cleaned) => cleaned.undone.iter().for_each(|what| self.tell_undone(what)),
-                Err(error) => (self.tell)(format!("routers: {error}")),
+        if has_nothing(policy) {
+            let node = &policy.node.name;
+            for name in [host::journal_name(node), class_host::journal_name(node)] {
+                match journal::clean_one(&self.state, &name) {
+                    Ok(cleaned) => cleaned.undone.iter().for_each(|what| self.tell_undone(what)),
+                    Err(error) => (self.tell)(format!("routers: {error}")),
+                }
             }
             return Ok(());
         }
@@ -58,7 +63,7 @@ impl RouterLoops {
     /// # Errors
     /// The router, the value and the bound; or the thread does not answer.
     pub fn may_follow(&self, policy: &Policy, worker: &WorkerHandle) -> Result<(), Refusal> {
-        if self.asker().is_none() && RouterTarget::of(policy).is_empty() {
+        if self.asker().is_none() && has_nothing(policy) {
             return Ok(());
         }
         let refused = |error: HostError| Refusal::new(RefusalKind::Refused, error.to_string());
@@ -71,7 +76,7 @@ impl RouterLoops {
         let Some(asker) = self.asker() else { return };
         match asker.follow(policy) {
             Err(refusal) => (self.tell)(format!("the policy is followed later: {refusal}")),
-            Ok(()) if RouterTarget::of(policy).is_empty() => {
+            Ok(()) if has_nothing(policy) => {
                 self.end().into_iter().for_each(|line| (self.tell)(line));
             }
             Ok(()) => {}
@@ -90,6 +95,14 @@ impl RouterLoops {
     /// The thread does not answer.
     pub fn status(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal> {
         self.asker().map_or_else(|| Ok(Default::default()), |asker| asker.status(router))
+    }
+
+    /// Returns the status of all routers' classes, or of the named one's.
+    ///
+    /// # Errors
+    /// The thread does not answer.
+    pub fn classes(&self, router: Option<&str>) -> Result<Vec<ClassStatus>, Refusal> {
+        self.asker().map_or_else(|| Ok(Vec::new()), |asker| asker.classes(router))
     }
 
     /// Returns the newest decisions on a router; none if it is not to be held.
@@ -115,12 +128,14 @@ impl RouterLoops {
         let worker = worker.clone();
         let make = Box::new(move || {
             let tell = Arc::clone(&tell);
+            let classes = HostClasses::new(&node, &state, budgets.clone(), Arc::clone(&tell));
             let host =
                 HostPlatform::new(&node, &state, budgets.clone(), Some(worker.clone()), tell);
             LoopManager::new(
                 Box::new(ThroughputCollector::new(Some(worker.clone()))),
                 Box::new(host),
             )
+            .with_classes(ClassKeeper::new(Box::new(classes)))
         });
         let tell = Arc::clone(&self.tell);
         let note = Box::new(move |line| tell(line));
@@ -143,6 +158,20 @@ impl std::fmt::Debug for RouterLoops {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Holding").field("state", &self.state).finish_non_exhaustive()
     }
+}
+
+/// Plans each router to be held and each class, a line each, for a dry run. It reads the host and
+/// changes nothing.
+#[must_use]
+pub fn plan(policy: &Policy) -> Vec<String> {
+    let mut lines = host::plan(policy);
+    lines.extend(class_host::plan(&RouterClass::of(policy), &budgets(policy)));
+    lines
+}
+
+/// Returns true if no router is to be held and none has a class.
+fn has_nothing(policy: &Policy) -> bool {
+    RouterTarget::of(policy).is_empty() && RouterClass::of(policy).is_empty()
 }
 
 /// Returns the bound on deadline budgets of routers, beside the worker's own.

@@ -14,42 +14,24 @@ use weir_platform::cap::{
     Actuator, Aside, Budgets, CapError, CgroupCap, DeadlineCap, QuotaShape, XlCap, napi,
 };
 use weir_platform::host;
-use weir_platform::journal::UndoReport;
 use weir_platform::meter::{CpuMeter, CpuSource};
 use weir_platform::process::Identity;
 use weir_platform::{HostError, Journal, StateDir};
-use weir_policy::{ActuatorKind, Policy, RouterXtc};
-use weir_units::{CpuShare, Instant, Nanos, PacketRate};
+use weir_policy::{ActuatorKind, Interface, Policy, RouterXtc};
+use weir_units::{CpuShare, Nanos, PacketRate};
 
-use super::error::{Leftovers, RouterError};
+use super::error::RouterError;
+use super::host_journal::{HostJournal, left_by};
 use super::parts::{CpuTimeMeter, RouterEndpoint, RouterPlatform, RouterTarget, Tell};
 use weir_dataplane::WorkerHandle;
-use weir_dataplane::clock;
 
 /// The host of a node's routers.
 pub(crate) struct HostPlatform {
     taker: RouterTaker,
-    state: StateDir,
-    record: RouterJournal,
+    journal: HostJournal,
     worker: Option<WorkerHandle>,
-    /// Tells the operator a line.
-    tell: Tell,
     /// The changes made for each router.
     taken: BTreeMap<String, RouterChanges>,
-}
-
-/// The journal of changes to the host.
-enum RouterJournal {
-    /// It could not be opened: the time of the next attempt, and the reason.
-    Closed(Instant, Option<Arc<HostError>>),
-    Open {
-        journal: Journal,
-        /// The journal's end when it was opened: earlier entries are leftovers that could not be
-        /// undone yet.
-        left: Option<u64>,
-    },
-    /// The node has ended.
-    Ended,
 }
 
 /// The changes made for a router: its entries in the journal, and its control group.
@@ -76,70 +58,9 @@ impl HostPlatform {
         worker: Option<WorkerHandle>,
         tell: Tell,
     ) -> Self {
-        let mut host = Self {
-            taker: RouterTaker { node: node.to_owned(), budgets },
-            state: state.clone(),
-            record: RouterJournal::Closed(clock::now(), None),
-            worker,
-            tell,
-            taken: BTreeMap::new(),
-        };
-        if let Err(why) = host.open(LOCK_PATIENCE) {
-            (host.tell)(format!("routers are not held yet: {why}"));
-        }
-        host
-    }
-
-    /// Opens the journal if it is closed, and undoes leftovers of an earlier run. Failed ones are
-    /// reported, and retried whenever a router is taken.
-    fn open(&mut self, patience: Duration) -> Result<(), RouterError> {
-        match &mut self.record {
-            RouterJournal::Ended => Err(RouterError::Ending),
-            RouterJournal::Closed(again, Some(error)) if clock::now() < *again => {
-                Err(RouterError::Host(Arc::clone(error)))
-            }
-            RouterJournal::Closed(again, last) => {
-                let name = journal_name(&self.taker.node);
-                match Journal::open(&self.state, &name, patience) {
-                    Ok(journal) => {
-                        let left = Some(journal.mark());
-                        self.record = RouterJournal::Open { journal, left };
-                        let undone = self.undo_left();
-                        undone.into_iter().for_each(|line| (self.tell)(line));
-                        Ok(())
-                    }
-                    Err(error) => {
-                        *again = clock::now() + OPEN_RETRY;
-                        Err(RouterError::Host(Arc::clone(last.insert(Arc::new(error)))))
-                    }
-                }
-            }
-            RouterJournal::Open { left: None, .. } => Ok(()),
-            RouterJournal::Open { left: Some(_), .. } => {
-                self.undo_left();
-                Ok(())
-            }
-        }
-    }
-
-    /// Undoes leftovers of an earlier run; returns a line each.
-    fn undo_left(&mut self) -> Vec<String> {
-        let RouterJournal::Open { journal, left } = &mut self.record else { return Vec::new() };
-        let Some(before) = *left else { return Vec::new() };
-        let on = journal.host();
-        match journal.undo_those(&on, |place, _| place < before) {
-            Ok(report) => {
-                if report.failed.is_empty() {
-                    *left = None;
-                }
-                let undone = report.undone.into_iter();
-                let undone = undone.map(|what| format!("undone, left by an earlier run: {what}"));
-                let failed = report.failed.into_iter();
-                let failed = failed.map(|what| format!("left by an earlier run: {what}"));
-                undone.chain(failed).collect()
-            }
-            Err(error) => vec![format!("routers: {error}")],
-        }
+        let journal = HostJournal::new(state, journal_name(node), "routers are not held yet", tell);
+        let taker = RouterTaker { node: node.to_owned(), budgets };
+        Self { taker, journal, worker, taken: BTreeMap::new() }
     }
 }
 
@@ -153,6 +74,7 @@ impl RouterTaker {
         let xtc = &wanted.xtc;
         let held = match xtc.actuator {
             ActuatorKind::None => held(Unbound(CapRange::WHOLE), CpuSourceOf::Nothing),
+            ActuatorKind::Cgroup if wanted.realtime => self.hold_process(journal, wanted)?,
             ActuatorKind::Cgroup => self.hold_group(journal, wanted, &mut taken)?,
             ActuatorKind::Napi => self.hold_threads(journal, wanted)?,
             ActuatorKind::Xl => {
@@ -197,22 +119,33 @@ impl RouterTaker {
         Ok(held(cap, CpuSourceOf::Threads(CpuMeter::new([CpuSource::Process(process)]))))
     }
 
+    /// Caps the threads of a process by their deadline budgets: a quota does not hold threads with
+    /// a real-time class.
+    fn hold_process(
+        &self,
+        journal: &mut Journal,
+        wanted: &RouterTarget,
+    ) -> Result<RouterEndpoint, HostError> {
+        let Some(named) = &wanted.xtc.process else {
+            return Err(HostError::Refused(format!(
+                "router {}: a control group cannot be capped beside a real-time class; name its \
+                 process",
+                wanted.router
+            )));
+        };
+        let process = process_of(named)?;
+        let budgets = self.budgets.clone();
+        let cap = DeadlineCap::of_process(journal, &wanted.router, process, budgets)?;
+        Ok(held(cap, CpuSourceOf::Threads(CpuMeter::new([CpuSource::Process(process)]))))
+    }
+
     fn hold_threads(
         &self,
         journal: &mut Journal,
         wanted: &RouterTarget,
     ) -> Result<RouterEndpoint, HostError> {
-        let mut threads = Vec::new();
-        for device in napi_devices(&wanted.xtc) {
-            let before = napi::threads_named(&device.device);
-            let plan = napi::threaded(&journal.host(), &device)?;
-            host::apply(journal, &plan.changes)?;
-            let found = match plan.starts_threads {
-                true => napi::new_threads(&device.device, &before)?,
-                false => napi::threads_of(&device.device, 1)?,
-            };
-            threads.extend(found);
-        }
+        let devices = napi_devices(wanted.xtc.namespace.as_deref(), &wanted.xtc.interfaces);
+        let threads = threads_of_devices(journal, devices)?;
         let meter = CpuMeter::new(threads.iter().copied().map(CpuSource::Process));
         let budgets = self.budgets.clone();
         let cap = DeadlineCap::new(journal, &wanted.router, &threads, budgets)?;
@@ -246,10 +179,7 @@ impl RouterPlatform for HostPlatform {
                 }
             });
         }
-        self.open(Duration::ZERO)?;
-        let RouterJournal::Open { journal, .. } = &mut self.record else {
-            return Err(RouterError::Ending);
-        };
+        let journal = self.journal.open(Duration::ZERO)?;
         let mark = journal.mark();
         match self.taker.hold(journal, wanted) {
             Ok((held, mut taken)) => {
@@ -273,6 +203,7 @@ impl RouterPlatform for HostPlatform {
     fn range(&self, router: &RouterTarget) -> Result<Option<CapRange>, RouterError> {
         match router.xtc.actuator {
             ActuatorKind::None => Ok(Some(CapRange::WHOLE)),
+            ActuatorKind::Cgroup if router.realtime => Ok(None),
             ActuatorKind::Cgroup => match shape(&router.xtc) {
                 Ok(shape) => Ok(Some(shape.range())),
                 Err(error) => Err(RouterError::Quota(Arc::new(error))),
@@ -282,8 +213,7 @@ impl RouterPlatform for HostPlatform {
     }
 
     fn give_back(&mut self, router: &str) -> Result<(), RouterError> {
-        let (Some(taken), RouterJournal::Open { journal, .. }) =
-            (self.taken.get_mut(router), &mut self.record)
+        let (Some(taken), Some(journal)) = (self.taken.get_mut(router), self.journal.opened())
         else {
             return Ok(());
         };
@@ -292,6 +222,8 @@ impl RouterPlatform for HostPlatform {
         let on = journal.host();
         let entries = taken.entries.clone();
         let undone = journal.undo_those(&on, |place, _| entries.contains(&place));
+        // A guarantee of its class stays. If its threads are gone, the next pass finds new ones.
+        let _found_again = self.taker.budgets.reassert(router);
         if let Some(left) = left_by(undone) {
             return Err(RouterError::Left(left));
         }
@@ -307,10 +239,7 @@ impl RouterPlatform for HostPlatform {
     }
 
     fn end(&mut self) -> Result<(), RouterError> {
-        let record = std::mem::replace(&mut self.record, RouterJournal::Ended);
-        let RouterJournal::Open { journal, .. } = record else { return Ok(()) };
-        let on = journal.host();
-        left_by(journal.undo_all(&on)).map_or(Ok(()), |left| Err(RouterError::Left(left)))
+        self.journal.end()
     }
 }
 
@@ -319,17 +248,8 @@ pub(crate) fn journal_name(node: &str) -> String {
     format!("xtc-{node}")
 }
 
-/// Returns the leftovers of an undo.
-fn left_by(undone: Result<UndoReport, HostError>) -> Option<Leftovers> {
-    match undone {
-        Ok(report) if report.failed.is_empty() => None,
-        Ok(report) => Some(Leftovers::Failed(report.failed)),
-        Err(error) => Some(Leftovers::Journal(Arc::new(error))),
-    }
-}
-
 /// Plans each router to be held, a line each, for a dry run. It reads the host and changes nothing.
-pub fn plan(policy: &Policy) -> Vec<String> {
+pub(crate) fn plan(policy: &Policy) -> Vec<String> {
     let line = |wanted: RouterTarget| {
         let xtc = &wanted.xtc;
         let rate = xtc.set_point.map_or_else(|| "no rate".to_owned(), |rate| rate.to_string());
@@ -377,7 +297,7 @@ fn watch(xtc: &RouterXtc) -> Result<RouterEndpoint, HostError> {
         }
         ActuatorKind::Napi => {
             let mut threads = Vec::new();
-            for device in napi_devices(xtc) {
+            for device in napi_devices(xtc.namespace.as_deref(), &xtc.interfaces) {
                 // The threads start when the router is held for the first time.
                 threads.extend(napi::threads_of(&device.device, 1).unwrap_or_default());
             }
@@ -520,7 +440,7 @@ fn group_of(group: &str) -> Result<(PathBuf, Version), HostError> {
 }
 
 /// Finds a process by its id, or by a file that has it.
-fn process_of(named: &str) -> Result<Identity, HostError> {
+pub(crate) fn process_of(named: &str) -> Result<Identity, HostError> {
     match named.parse::<u32>() {
         Ok(pid) => {
             Identity::of(pid).ok_or_else(|| HostError::Refused(format!("process {pid}: not there")))
@@ -529,24 +449,42 @@ fn process_of(named: &str) -> Result<Identity, HostError> {
     }
 }
 
-fn napi_devices(xtc: &RouterXtc) -> impl Iterator<Item = napi::NapiDevice> + '_ {
-    xtc.interfaces.iter().filter_map(|one| {
+/// Gives devices threads of their own where they have none, and returns the threads of all.
+pub(crate) fn threads_of_devices(
+    journal: &mut Journal,
+    devices: impl Iterator<Item = napi::NapiDevice>,
+) -> Result<Vec<Identity>, HostError> {
+    let mut threads = Vec::new();
+    for device in devices {
+        let before = napi::threads_named(&device.device);
+        let plan = napi::threaded(&journal.host(), &device)?;
+        host::apply(journal, &plan.changes)?;
+        let found = match plan.starts_threads {
+            true => napi::new_threads(&device.device, &before)?,
+            false => napi::threads_of(&device.device, 1)?,
+        };
+        threads.extend(found);
+    }
+    Ok(threads)
+}
+
+pub(crate) fn napi_devices<'p>(
+    namespace: Option<&'p str>,
+    interfaces: &'p [Interface],
+) -> impl Iterator<Item = napi::NapiDevice> + 'p {
+    interfaces.iter().filter_map(move |one| {
         Some(napi::NapiDevice {
             device: one.inside.clone()?,
-            namespace: xtc.namespace.clone(),
+            namespace: namespace.map(str::to_owned),
             peer: Some((one.device.clone(), None)),
         })
     })
 }
 
-/// The earlier run of the same node may be about to end.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-
-/// The time between attempts to open the journal.
-const OPEN_RETRY: Nanos = Nanos::from_secs(1);
-
 #[cfg(test)]
 mod tests {
+    use weir_dataplane::clock;
+
     use super::*;
 
     fn router() -> RouterXtc {

@@ -11,11 +11,14 @@
 //! therefore recorded, survives a restart, and can be undone. [`LoopManager::follow`] applies the
 //! policy at once.
 
+mod class_host;
+mod classes;
 mod design;
 mod error;
 mod held_router;
 mod holding;
 mod host;
+mod host_journal;
 pub mod load;
 mod manager;
 mod parts;
@@ -25,9 +28,11 @@ pub mod sim;
 mod status;
 mod thread;
 
+pub use classes::{
+    AppliedClass, ClassKeeper, ClassPlatform, ClassStatus, NamedThreads, RouterClass,
+};
 pub use error::{CounterError, Leftovers, RouterError, UncleanEnd, UnfitRouter};
-pub use holding::RouterLoops;
-pub use host::plan;
+pub use holding::{RouterLoops, plan};
 pub use manager::LoopManager;
 pub use parts::{
     CounterReader, CounterSource, CpuTimeMeter, RouterEndpoint, RouterGuarantee, RouterPlatform,

@@ -9,6 +9,7 @@ use weir_platform::cap::CapError;
 use weir_policy::Policy;
 use weir_units::{Instant, Nanos, PacketRate};
 
+use super::classes::{ClassKeeper, ClassStatus};
 use super::design;
 use super::error::{RouterError, UncleanEnd, UnfitRouter};
 use super::held_router::HeldRouter;
@@ -39,6 +40,8 @@ pub struct LoopManager {
     notes_lost: u64,
     /// No router is taken before this time, for this reason.
     held_off: Option<(Instant, String)>,
+    /// The real-time classes, where there is a host for them.
+    classes: Option<ClassKeeper>,
 }
 
 impl LoopManager {
@@ -58,7 +61,14 @@ impl LoopManager {
             notes: Vec::new(),
             notes_lost: 0,
             held_off: None,
+            classes: None,
         }
+    }
+
+    /// Keeps the classes of routers, too.
+    #[must_use]
+    pub fn with_classes(self, classes: ClassKeeper) -> Self {
+        Self { classes: Some(classes), ..self }
     }
 
     /// Follows `policy` from now on: routers come and go; set-points, controllers, periods and
@@ -98,6 +108,7 @@ impl LoopManager {
         }
         self.execute_pending(now);
         self.arrange();
+        self.classes.iter_mut().for_each(|classes| classes.follow(now, policy));
     }
 
     /// Takes no router before `until`; `why` is in the status of each.
@@ -110,6 +121,7 @@ impl LoopManager {
     /// # Errors
     /// The router, the value and the bound.
     pub fn check(&self, policy: &Policy) -> Result<(), UnfitRouter> {
+        self.classes.as_ref().map_or(Ok(()), |classes| classes.check(policy))?;
         let named = |entry: &'_ HeldRouter| entry.wanted.router.clone();
         let entries: BTreeMap<String, &HeldRouter> =
             self.entries.iter().map(|entry| (named(entry), entry)).collect();
@@ -140,6 +152,7 @@ impl LoopManager {
             self.arrange();
         }
         self.last = now;
+        self.classes.iter_mut().for_each(|classes| classes.tick(now));
         let mut due = Vec::new();
         while let Some((when, at)) = self.schedule.first().copied().filter(|(when, _)| *when <= now)
         {
@@ -169,7 +182,8 @@ impl LoopManager {
     #[must_use]
     pub fn next_due(&self) -> Instant {
         let step = self.schedule.first().map_or(Instant::FAR_FUTURE, |(when, _)| *when);
-        self.police.as_ref().map_or(step, |police| police.due.min(step))
+        let step = self.police.as_ref().map_or(step, |police| police.due.min(step));
+        self.classes.as_ref().map_or(step, |classes| classes.next_due().min(step))
     }
 
     /// Releases all routers and undoes every change of the host.
@@ -187,14 +201,22 @@ impl LoopManager {
         let limits: Vec<_> = limited.map(|router| (router, None)).collect();
         let lifted = if limits.is_empty() { Ok(()) } else { self.platform.limit(&limits) };
         let ended = self.platform.end();
-        let errors: Vec<_> = [ended, lifted].into_iter().filter_map(Result::err).collect();
+        let released = self.classes.as_mut().map_or(Ok(()), ClassKeeper::end);
+        let results = [ended, lifted, released];
+        let errors: Vec<_> = results.into_iter().filter_map(Result::err).collect();
         if errors.is_empty() { Ok(()) } else { Err(UncleanEnd(errors)) }
     }
 
     /// Returns true without a router to be held.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.is_empty() && self.classes.as_ref().is_none_or(ClassKeeper::is_idle)
+    }
+
+    /// Returns the status of all classes, or of the named router's.
+    #[must_use]
+    pub fn classes(&self, router: Option<&str>) -> Vec<ClassStatus> {
+        self.classes.as_ref().map(|classes| classes.status(router)).unwrap_or_default()
     }
 
     /// Returns the status of all routers in the policy's order, or of the named one.
@@ -241,6 +263,7 @@ impl LoopManager {
     /// Returns new lines for the operator, a bounded number.
     pub fn take_notes(&mut self) -> Vec<String> {
         let mut notes = std::mem::take(&mut self.notes);
+        notes.extend(self.classes.iter_mut().flat_map(ClassKeeper::take_notes));
         match std::mem::take(&mut self.notes_lost) {
             0 => {}
             more => notes.push(format!("{more} lines more about routers are not shown")),

@@ -7,7 +7,7 @@ use weir_control::control_loop::{LoopConfig, SamplerConfig};
 use weir_control::{CapRange, Meter, MeterError, Reading};
 use weir_platform::cap::{Actuator, CapError};
 use weir_platform::meter::Side;
-use weir_policy::{Policy, RouterXtc, XtcState};
+use weir_policy::{Policy, RouterRealtime, RouterXtc, XtcState};
 use weir_units::{Instant, Nanos, PacketRate};
 
 use crate::error::{CounterError, RouterError};
@@ -140,6 +140,8 @@ pub struct RouterTarget {
     pub xtc: RouterXtc,
     /// True if vifs of this node are its interfaces.
     pub vifs: bool,
+    /// True if its threads have a real-time class, which no quota holds.
+    pub realtime: bool,
     /// Its guarantees.
     pub sold: RouterGuarantee,
     /// True for a dry run: it decides and logs, and changes nothing.
@@ -177,6 +179,7 @@ impl RouterTarget {
                 slice: policy[router.slice].name.clone(),
                 xtc,
                 vifs: policy.vifs.iter().any(|vif| vif.router == Some(id)),
+                realtime: router.realtime.as_ref().is_some_and(RouterRealtime::is_guaranteed),
                 dry_run: policy.xtc.dry_run,
                 release_after: policy.xtc.release_after,
                 log: policy.xtc.log,

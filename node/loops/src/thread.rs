@@ -19,9 +19,11 @@ use rustix::time::{ClockId, clock_gettime};
 use weir_control::control_loop::Decision;
 use weir_platform::HostError;
 use weir_platform::cpu::CpuRequest;
-use weir_policy::Policy;
+use weir_policy::{KeyPath, Policy};
 use weir_units::Nanos;
 
+use super::classes::ClassStatus;
+use super::error::RouterError;
 use super::manager::LoopManager;
 use super::status::{LogLine, LoopsLoad, RouterStatus};
 use weir_dataplane::clock;
@@ -138,7 +140,15 @@ impl LoopsClient {
     pub(crate) fn check(&self, policy: &Policy) -> Result<(), Refusal> {
         let policy = policy.clone();
         let checked = self.ask(move |stage| stage.manager.check(&policy))?;
-        checked.map_err(|unfit| Refusal::new(RefusalKind::Refused, unfit.to_string()))
+        checked.map_err(|unfit| {
+            let refusal = Refusal::new(RefusalKind::Refused, unfit.to_string());
+            match unfit.error {
+                RouterError::Class(_) => {
+                    refusal.about([KeyPath::of("router", &unfit.router, "realtime.cpu")])
+                }
+                _ => refusal,
+            }
+        })
     }
 
     /// Returns the status of all routers or of one, and the load.
@@ -151,6 +161,15 @@ impl LoopsClient {
     ) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal> {
         let router = router.map(str::to_owned);
         self.ask(move |stage| (stage.manager.status(router.as_deref()), stage.manager.load()))
+    }
+
+    /// Returns the status of all classes, or of one router's.
+    ///
+    /// # Errors
+    /// The thread does not answer.
+    pub(crate) fn classes(&self, router: Option<&str>) -> Result<Vec<ClassStatus>, Refusal> {
+        let router = router.map(str::to_owned);
+        self.ask(move |stage| stage.manager.classes(router.as_deref()))
     }
 
     /// Returns the newest decisions on a router; none if it is not to be held.

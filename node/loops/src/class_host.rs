@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Applies real-time classes on a real host, by journaled changes.
+//!
+//! A guarantee is a deadline budget of each thread, which [`Budgets`] writes: beside the cap of a
+//! control loop, if the router has one. A weight is a control group of Weir's own, in the fair
+//! class, for a process and what it starts.
+//!
+//! The journal names processes and threads of the kernel, not threads of a process: those come and
+//! go, and the way back asks the kernel for them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_control::realtime::{AllotmentLedger, ProcessorPool, TimingDemand};
+use weir_platform::cap::cgroup::{self, CgroupTree};
+use weir_platform::cap::{
+    BudgetUser, Budgets, GuaranteeError, RtdsBudget, RtdsClass, xen_processors,
+};
+use weir_platform::meter::CpuSource;
+use weir_platform::process::{self, Identity};
+use weir_platform::run::Host;
+use weir_platform::{HostError, Journal, StateDir, Undo, host};
+use weir_units::{CpuShare, Nanos};
+
+use super::classes::{AppliedClass, ClassPlatform, NamedThreads, RouterClass};
+use super::error::{RouterError, UnfitRouter};
+use super::host::{napi_devices, process_of, threads_of_devices};
+use super::host_journal::{HostJournal, left_by};
+use super::parts::Tell;
+
+/// The classes of a node's routers on its host.
+pub(crate) struct HostClasses {
+    node: String,
+    budgets: Budgets,
+    journal: HostJournal,
+    kept: BTreeMap<String, KeptThreads>,
+    /// The guarantees of guests of Xen, on its processors; `None`: not needed yet, or no Xen.
+    guests: Option<AllotmentLedger>,
+}
+
+/// The changes made for one router.
+#[derive(Default)]
+struct KeptThreads {
+    /// Its entries in the journal.
+    entries: Vec<std::ops::Range<u64>>,
+    /// Processes and threads of the kernel whose way back is in the journal.
+    journaled: Vec<Identity>,
+    /// The kernel's threads of its interfaces.
+    interfaces: Vec<Identity>,
+    /// The group of a weight, and the weight that it has.
+    group: Option<(PathBuf, u32)>,
+    /// The guest of Xen, and the looks since its budget was last read.
+    guest: Option<(RtdsClass, u32)>,
+    /// Undo is pending.
+    leaves: bool,
+}
+
+impl HostClasses {
+    /// Opens the journal of that node and undoes leftovers of an earlier run.
+    pub(crate) fn new(node: &str, state: &StateDir, budgets: Budgets, tell: Tell) -> Self {
+        let name = journal_name(node);
+        let journal = HostJournal::new(state, name, "classes are not in force yet", tell);
+        let (kept, guests) = (BTreeMap::new(), None);
+        Self { node: node.to_owned(), budgets, journal, kept, guests }
+    }
+
+    fn keep(&mut self, wanted: &RouterClass) -> Result<AppliedClass, RouterError> {
+        let journal = self.journal.open(Duration::ZERO)?;
+        let kept = self.kept.entry(wanted.router.clone()).or_default();
+        let mark = journal.mark();
+        let kept_threads = match (&wanted.threads, wanted.demand()) {
+            (NamedThreads::Process(named), None) => {
+                let result = weigh(journal, &self.node, wanted, named, kept);
+                kept.add(mark, journal);
+                return result.map_err(RouterError::from);
+            }
+            (_, None) => Err(refused(wanted, "only a process can be given a weight")),
+            (threads, Some(_)) => find(journal, wanted, threads, kept),
+        };
+        kept.add(mark, journal);
+        let threads = kept_threads?;
+        self.budgets.enter(&wanted.router, &threads, BudgetUser::Class)?;
+        let Some(demand) = wanted.demand() else { return Ok(AppliedClass::default()) };
+        self.budgets.guarantee(&wanted.router, demand)?;
+        let used = self.budgets.in_use(&wanted.router).unwrap_or_default();
+        Ok(AppliedClass {
+            budget: Some(used.budget),
+            threads: used.threads as u64,
+            used: Some(used.used),
+            exhausted: used.exhausted as u64,
+        })
+    }
+}
+
+impl HostClasses {
+    /// Gives a guest of Xen its budget, if all such budgets fit on Xen's processors.
+    fn keep_guest(
+        &mut self,
+        wanted: &RouterClass,
+        domain: &str,
+        demand: TimingDemand,
+    ) -> Result<AppliedClass, RouterError> {
+        let journal = self.journal.open(Duration::ZERO)?;
+        let on = Arc::new(journal.host());
+        if self.guests.is_none() {
+            self.guests = xen_processors(&*on).map(ledger_of_guests);
+        }
+        if let Some(guests) = &mut self.guests {
+            let admitted = guests.guarantee(&wanted.router, demand);
+            admitted.map_err(|refusal| RouterError::Class(refusal.bound))?;
+        }
+        let kept = self.kept.entry(wanted.router.clone()).or_default();
+        let mark = journal.mark();
+        let (mut guest, looks) = match kept.guest.take() {
+            Some(guest) => guest,
+            None => (RtdsClass::new(on, journal, domain)?, 0),
+        };
+        kept.add(mark, journal);
+        let budget = RtdsBudget::of(demand, !wanted.capped);
+        guest.set(budget)?;
+        // A guest that was started again has the scheduler's default.
+        let stays = looks < GUEST_LOOKS || guest.in_force()? == budget.share();
+        if stays {
+            kept.guest = Some((guest, if looks < GUEST_LOOKS { looks + 1 } else { 0 }));
+            let budget = Some(budget.share());
+            return Ok(AppliedClass { budget, threads: 1, used: None, exhausted: 0 });
+        }
+        Err(refused(wanted, "the guest has another budget; it gets its own again").into())
+    }
+}
+
+impl ClassPlatform for HostClasses {
+    fn apply(&mut self, class: &RouterClass) -> Result<AppliedClass, RouterError> {
+        if self.kept.get(&class.router).is_some_and(|kept| kept.leaves) {
+            self.release(&class.router)?;
+        }
+        match (&class.threads, class.demand()) {
+            (NamedThreads::Domain(domain), Some(demand)) => self.keep_guest(class, domain, demand),
+            _ => self.keep(class),
+        }
+    }
+
+    fn release(&mut self, router: &str) -> Result<(), RouterError> {
+        let Some(kept) = self.kept.get_mut(router) else { return Ok(()) };
+        kept.leaves = true;
+        // What the kernel refuses here, the journal tries again.
+        let _tried_again = self.budgets.end_guarantee(router);
+        if let Some(guests) = &mut self.guests {
+            guests.end_guarantee(router, NO_DEMAND);
+        }
+        kept.guest = None;
+        if let Some(journal) = self.journal.opened() {
+            let on = journal.host();
+            let entries = &kept.entries;
+            let undone = journal
+                .undo_those(&on, |place, _| entries.iter().any(|entries| entries.contains(&place)));
+            // The cap of a control loop stays.
+            let _gone_is_found_by_it = self.budgets.reassert(router);
+            if let Some(left) = left_by(undone) {
+                return Err(RouterError::Left(left));
+            }
+        }
+        self.kept.remove(router);
+        Ok(())
+    }
+
+    fn check(&self, classes: &[RouterClass]) -> Result<(), UnfitRouter> {
+        let guests: Vec<_> = demands(classes, true).collect();
+        let processors = if guests.is_empty() { None } else { xen_processors(&Host::default()) };
+        let of_guests = processors.map(ledger_of_guests);
+        let of_guests = of_guests.map_or(Ok(()), |ledger| ledger.check(guests));
+        of_guests.and_then(|()| self.budgets.check(demands(classes, false))).map_err(|refusal| {
+            UnfitRouter { router: refusal.router, error: RouterError::Class(refusal.bound) }
+        })
+    }
+
+    fn end(&mut self) -> Result<(), RouterError> {
+        self.kept.clear();
+        self.journal.end()
+    }
+}
+
+impl KeptThreads {
+    /// Adds what was journaled since `mark`.
+    fn add(&mut self, mark: u64, journal: &Journal) {
+        if journal.mark() > mark {
+            self.entries.push(mark..journal.mark());
+        }
+    }
+}
+
+impl From<GuaranteeError> for RouterError {
+    fn from(error: GuaranteeError) -> Self {
+        match error {
+            GuaranteeError::NotAdmitted(refusal) => Self::Class(refusal.bound),
+            GuaranteeError::NotGiven(error) => Self::Budget(error),
+        }
+    }
+}
+
+/// Finds the threads that do a router's work, and journals how each becomes ordinary again.
+fn find(
+    journal: &mut Journal,
+    wanted: &RouterClass,
+    named: &NamedThreads,
+    kept: &mut KeptThreads,
+) -> Result<Vec<CpuSource>, HostError> {
+    let processes = match named {
+        NamedThreads::Process(named) => vec![process_of(named)?],
+        NamedThreads::Group(path) => processes_of_group(wanted, path)?,
+        NamedThreads::Interfaces(namespace, interfaces) => {
+            if kept.interfaces.is_empty() || !kept.interfaces.iter().all(Identity::is_alive) {
+                let devices = napi_devices(namespace.as_deref(), interfaces);
+                kept.interfaces = threads_of_devices(journal, devices)?;
+            }
+            for thread in &kept.interfaces {
+                note(journal, wanted, &mut kept.journaled, *thread, Undo::Ordinary(*thread))?;
+            }
+            return Ok(kept.interfaces.iter().copied().map(CpuSource::Process).collect());
+        }
+        NamedThreads::Domain(_) => {
+            return Err(refused(wanted, "a guest of Xen has no threads here"));
+        }
+    };
+    let mut threads = Vec::new();
+    for process in processes {
+        note(journal, wanted, &mut kept.journaled, process, Undo::OrdinaryProcess(process))?;
+        threads.extend(process::threads_of(process).into_iter().map(CpuSource::Thread));
+    }
+    Ok(threads)
+}
+
+/// Journals the way back of one process or thread, once.
+fn note(
+    journal: &mut Journal,
+    wanted: &RouterClass,
+    journaled: &mut Vec<Identity>,
+    one: Identity,
+    undo: Undo,
+) -> Result<(), HostError> {
+    if journaled.contains(&one) {
+        return Ok(());
+    }
+    let what = format!("router {}: {} without a class", wanted.router, one.pid);
+    journal.record(&what, undo)?;
+    journaled.retain(Identity::is_alive);
+    journaled.push(one);
+    Ok(())
+}
+
+fn processes_of_group(wanted: &RouterClass, path: &str) -> Result<Vec<Identity>, HostError> {
+    let file = Path::new(path).join("cgroup.procs");
+    let text = fs::read_to_string(&file)
+        .map_err(|error| HostError::io("read the processes of", &file, error))?;
+    let ids = text.lines().filter_map(|line| line.trim().parse().ok());
+    let found: Vec<Identity> = ids.filter_map(Identity::of).collect();
+    match found.is_empty() {
+        true => Err(refused(wanted, &format!("control group {path} has no process"))),
+        false => Ok(found),
+    }
+}
+
+/// Gives a process a group of its own with the weight of its class.
+fn weigh(
+    journal: &mut Journal,
+    node: &str,
+    wanted: &RouterClass,
+    named: &str,
+    kept: &mut KeptThreads,
+) -> Result<AppliedClass, HostError> {
+    let process = process_of(named)?;
+    let tree = CgroupTree::find()?;
+    let name = format!("weir-{node}-{}", wanted.router);
+    let weight = wanted.class.weight;
+    let group = tree.group(&name);
+    if kept.group.is_none() {
+        host::apply(journal, &cgroup::make(&tree, &name)?)?;
+        kept.group = Some((group.clone(), 0));
+    }
+    if kept.group.as_ref().is_some_and(|(_, has)| *has != weight) {
+        cgroup::weigh(&tree, &group, weight)?;
+        kept.group = Some((group.clone(), weight));
+    }
+    if !kept.journaled.contains(&process) {
+        cgroup::join(journal, &tree, &group, process)?;
+        kept.journaled.retain(Identity::is_alive);
+        kept.journaled.push(process);
+    }
+    Ok(AppliedClass { budget: None, threads: 1, used: None, exhausted: 0 })
+}
+
+/// Returns what classes demand, those of guests of Xen or all others.
+fn demands(classes: &[RouterClass], guests: bool) -> impl Iterator<Item = (&str, TimingDemand)> {
+    classes.iter().filter_map(move |one| {
+        let is_guest = matches!(one.threads, NamedThreads::Domain(_));
+        Some((one.router.as_str(), one.demand()?)).filter(|_| is_guest == guests)
+    })
+}
+
+/// Returns an empty ledger of Xen's processors, all of whose time can be given to guests.
+const fn ledger_of_guests(processors: u32) -> AllotmentLedger {
+    let pool = ProcessorPool { count: processors, granted: CpuShare::ONE };
+    AllotmentLedger::new(pool, None)
+}
+
+fn refused(wanted: &RouterClass, why: &str) -> HostError {
+    HostError::Refused(format!("router {}: {why}", wanted.router))
+}
+
+/// Plans each class of a policy, a line each, for a dry run: what it asks for, and whether all fit
+/// together on `budgets`.
+pub(crate) fn plan(classes: &[RouterClass], budgets: &Budgets) -> Vec<String> {
+    let line = |wanted: &RouterClass| {
+        let class = &wanted.class;
+        let what = match wanted.demand() {
+            Some(demand) => format!(
+                "{} of every {} within {}, density {}",
+                demand.share,
+                demand.period,
+                demand.deadline,
+                demand.density()
+            ),
+            None => format!("weight {}", class.weight),
+        };
+        format!("router {}: class {}, {what}", wanted.router, class.kind.name())
+    };
+    let mut lines: Vec<String> = classes.iter().map(line).collect();
+    if let Err(refusal) = budgets.check(demands(classes, false)) {
+        lines.push(format!("NOT ADMITTED: {refusal}"));
+    }
+    lines
+}
+
+/// Returns the name of the journal of a node's classes.
+pub(crate) fn journal_name(node: &str) -> String {
+    format!("classes-{node}")
+}
+
+/// Looks between two readings of a guest's budget: `xl` takes tens of milliseconds, for which the
+/// control loops wait.
+const GUEST_LOOKS: u32 = 20;
+
+const NO_DEMAND: TimingDemand = TimingDemand {
+    share: CpuShare::ZERO,
+    deadline: Nanos::from_millis(1),
+    period: Nanos::from_millis(1),
+    core: None,
+};
