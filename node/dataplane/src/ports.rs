@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! All devices of a node in use, and the gates that let their frames in.
+//! The devices that a node uses, and the gates that let their frames in.
 //!
 //! The kernel's program counts how many frames of each gate are on their way to the worker, and
 //! drops what is beyond the gate's *credit* before it costs a copy. The worker grants credit each
@@ -20,7 +20,7 @@ use crate::device::{AttachedDevice, DetachedDevice, DeviceGates, EarlyDrops, id_
 use crate::paths::RedirectedPaths;
 use crate::placement::Placement;
 
-/// All devices of a node in use.
+/// The devices that a node uses.
 #[derive(Debug)]
 pub struct NodePorts {
     /// One for each interface of the policy, in its order: ports, then vifs.
@@ -32,11 +32,11 @@ pub struct NodePorts {
     gates: Arc<Gates>,
     /// The gates of each vif: send, receive.
     vif_gates: Vec<[GateId; 2]>,
-    /// The early drops of each gate that the switch has counted.
+    /// The early drops of each gate that the switch has counted so far.
     reported: Vec<Tally>,
-    /// Frames let in that nobody read before their device was detached.
+    /// Frames that a gate let in and that were not read before their device was detached.
     unread: u64,
-    /// The vif that is granted credit next.
+    /// The next vif to be granted credit.
     grant_next: u32,
 }
 
@@ -53,24 +53,21 @@ impl NodePorts {
         pool: &mut Pool,
     ) -> Result<Self, PortError> {
         let gates = Arc::clone(plane.gates());
-        let reported = vec![Tally::default(); gates.count() as usize];
-        let (attached, paths, vif_gates) = (Vec::new(), RedirectedPaths::default(), Vec::new());
-        let (unread, grant_next, by_slot) = (0, 0, Vec::new());
         let mut ports = Self {
-            attached,
-            by_slot,
+            attached: Vec::new(),
+            by_slot: Vec::new(),
             plane,
-            paths,
+            paths: RedirectedPaths::default(),
+            vif_gates: Vec::new(),
+            reported: vec![Tally::default(); gates.count() as usize],
             gates,
-            vif_gates,
-            reported,
-            unread,
-            grant_next,
+            unread: 0,
+            grant_next: 0,
         };
         match Placement::find(policy, &[], &opened) {
             Ok(placement) => {
-                // At the start every device has its place.
-                let _none = ports.place(opened, &placement, policy);
+                let unplaced = ports.place(opened, &placement, policy);
+                debug_assert!(unplaced.is_empty(), "only devices of the policy were opened");
                 Ok(ports)
             }
             Err(error) => {
@@ -81,8 +78,9 @@ impl NodePorts {
         }
     }
 
-    /// Takes all devices into use, and takes over from what an earlier process left in the kernel.
-    /// Gates and paths come first, so that no frame that the program hands on is without credit.
+    /// Takes all devices into use, and takes over from the program that an earlier process left in
+    /// the kernel. Gates and paths come first, so that the program never drops for lack of credit a
+    /// frame that there is room for.
     ///
     /// # Errors
     /// A table is full.
@@ -114,7 +112,8 @@ impl NodePorts {
         })
     }
 
-    /// Lets the program stand in from now on. What the sockets have received can still be read.
+    /// Has the program forward in place of the worker from now on. The frames that the sockets have
+    /// received can still be read.
     pub(crate) fn disconnect(&self) {
         for attached in &self.attached {
             if let AnyPort::Xdp(port) = &attached.port {
@@ -155,7 +154,7 @@ impl NodePorts {
         (unplaced, self.follow(now, policy))
     }
 
-    /// Notes which interface of the switch each device is the outside of. The devices are in their
+    /// Records which interface of the switch each device belongs to. The devices must be in their
     /// places in the switch's policy.
     pub(crate) fn number(&mut self, switch: &Switch) {
         self.by_slot.clear();
@@ -195,29 +194,30 @@ impl NodePorts {
         unplaced
     }
 
-    /// Lets devices go that have no place any more. Their frames that nobody read count as
+    /// Detaches devices that have no place any more. Their frames that were not read count as
     /// [`Self::unread`].
     pub(crate) fn detach(
         &mut self,
         unplaced: Vec<AttachedDevice>,
         pool: &mut Pool,
     ) -> Vec<DetachedDevice> {
-        let out = |attached: AttachedDevice| {
+        let detach = |attached: AttachedDevice| {
             let AttachedDevice { device, gates, port, .. } = attached;
-            let read_by = match gates {
+            let received_by = match gates {
                 DeviceGates::Port(gate) | DeviceGates::Vif([gate, _]) => gate,
             };
-            self.unread += self.gates.in_flight(read_by);
+            self.unread += self.gates.in_flight(received_by);
             for gate in gates.all() {
                 self.gates.reset(*gate);
             }
             let dropped = gates.dropped(&self.gates);
             DetachedDevice { device, gates, port: port.leave(pool), dropped }
         };
-        unplaced.into_iter().map(out).collect()
+        unplaced.into_iter().map(detach).collect()
     }
 
-    /// Counts the frames that were let in and that nobody read before their device was detached.
+    /// Returns the number of frames that a gate let in and that were not read before their device
+    /// was detached.
     #[must_use]
     pub const fn unread(&self) -> u64 {
         self.unread
@@ -242,7 +242,7 @@ impl NodePorts {
                     && let Some(AnyPort::Xdp(port)) =
                         self.attached.get(first_vif + vif.0 as usize).map(|one| &one.port)
                 {
-                    // What its ring has no room for is dropped, and counted, by the gate.
+                    // The gate drops, and counts, what the ring has no room for.
                     credit = credit.min(port.receive_room());
                 }
                 if self.paths.any() {
@@ -255,9 +255,9 @@ impl NodePorts {
         }
     }
 
-    /// Adds early drops and the kernel's counts to the switch's counters. With `quiet` (the last
-    /// turn received everything, so that the rings are empty) returns credit that was lost with
-    /// frames.
+    /// Adds early drops and the kernel's counts to the switch's counters. `quiet` tells that the
+    /// last turn received everything, so that the rings are empty: credit that is still missing
+    /// then was lost with a frame, and is given back.
     pub fn upkeep(&mut self, now: Instant, switch: &mut Switch, quiet: bool) {
         if quiet {
             let floods = self.attached.iter().filter_map(AttachedDevice::port_gate);
@@ -280,15 +280,14 @@ impl NodePorts {
         self.paths.upkeep(now, switch, &self.attached, &mut self.plane);
     }
 
-    /// Tells whether frames have left the queues and not yet the node.
+    /// Returns true if frames have left their queues, but not yet the node.
     fn holds_frames(&self, switch: &Switch) -> bool {
         switch.next_ready(IfaceId(0)).is_some()
             || self.attached.iter().any(|attached| attached.flush_again)
     }
 
-    /// Counts the frames of a device that were dropped before the copy and belong to no vif, by
-    /// reason: at a port's gate, and before any gate. Of the latter the program counts packets
-    /// alone.
+    /// Returns a device's early drops that belong to no vif, by reason: at a port's gate, and
+    /// before any gate. Before a gate the program counts packets only, not bytes.
     #[must_use]
     pub fn early_drops(&self, attached: &AttachedDevice) -> EarlyDrops {
         let flood = attached.port_gate().map(|flood| self.gates.counters(flood).dropped);
@@ -305,9 +304,9 @@ impl NodePorts {
         ]
     }
 
-    /// Brings the kernel's tables to a policy whose devices are in their places: which addresses
-    /// belong to which vif, so that a flood towards one of them is stopped at the port by that
-    /// vif's own gate, and what is redirected.
+    /// Writes a policy, whose devices are in their places, into the kernel's tables: what is
+    /// redirected, and which vif each address belongs to, so that a flood towards an address is
+    /// stopped at the port by the gate of its vif.
     ///
     /// # Errors
     /// A table is full.
@@ -315,8 +314,8 @@ impl NodePorts {
         self.paths.follow(now, policy, &self.attached, &mut self.plane)
     }
 
-    /// Queues exactly the vifs in `captured` that would be redirected, since only user space can
-    /// copy their frames. Tells whether any left its redirected path.
+    /// Has the frames of the vifs in `captured`, and of no others, leave their redirected paths,
+    /// since only user space can copy them. Returns true if any left its path now.
     ///
     /// # Errors
     /// A table is full.
@@ -352,13 +351,14 @@ impl NodePorts {
     }
 }
 
-/// Devices that are closed at once. One after the other, 128 veths take 4 s; more threads than this
-/// gain nothing, since detaching programs takes turns in the kernel.
+/// The number of devices that are closed at a time. One after the other, 128 veths take 4 s; more
+/// threads than this gain nothing, since the kernel detaches programs one by one.
 const CLOSERS: usize = 32;
 
-/// A credit costs some 20 ns, and a turn of a full batch some 50 µs.
+/// The most vifs that one turn grants credit. A grant costs some 20 ns, so that this many, in both
+/// directions, add 3 µs to a full turn of some 50 µs.
 const GRANTS_A_TURN: u32 = 64;
 
-/// Broadcast, multicast and unknown frames of a port in flight: an ARP storm of a whole rack fits
-/// between two turns, and an eighth of a receive ring is all that it can fill.
+/// The most broadcast, multicast and unknown frames of a port in flight: enough for the ARP
+/// requests of a whole rack between two turns, and no more than an eighth of a receive ring.
 const FLOOD_CREDIT: u32 = 256;

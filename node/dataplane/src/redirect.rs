@@ -3,10 +3,10 @@
 //! (*redirected*) or they go through the queues of the switch (*queued*).
 //!
 //! The kernel's program polices and forwards, but has no queue. A vif and direction is therefore
-//! redirected only where the policy asks for it and nothing of what it promises needs a queue or a
-//! look that the program does not take. A limit is held in one place: vifs that share one are
-//! redirected together, or all of them are queued. The decision follows from the policy alone, so
-//! that a dry run can print it.
+//! redirected only where the policy asks for it (`redirect = true`) and demands nothing that needs
+//! a queue or a check that the program does not make. A limit is held in one place: vifs that share
+//! one are redirected together, or all of them are queued. The decision follows from the policy
+//! alone, so that a dry run can print it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,7 +24,7 @@ pub enum QueuedReason {
     Captured,
     /// The policy does not demand XDP (`kind`) for the vif's device or its port's.
     Kind,
-    /// Its MAC addresses are not given, or are more than the program compares: how many.
+    /// Its MAC addresses, this many, are none or more than the program compares.
     Macs(usize),
     /// Its IP addresses are checked.
     Addresses,
@@ -36,7 +36,7 @@ pub enum QueuedReason {
     Shaped(String),
     /// This vif, router or slice has a minimum on the port in this direction.
     Minimum(String),
-    /// This router is held at a packet rate, by what it receives.
+    /// This router is held at a packet rate by a limit on what it receives.
     Held(String),
     /// The vif has a delay bound.
     Delay,
@@ -55,7 +55,8 @@ pub enum QueuedReason {
 /// it is queued: the first reason that applies. The vifs in `captured` are queued for now.
 #[must_use]
 pub fn choices(policy: &Policy, captured: &BTreeSet<VifId>) -> Vec<PathChoice> {
-    let conflicts = Conflicts::of(policy);
+    let conflicts = PortConflicts::of(policy);
+    // First each vif by itself.
     let alone = |(id, vif)| {
         Direction::ALL.map(|direction| match conflicts.choose(policy, vif, direction) {
             Ok(()) if captured.contains(&id) => Err(QueuedReason::Captured),
@@ -63,6 +64,8 @@ pub fn choices(policy: &Policy, captured: &BTreeSet<VifId>) -> Vec<PathChoice> {
         })
     };
     let mut choices: Vec<PathChoice> = policy.vifs().map(alone).collect();
+    // Then those that share a limit with a queued vif. A router's vifs are all of one slice, so one
+    // pass is enough: a vif that is queued for its router's limit has a queued vif in its slice.
     let mut routers = vec![[const { None }; 2]; policy.routers.len()];
     let mut slices = vec![[const { None }; 2]; policy.slices.len()];
     for (vif, choice) in policy.vifs.iter().zip(&choices) {
@@ -114,15 +117,15 @@ pub fn may_stand_in(vif: &Vif, direction: Direction) -> bool {
 /// The choice for the two directions of a vif: redirected, or why it is queued.
 pub type PathChoice = [Result<(), QueuedReason>; 2];
 
-/// Properties of vifs on a port that keep others there from being redirected.
-struct Conflicts {
+/// Properties of vifs that keep others on the same port from being redirected.
+struct PortConflicts {
     /// The first vif, router or slice with a minimum, for each port and direction.
     minimums: Vec<[Option<String>; 2]>,
     /// Up to two slices for each bridge of a port.
     bridges: BTreeMap<(PortId, u16), (SliceId, Option<SliceId>)>,
 }
 
-impl Conflicts {
+impl PortConflicts {
     fn of(policy: &Policy) -> Self {
         let mut minimums = vec![[None, None]; policy.ports.len()];
         let mut bridges = BTreeMap::new();

@@ -8,9 +8,9 @@
 //! 3. grant the gates credit: how many frames each vif may still bring in.
 //!
 //! If nothing moved it waits for a packet, or for the earliest instant that the switch named. Two
-//! cases differ. A real-time worker sleeps a little of each millisecond in any case, since the
-//! kernel would stop it for longer. A worker that holds routers at a packet rate may let a few
-//! packets gather, since waking up for each costs more than the packets do.
+//! cases differ. A real-time worker sleeps a little of each millisecond in any case; otherwise the
+//! kernel's throttling would stop it for longer. A worker that holds routers at a packet rate may
+//! wait for a few packets to gather, since a wake-up costs more than a packet does.
 //!
 //! Between two turns the worker executes one command ([`WorkerCommand`]). It decides nothing about
 //! packets, which is the switch's part, and allocates nothing in a turn.
@@ -58,14 +58,16 @@ pub struct Worker {
     busy_turns: u64,
     busy: Nanos,
     longest_turn: Nanos,
-    /// Frames dropped at detached devices before the program was off them.
+    /// Frames that the kernel's program dropped at devices that were no longer attached here.
     dropped_late: u64,
 }
 
-/// The end of the loop of turns.
+/// The reason for which the loop of turns ended.
 #[derive(Clone, Copy, Debug)]
 enum LoopEnd {
+    /// The node stops: devices are handed back.
     Stopped,
+    /// The node leaves its devices and the kernel's program to the next start.
     Left,
 }
 
@@ -78,8 +80,8 @@ pub struct TurnSummary {
     pub next: Instant,
     /// Every frame that had arrived was received.
     pub drained: bool,
-    /// The next packets may gather: few came, none is ready to leave, and some wait for a
-    /// router's limit, but not for long.
+    /// True if the worker may wait for more packets to gather: few came, none is ready to leave,
+    /// and some wait for a router's limit, but not for long.
     pub gathers: bool,
 }
 
@@ -103,7 +105,7 @@ impl Worker {
         pool: Pool,
     ) -> Result<Self, WorkerError> {
         let mut switch = Switch::new(&policy, now)?;
-        // Keys that the standard library draws from the system, so that nobody can aim at a queue.
+        // The seed is the system's entropy, so that no sender can choose the queue that it hits.
         switch.set_flow_seed(RandomState::new().build_hasher().finish());
         ports.number(&switch);
         let lateness = Lateness::new()?;
@@ -133,8 +135,9 @@ impl Worker {
         })
     }
 
-    /// Moves packets until it is told to stop, then closes the ports, which hands the devices back.
-    /// Told to leave, it closes the sockets alone. Returns the last counters.
+    /// Moves packets until a command ends the loop, and returns the last counters.
+    /// [`WorkerCommand::Stop`] closes the ports, which hands the devices back;
+    /// [`WorkerCommand::Leave`] closes the sockets only.
     ///
     /// # Errors
     /// A table is full, or the ports cannot be waited for. The ports are closed then, too.
@@ -209,7 +212,7 @@ impl Worker {
         waiter.wait_awake(now, due, margin);
     }
 
-    /// Counts the time of a turn in which anything moved, once.
+    /// Adds the time since `since`, the beginning of a turn in which anything moved, and clears it.
     fn count_busy(&mut self, since: &mut Option<Instant>, now: Instant) {
         if let Some(since) = since.take() {
             let turn = now.saturating_since(since);
@@ -231,7 +234,7 @@ impl Worker {
         }
     }
 
-    /// Makes the means to wait for packets of all ports, for the calling thread.
+    /// Makes a waiter for packets of all ports, to be used on the calling thread.
     ///
     /// # Errors
     /// A port cannot be waited for.
@@ -275,7 +278,7 @@ impl Worker {
         self.ports.grant(now, &self.switch);
         if now >= self.next_upkeep {
             self.next_upkeep = now + UPKEEP_INTERVAL;
-            self.keep_up(now, &mut turn);
+            self.do_upkeep(now, &mut turn);
         }
         let scheduled = self.switch.next_scheduled().unwrap_or(Instant::FAR_FUTURE);
         // A packet limit makes up for a late wake-up: there is no need to be awake early for it.
@@ -333,9 +336,9 @@ impl Worker {
         turn.moved += sent;
     }
 
-    /// Does what is not needed in each turn: reclaims the chunks of devices that are no longer sent
-    /// to, counts early drops, samples the delays of queues, hands captures on.
-    fn keep_up(&mut self, now: Instant, turn: &mut TurnSummary) {
+    /// Does the work that not every turn needs: reclaims the chunks of devices that nothing is sent
+    /// to any more, counts early drops, samples the delays of queues, passes captured frames on.
+    fn do_upkeep(&mut self, now: Instant, turn: &mut TurnSummary) {
         for attached in &mut self.ports.attached {
             attached.port.transmit_room(&mut self.pool);
             if attached.flush_again {
@@ -347,18 +350,20 @@ impl Worker {
         let switch = &self.switch;
         let vifs = self.policy.vifs().map(|(vif, _)| (vif, switch.vif_iface(vif)));
         self.standing.sample(now, vifs, |vif, direction| {
-            // The delay of a smooth window is wanted.
+            // The policy asks for the delay of a smooth window: only what exceeds it counts.
             let window = switch.smooth_state(vif, direction);
-            let wanted = window.map_or(Nanos::ZERO, |of| of.position.saturating_add(of.width));
-            switch.wait(now, vif, direction).saturating_sub(wanted)
+            let intended =
+                window.map_or(Nanos::ZERO, |window| window.position.saturating_add(window.width));
+            switch.wait(now, vif, direction).saturating_sub(intended)
         });
         self.captures.drain(&mut self.switch);
-        // Vifs are redirected again when their capture ends. What the kernel refuses stays queued.
-        let _off = self.ports.capture(now, &self.captures.vifs(), &self.policy);
+        // Vifs are redirected again when their capture ends. Where the kernel refuses, they stay
+        // queued.
+        let _queued = self.ports.capture(now, &self.captures.vifs(), &self.policy);
     }
 
     fn execute(&mut self, now: Instant, command: WorkerCommand, waiter: &mut Waiter) {
-        // A caller may have gone away meanwhile. Its reply is lost, which harms nobody.
+        // A caller may have gone away meanwhile: then the reply is dropped.
         match command {
             WorkerCommand::Reconfigure(wanted, reply) => {
                 let _gone = reply.try_send(self.reconfigure(now, *wanted, waiter));
@@ -397,7 +402,7 @@ impl Worker {
         request: &CaptureRequest,
     ) -> Result<Capturing, CaptureError> {
         let blocks = self.captures.start(&mut self.switch, request)?;
-        // An error drops the receiver, which ends the capture.
+        // On an error `blocks` is dropped, which ends the capture.
         let left_its_path = self.ports.capture(now, &self.captures.vifs(), &self.policy)?;
         let note = left_its_path.then(|| {
             format!("{} is not redirected in the kernel while it is captured", request.vif)
@@ -405,8 +410,8 @@ impl Worker {
         Ok(Capturing { blocks, note })
     }
 
-    /// Takes over another policy: all of it, or nothing. The ports go first, since they can go back
-    /// without a loss.
+    /// Takes over another policy: all of it, or nothing. The ports change before the switch does,
+    /// since only their change can be rolled back without losing a packet.
     pub fn reconfigure(
         &mut self,
         now: Instant,
@@ -422,7 +427,7 @@ impl Worker {
             }
         };
         let Self { policy: old, ports, switch, pool, .. } = self;
-        // Counts that were made under the old policy are charged by it.
+        // Counts made so far belong to the old policy, which charges them.
         ports.upkeep(now, switch, false);
         ports.adopt(&mut opened, pool);
         let back = placement.reversed(ports.attached.len(), opened.len());
@@ -501,7 +506,7 @@ impl Worker {
     }
 }
 
-/// Hands a device frames that it has offered room for.
+/// Hands frames to a device that has room for them.
 fn hand_over(
     frames: &[Frame],
     iface: IfaceId,
@@ -511,7 +516,8 @@ fn hand_over(
 ) {
     for frame in frames {
         if let Err(refused) = port.transmit(pool, *frame) {
-            // The port is at fault. The frame cannot go back into its queue.
+            // This is a fault of the port, which had offered room. A scheduled frame cannot go
+            // back into its queue, so it is counted and dropped.
             switch.account_refused(iface, refused);
             pool.free(refused.id);
         }
@@ -526,27 +532,28 @@ fn watch(waiter: &mut Waiter, attached: &[AttachedDevice]) -> Result<(), PortErr
     })
 }
 
-/// Queued frames may leave for this long after the node was told to: half of what a restart may
-/// interrupt.
+/// The time for which queued frames may still leave when the node is told to leave: half of the
+/// interruption that a restart may cause.
 const LEAVE_PATIENCE: Nanos = Nanos::from_millis(50);
 
-/// After this many turns without a frame none is left in a ring.
+/// After this many turns without a frame, no ring holds one.
 const IDLE_TURNS: u32 = 8;
 
-/// Frames that a port with phases is handed at a time.
+/// The most frames that a port with phases is handed at a time.
 const PHASE_BATCH: usize = 4;
 
-/// Frames a turn and interface: enough to amortize a system call, few enough that the ports of one
-/// turn wait less than a tick for each other.
+/// The most frames of an interface in one turn: enough to amortize a system call, few enough that
+/// the ports of one turn wait less than a tick for each other.
 const BATCH: usize = 64;
 
 /// Fills an unused place of a batch.
 const NO_FRAME: Frame = Frame { id: 0, offset: 0, len: 0 };
 
-/// A device that is full frees its ring at wire speed: 20 µs is some 16 frames at 10 Gb/s.
+/// The time after which a full device is tried again. Its ring empties at wire speed: about 16
+/// frames of 1500 bytes in 20 µs at 10 Gb/s.
 const DEVICE_FULL_RETRY: Nanos = Nanos::from_micros(20);
 
-/// The time between two rounds of early drops, lost credit, delays and captures.
+/// The time between two rounds of upkeep.
 const UPKEEP_INTERVAL: Nanos = Nanos::from_millis(10);
 
 #[cfg(test)]
