@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A router of the node: its policy, its control loop, and the trouble with it.
+//! A router that the node is to hold at a packet rate: its policy, its control loop, and what
+//! stands in its way.
+//!
+//! The policy says that a router is to be held; whether it can be depends on the host. Its process,
+//! guest or threads may not be there yet, or go away. A router is *missing* until the platform
+//! gives its endpoint, a meter and an actuator, which is tried again after pauses that double up to
+//! ten seconds. *Attached*, it is sampled on the grid of its period. What stands in its way is kept
+//! as a trouble of some kind, is in the status, and is told to the operator once.
 
 use std::collections::BTreeMap;
 
@@ -24,13 +31,13 @@ pub(crate) struct HeldRouter {
     pub(crate) wanted: RouterTarget,
     pub(crate) control: RouterLoop,
     range: Option<CapRange>,
-    /// The policy that the controller was built from.
+    /// The policy that the installed controller was built from.
     made: Option<RouterXtc>,
     /// The ruling of policing; `None`: there is no policing.
     ruling: Option<Ruling>,
     troubles: BTreeMap<RouterTrouble, String>,
     /// The trouble that the operator was told last, until something succeeds.
-    told: Option<String>,
+    told_trouble: Option<String>,
     pub(crate) due: Instant,
     next_try: Instant,
     tries: u32,
@@ -50,7 +57,7 @@ impl HeldRouter {
             made: None,
             ruling: None,
             troubles: BTreeMap::new(),
-            told: None,
+            told_trouble: None,
             due,
             next_try: now,
             tries: 0,
@@ -61,15 +68,15 @@ impl HeldRouter {
         }
     }
 
-    /// Returns true if the platform is to be asked for the router now.
+    /// Returns true if the endpoint of the router is missing and has to be asked for now.
     pub(crate) fn wants_taking(&self, now: Instant) -> bool {
         !self.control.is_attached() && self.wanted.is_on() && now >= self.next_try
     }
 
-    /// Counts the lateness at `now`, and returns whether it is more than a period, and the
-    /// lateness. The router is due again at the next point of the grid of its period: one pass over
-    /// the counters serves all routers of a period.
-    pub(crate) fn is_late(&mut self, now: Instant) -> (bool, Nanos) {
+    /// Counts the lateness of a sample at `now`, and schedules the next. Returns whether the
+    /// lateness is more than a period, and the lateness. Routers are due on the grid of their
+    /// period, so that one pass over the counters serves all that have the same.
+    pub(crate) fn count_lateness(&mut self, now: Instant) -> (bool, Nanos) {
         let late = now.saturating_since(self.due);
         self.late_worst = self.late_worst.max(late);
         let too_late = late > self.wanted.xtc.period;
@@ -84,7 +91,7 @@ impl HeldRouter {
         self.next_try = self.next_try.min(now + Self::RETRY_MOST);
     }
 
-    /// Attaches the endpoint of the router, with a controller of the policy.
+    /// Attaches the endpoint of the router, with a controller that fits the policy.
     ///
     /// # Errors
     /// The actuator cannot be sampled so often, or the policy allows no cap of it.
@@ -93,12 +100,12 @@ impl HeldRouter {
         let range = design::range(&self.wanted.xtc, held.actuator.range())?;
         let start = self.control.applied().cap.map_or_else(|| range.most(), |cap| cap.granted);
         let controller = design::controller(&self.wanted.xtc, range, start)?;
-        if self.range != Some(range) || !self.is_made_as_wanted() {
+        if self.range != Some(range) || !self.has_wanted_controller() {
             self.control.install(now, controller);
         }
         self.made = Some(self.wanted.xtc.clone());
         self.range = Some(range);
-        (self.told, self.tries) = (None, 0);
+        (self.told_trouble, self.tries) = (None, 0);
         self.troubles.retain(|kind, _| *kind == RouterTrouble::Reading);
         self.taken += 1;
         self.control.attach(now, RouterMeter::new(held.cpu), held.actuator);
@@ -107,11 +114,11 @@ impl HeldRouter {
 
     /// Schedules the next attempt to take a missing router, soon at first. Returns true if the
     /// reason is news.
-    pub(crate) fn is_missing(&mut self, now: Instant, why: String) -> bool {
+    pub(crate) fn note_missing(&mut self, now: Instant, why: String) -> bool {
         let wait = Self::RETRY.as_nanos() << self.tries.min(Self::RETRY_DOUBLED);
         self.next_try = now + Nanos::new(wait).min(Self::RETRY_MOST);
         self.tries = self.tries.saturating_add(1);
-        self.is_troubled(RouterTrouble::Missing, why)
+        self.note_trouble(RouterTrouble::Missing, why)
     }
 
     /// Takes the router no earlier than `until`.
@@ -123,9 +130,9 @@ impl HeldRouter {
     }
 
     /// Notes a trouble. Returns true if it is news.
-    pub(crate) fn is_troubled(&mut self, kind: RouterTrouble, why: String) -> bool {
-        let news = self.told.as_ref() != Some(&why);
-        self.told = Some(why.clone());
+    pub(crate) fn note_trouble(&mut self, kind: RouterTrouble, why: String) -> bool {
+        let news = self.told_trouble.as_ref() != Some(&why);
+        self.told_trouble = Some(why.clone());
         self.troubles.insert(kind, why);
         news
     }
@@ -152,8 +159,8 @@ impl HeldRouter {
         self.troubles.clear();
     }
 
-    /// Follows the policy to `wanted`, which needs no other endpoint. Returns true if the endpoint
-    /// has to be taken again, since its period has changed.
+    /// Follows a changed policy, `wanted`, that keeps the endpoint. Returns true if the endpoint
+    /// has to be taken again all the same, since it was made for another period.
     pub(crate) fn reconfigure(&mut self, now: Instant, wanted: RouterTarget) -> bool {
         let before = std::mem::replace(&mut self.wanted, wanted);
         if is_controlled_as(&before.xtc, &self.wanted.xtc) {
@@ -171,7 +178,7 @@ impl HeldRouter {
                 return true;
             }
         }
-        self.design(now);
+        self.redesign(now);
         false
     }
 
@@ -194,14 +201,15 @@ impl HeldRouter {
         range.map_or(Ok(()), |range| design::check(&wanted.xtc, range))
     }
 
-    /// Returns true if the controller is that of the policy, which may have changed while nothing
-    /// was attached.
-    fn is_made_as_wanted(&self) -> bool {
+    /// Returns true if the controller fits the policy, which may have changed while no endpoint was
+    /// attached.
+    fn has_wanted_controller(&self) -> bool {
         self.made.as_ref().is_some_and(|made| is_controlled_as(made, &self.wanted.xtc))
     }
 
-    /// Installs a controller of the changed policy, if it can be built.
-    fn design(&mut self, now: Instant) {
+    /// Installs a controller that fits the changed policy. One that cannot be built is a trouble,
+    /// and the old one stays.
+    fn redesign(&mut self, now: Instant) {
         let (Some(actuator), Some(status)) = (self.control.actuator(), self.control.status())
         else {
             return;
@@ -217,13 +225,13 @@ impl HeldRouter {
                 self.control.install(now, controller);
                 self.troubles.remove(&RouterTrouble::Design);
             }
-            // The policy of a file at the start may ask for it all the same.
+            // A live change is checked beforehand; a policy file at the start is not.
             Err(error) => drop(self.troubles.insert(RouterTrouble::Design, error.to_string())),
         }
     }
 
-    /// Takes one step towards the state and the set-point of the policy. Returns true if it attach
-    /// one; the command is pending in the loop.
+    /// Takes one step towards the state and the set-point of the policy. Returns true if it took
+    /// one, whose command is then pending in the loop, and false if there is none to take.
     ///
     /// # Errors
     /// The loop cannot take it.
@@ -253,8 +261,8 @@ impl HeldRouter {
         Ok(true)
     }
 
-    /// Samples the router with the counters of the last pass. Returns the reason if the router is
-    /// gone.
+    /// Samples the router with the counters of the last pass. Returns why the router is gone, if it
+    /// is.
     pub(crate) fn sample(
         &mut self,
         now: Instant,
@@ -275,15 +283,15 @@ impl HeldRouter {
         None
     }
 
-    /// Follows a ruling of policing from now on.
+    /// Applies a ruling of policing from now on; `None`: there is no policing.
     pub(crate) fn rule(&mut self, ruling: Option<Ruling>) {
         self.ruling = ruling;
         self.control.bound_limit(ruling.and_then(|ruling| ruling.ingress));
     }
 
-    /// Ends the trouble with commands: one was executed.
-    pub(crate) fn succeeded(&mut self) {
-        self.told = None;
+    /// Clears the trouble with commands, since one was executed.
+    pub(crate) fn clear_command_trouble(&mut self) {
+        self.told_trouble = None;
         self.troubles.remove(&RouterTrouble::Command);
     }
 
@@ -351,7 +359,8 @@ impl HeldRouter {
     const RETRY_MOST: Nanos = Nanos::from_secs(10);
 }
 
-/// Returns true if two policies differ in set-point and state at most.
+/// Returns true if two policies need the same controller: they differ in set-point and state at
+/// most.
 fn is_controlled_as(one: &RouterXtc, other: &RouterXtc) -> bool {
     let same = RouterXtc { set_point: other.set_point, state: other.state, ..one.clone() };
     same == *other

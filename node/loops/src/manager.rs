@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The manager of all loops of a node (the XTC Manager, §8.1): it runs them in the order in which
-//! they are due.
+//! The manager of all control loops of a node (the XTC Manager, §8.1).
+//!
+//! Loops are due on the grids of their periods. A schedule orders them by due time; each *tick*
+//! reads the counters of all routers once, steps the loops that are due, lets policing look if its
+//! time has come, and then executes what is pending: the limits of all routers in one request to
+//! the worker, the caps one by one. Time is an argument, and everything outside is behind two
+//! traits, [`CounterReader`] and [`RouterPlatform`], so that the tests run in virtual time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,13 +37,13 @@ pub struct LoopManager {
     police: Option<PolicingLoop>,
     /// Routers whose loops have something to execute. Their limits go to the worker in one request.
     pending: BTreeSet<usize>,
-    /// Routers that left with a limit that could not be lifted.
+    /// Routers that are held no more, with a limit that could not be lifted yet.
     still_limited: BTreeSet<String>,
     last: Instant,
     load: LoopsLoad,
     notes: Vec<String>,
     notes_lost: u64,
-    /// No router is taken before this time, for this reason.
+    /// New routers are taken no earlier than this, for this reason.
     held_off: Option<(Instant, String)>,
     /// The real-time classes, where there is a host for them.
     classes: Option<ClassKeeper>,
@@ -111,7 +116,7 @@ impl LoopManager {
         self.classes.iter_mut().for_each(|classes| classes.follow(now, policy));
     }
 
-    /// Takes no router before `until`; `why` is in the status of each.
+    /// Takes new routers no earlier than `until`; `why` is in the status of each.
     pub(crate) fn hold_off(&mut self, until: Instant, why: String) {
         self.held_off = Some((until, why));
     }
@@ -127,7 +132,7 @@ impl LoopManager {
             self.entries.iter().map(|entry| (named(entry), entry)).collect();
         for wanted in RouterTarget::of(policy) {
             let entry = entries.get(&wanted.router);
-            // A router that does not change is no obstacle.
+            // A router whose terms stay has been checked before.
             if entry.is_some_and(|entry| entry.wanted == wanted) {
                 continue;
             }
@@ -141,8 +146,8 @@ impl LoopManager {
         Ok(())
     }
 
-    /// Runs the loops that are due at `now`, after one pass over all counters. A loop that is late
-    /// is counted as late, and runs once.
+    /// Runs the loops that are due at `now`, after one pass over all counters. A late loop runs
+    /// once, however many of its periods have passed.
     pub fn tick(&mut self, now: Instant) {
         if now < self.last {
             self.load.clock_jumps += 1;
@@ -207,7 +212,7 @@ impl LoopManager {
         if errors.is_empty() { Ok(()) } else { Err(UncleanEnd(errors)) }
     }
 
-    /// Returns true without a router to be held.
+    /// Returns true if there is no router to hold.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.entries.is_empty() && self.classes.as_ref().is_none_or(ClassKeeper::is_idle)
@@ -300,7 +305,7 @@ impl LoopManager {
         }
     }
 
-    /// Applies policing and policy to a router, and queues a changed limit.
+    /// Applies the ruling of policing and the policy to a router. A changed limit is then pending.
     fn enforce(&mut self, now: Instant, at: usize) {
         let ruling = self.police.as_ref().and_then(|police| police.ruling(at));
         let Some(entry) = self.entries.get_mut(at) else { return };
@@ -311,10 +316,11 @@ impl LoopManager {
         }
     }
 
+    /// Samples a router that is due, and lets its loop decide.
     fn step(&mut self, now: Instant, at: usize) {
         let Some(entry) = self.entries.get_mut(at) else { return };
         let period = entry.wanted.xtc.period.as_nanos().max(1);
-        let (too_late, late) = entry.is_late(now);
+        let (too_late, late) = entry.count_lateness(now);
         self.load.steps += 1;
         self.load.late += u64::from(too_late);
         self.load.late_worst = self.load.late_worst.max(late);
@@ -331,7 +337,7 @@ impl LoopManager {
         self.settle(now, at);
     }
 
-    /// Applies the policy to a router, step by step.
+    /// Takes the steps that lead from the state of a router to the one that is wanted.
     fn settle(&mut self, now: Instant, at: usize) {
         if self.entries.get(at).is_some_and(|entry| entry.wants_taking(now)) {
             self.take(now, at);
@@ -351,11 +357,13 @@ impl LoopManager {
                 }
             }
         }
-        if self.entries.get(at).is_some_and(HeldRouter::is_over) {
-            self.give_back(at);
+        if let Some(entry) = self.entries.get_mut(at).filter(|entry| entry.is_over()) {
+            entry.let_go();
+            self.hand_back(at);
         }
     }
 
+    /// Asks the platform for the endpoint of a router, and attaches it.
     fn take(&mut self, now: Instant, at: usize) {
         let Some(entry) = self.entries.get_mut(at) else { return };
         let taken = self.platform.take(&entry.wanted).and_then(|held| {
@@ -369,32 +377,27 @@ impl LoopManager {
                 self.pending.insert(at);
             }
             Err(error) => {
-                // The old endpoint cannot be the wanted one.
+                // An endpoint that is still attached is of the policy before.
                 entry.lose();
                 let why = error.to_string();
-                let news = entry.is_missing(now, why.clone());
+                let news = entry.note_missing(now, why.clone());
                 self.note_of(at, &why, news);
                 self.hand_back(at);
             }
         }
     }
 
+    /// Detaches a router whose process, guest or threads are gone.
     fn lose(&mut self, now: Instant, at: usize, why: &str) {
         let Some(entry) = self.entries.get_mut(at) else { return };
         if entry.lose() {
-            let news = entry.is_missing(now, why.to_owned());
+            let news = entry.note_missing(now, why.to_owned());
             self.note_of(at, why, news);
             self.hand_back(at);
         }
     }
 
-    fn give_back(&mut self, at: usize) {
-        if let Some(entry) = self.entries.get_mut(at) {
-            entry.let_go();
-        }
-        self.hand_back(at);
-    }
-
+    /// Has the platform undo what it did for a detached router.
     fn hand_back(&mut self, at: usize) {
         let Some(entry) = self.entries.get_mut(at) else { return };
         if let Err(error) = self.platform.give_back(&entry.wanted.router) {
@@ -414,7 +417,7 @@ impl LoopManager {
         for at in pending {
             let Some(entry) = self.entries.get_mut(at) else { continue };
             match entry.control.execute(now, |_| set.clone()) {
-                Ok(ExecuteOutcome::Changed) => entry.succeeded(),
+                Ok(ExecuteOutcome::Changed) => entry.clear_command_trouble(),
                 Ok(ExecuteOutcome::Refreshed) => {}
                 Err(error) => self.failed(now, at, error),
             }
@@ -441,11 +444,11 @@ impl LoopManager {
 
     fn trouble(&mut self, at: usize, kind: RouterTrouble, why: String) {
         let Some(entry) = self.entries.get_mut(at) else { return };
-        let news = entry.is_troubled(kind, why.clone());
+        let news = entry.note_trouble(kind, why.clone());
         self.note_of(at, &why, news);
     }
 
-    /// Ends a router that is not in the policy any more.
+    /// Releases a router that is not to be held any more, and undoes what was done for it.
     fn end(&mut self, now: Instant, mut entry: HeldRouter) {
         let router = entry.wanted.router.clone();
         entry.rule(None);
@@ -463,11 +466,13 @@ impl LoopManager {
         }
     }
 
+    /// Builds the schedule anew, after due times or places have changed.
     fn arrange(&mut self) {
         let each = self.entries.iter().enumerate();
         self.schedule = each.map(|(at, entry)| (entry.due, at)).collect();
     }
 
+    /// Notes a trouble of a router for the operator, if it is news.
     fn note_of(&mut self, at: usize, why: &str, news: bool) {
         let Some(entry) = self.entries.get(at).filter(|_| news) else { return };
         let line = format!("router {}: {why}", entry.wanted.router);
@@ -482,7 +487,7 @@ impl LoopManager {
         }
     }
 
-    /// Takes the CPU time that the caller used.
+    /// Records the CPU time that the thread of the loops has used so far.
     pub(crate) fn used(&mut self, cpu: Nanos) {
         self.load.cpu = cpu;
     }
@@ -490,12 +495,12 @@ impl LoopManager {
 
 impl std::fmt::Debug for LoopManager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Manager").field("load", &self.load()).finish_non_exhaustive()
+        f.debug_struct("LoopManager").field("load", &self.load()).finish_non_exhaustive()
     }
 }
 
-/// Set-point, then state: at most three steps lead from any state to any other.
+/// The most steps at a time: three, of set-point and state, lead from any state to any other.
 const STEPS_MOST: usize = 4;
 
-/// The most lines that wait for the operator.
+/// The most lines that wait for the operator; more are counted.
 const NOTES_MAX: usize = 64;

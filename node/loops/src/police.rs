@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The Policing Mechanism of a node (§3, §8.1): ten times a second it looks at all routers, shares
-//! the capacity while they contend for it, and punishes those that do not yield.
+//! The Policing Mechanism of a node (§3, §8.1): ten times a second it samples all routers, shares
+//! the capacity among them while they contend for it, and punishes those that do not yield.
 //!
-//! It decides with `weir_control::police` and changes nothing; the manager applies each [`Ruling`].
-//! Routers without a set-point in the policy are held during contention only. Those with one are
-//! always held at it, and their use of it is subtracted from the capacity first; so is the use of
-//! paused routers and of those that are off, which are left alone.
+//! Each look takes four steps: sample every router; decide whether there is contention, from the
+//! sum of demands and the capacity, with hysteresis; share the capacity (max-min, by guarantee,
+//! limit and weight) and grade each router's conduct; share again what the punished ones leave. The
+//! laws are those of `weir_control::police`. Nothing is changed here: the manager applies each
+//! [`Ruling`].
+//!
+//! A router without a set-point in the policy is held during contention only. One with a set-point
+//! is always held at it, and claims exactly that of the capacity. Routers that are paused or off
+//! are left alone; their use is subtracted from the capacity first.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,7 +36,7 @@ pub(crate) struct PolicingLoop {
     contended: bool,
     demand: PacketRate,
     /// The routers, in the manager's order.
-    watched: Vec<Watched>,
+    watched: Vec<WatchedRouter>,
     judged: u64,
     /// The time of the next look.
     pub(crate) due: Instant,
@@ -48,18 +53,18 @@ pub(crate) struct Ruling {
     pub(crate) ingress: Option<PacketRate>,
 }
 
-/// The changes of one look.
+/// The changes that one look brought.
 pub(crate) struct PolicingChange {
-    /// Contention that began or ended.
+    /// True if contention began, false if it ended; `None` without a change.
     pub(crate) contended: Option<bool>,
-    /// Routers with another punishment, by place.
+    /// The routers whose punishment has changed, by place.
     pub(crate) judged: Vec<(usize, Judgement)>,
 }
 
 /// A router under policing.
-struct Watched {
+struct WatchedRouter {
     router: String,
-    terms: Terms,
+    terms: RouterTerms,
     meter: Sampler,
     conduct: Conduct,
     /// The newest [`RECENT`] samples.
@@ -72,9 +77,9 @@ struct Watched {
     judged: u64,
 }
 
-/// Its guarantees and its wanted state.
+/// The terms of the policy for a router: its guarantee, its limits, its wanted state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Terms {
+struct RouterTerms {
     min: PacketRate,
     max: Option<PacketRate>,
     weight: u32,
@@ -104,14 +109,14 @@ impl PolicingLoop {
             judged: 0,
             due: now,
         });
-        let mut old: BTreeMap<String, Watched> = std::mem::take(&mut police.watched)
+        let mut old: BTreeMap<String, WatchedRouter> = std::mem::take(&mut police.watched)
             .into_iter()
             .map(|one| (one.router.clone(), one))
             .collect();
         let watched = wanted.map(|wanted| {
             let known = old.remove(&wanted.router);
-            let mut one = known.unwrap_or_else(|| Watched::new(wanted, rate_most));
-            one.reconfigure(Terms::of(wanted));
+            let mut one = known.unwrap_or_else(|| WatchedRouter::new(wanted, rate_most));
+            one.reconfigure(RouterTerms::of(wanted));
             one
         });
         police.watched = watched.collect();
@@ -132,9 +137,9 @@ impl PolicingLoop {
         for (at, one) in self.watched.iter_mut().enumerate() {
             one.look(now, readings.of(at));
         }
-        let demands = self.watched.iter().map(|one| one.demands().as_pps());
+        let demands = self.watched.iter().map(|one| one.demand().as_pps());
         self.demand = PacketRate::from_pps(demands.fold(0, u64::saturating_add));
-        let held = self.contended && self.watched.iter().any(Watched::is_held_below);
+        let held = self.contended && self.watched.iter().any(WatchedRouter::is_held_below);
         let before = self.contended;
         let demand = Demand { sum: self.demand, held };
         self.contended = self.contention.step(now, demand, self.capacity);
@@ -178,11 +183,11 @@ impl PolicingLoop {
         }
     }
 
-    /// Shares the capacity, judges if there are new samples, and shares again what the punished
-    /// leave.
+    /// Shares the capacity, judges conduct if there are new samples (`now`), and shares again what
+    /// the punished leave. Returns the changed punishments.
     fn rule(&mut self, now: Option<Instant>) -> Vec<(usize, Judgement)> {
         let shared = self.shared();
-        let claims: Vec<RateClaim> = self.watched.iter().map(Watched::claim).collect();
+        let claims: Vec<RateClaim> = self.watched.iter().map(WatchedRouter::claim).collect();
         let mut judged = Vec::new();
         for (at, (one, allowed)) in
             self.watched.iter_mut().zip(set_points(shared, &claims)).enumerate()
@@ -192,17 +197,17 @@ impl PolicingLoop {
             judged.extend(judgement.map(|judgement| (at, judgement)));
         }
         self.judged += judged.len() as u64;
-        let claims: Vec<RateClaim> = self.watched.iter().map(Watched::punished).collect();
+        let claims: Vec<RateClaim> = self.watched.iter().map(WatchedRouter::punished).collect();
         let shares = set_points(shared, &claims);
         let each = || self.watched.iter().zip(&shares);
-        // All shares move or none: so they never exceed the shared capacity.
+        // All shares move together, so that their sum never exceeds the shared capacity.
         let moved = !judged.is_empty() || each().any(|(one, share)| one.is_moved_by(*share));
         let most = self.rate_most;
         for (one, share) in self.watched.iter_mut().zip(shares) {
             if one.terms.state == XtcState::Paused {
                 continue;
             }
-            // A set-point of the policy is exact.
+            // A set-point of the policy is followed exactly.
             let moved = moved || one.terms.set_point.is_some();
             let share = if moved { share } else { one.ruling.set_point };
             one.ruling = one.rule(share.min(most), self.contended);
@@ -210,8 +215,8 @@ impl PolicingLoop {
         judged
     }
 
-    /// Returns the capacity to share: without the use of routers that are not held, and without a
-    /// reserve, since a router that takes back a lent share is served before the others have
+    /// Returns the capacity to share, less the use of routers that are not held, and less a
+    /// reserve: a router that takes back a share that it had lent is served before the others have
     /// yielded.
     fn shared(&self) -> PacketRate {
         let most = u128::from(self.capacity.as_pps()) * u128::from(SHARED_PPM) / 1_000_000;
@@ -222,9 +227,9 @@ impl PolicingLoop {
     }
 }
 
-impl Watched {
+impl WatchedRouter {
     fn new(wanted: &RouterTarget, rate_most: PacketRate) -> Self {
-        let terms = Terms::of(wanted);
+        let terms = RouterTerms::of(wanted);
         let first = terms.set_point.unwrap_or(terms.min).max(LEAST);
         Self {
             router: wanted.router.clone(),
@@ -239,7 +244,7 @@ impl Watched {
         }
     }
 
-    fn reconfigure(&mut self, terms: Terms) {
+    fn reconfigure(&mut self, terms: RouterTerms) {
         self.terms = terms;
         if terms.state == XtcState::Off {
             // A router that is turned off and on again starts anew.
@@ -267,21 +272,21 @@ impl Watched {
             Err(SampleFault::First | SampleFault::TooSoon { .. }) => {}
             Err(fault) => {
                 self.missed = self.missed.saturating_add(1);
-                if self.missed >= GONE && fault == SampleFault::Absent {
-                    // A missing router uses nothing.
+                if self.missed >= GONE_AFTER && fault == SampleFault::Absent {
                     self.recent.clear();
                 }
             }
         }
     }
 
-    /// Returns its used and its offered rate in the newest sample.
+    /// Returns the used and the offered rate of the newest sample.
     fn newest(&self) -> (PacketRate, Option<PacketRate>) {
         self.recent.back().map_or((PacketRate::ZERO, None), |one| (one.rate(), one.offered_rate()))
     }
 
-    /// Returns its demand now. A flood that is stopped at ingress demands nothing.
-    fn demands(&self) -> PacketRate {
+    /// Returns the rate that the router asks for now. A flood that is stopped at ingress asks for
+    /// nothing.
+    fn demand(&self) -> PacketRate {
         let (used, offered) = self.newest();
         match self.terms.state {
             XtcState::Active if self.conduct.grade().stops() => PacketRate::ZERO,
@@ -305,10 +310,10 @@ impl Watched {
             && wants(share, used, offered).is_none()
     }
 
-    /// Returns its claim before punishment. The demand follows from the largest of the newest
-    /// samples, so that shares do not move with each of them.
+    /// Returns the router's claim on the capacity before any punishment. The largest of the newest
+    /// samples counts, so that shares do not move with each of them.
     fn claim(&self) -> RateClaim {
-        let Terms { min, max, weight, set_point, state, .. } = self.terms;
+        let RouterTerms { min, max, weight, set_point, state, .. } = self.terms;
         if state != XtcState::Active {
             return NOTHING;
         }
@@ -321,7 +326,7 @@ impl Watched {
         }
     }
 
-    /// Returns its claim under its punishment.
+    /// Returns the router's claim under its punishment.
     fn punished(&self) -> RateClaim {
         let (claim, grade) = (self.claim(), self.conduct.grade());
         if grade.stops() {
@@ -345,7 +350,7 @@ impl Watched {
         judgement
     }
 
-    /// Returns true if a share differs from the one before by more than noise.
+    /// Returns true if a share differs from the present one by more than noise.
     fn is_moved_by(&self, share: PacketRate) -> bool {
         let (old, new) = (self.ruling.set_point.as_pps(), share.max(LEAST).as_pps());
         let active = self.terms.state == XtcState::Active;
@@ -362,7 +367,7 @@ impl Watched {
     }
 }
 
-impl Terms {
+impl RouterTerms {
     fn of(wanted: &RouterTarget) -> Self {
         Self {
             min: wanted.sold.min,
@@ -375,21 +380,23 @@ impl Terms {
     }
 }
 
-/// The claim of a router that is to have nothing.
+/// The claim of a router that is to get nothing.
 const NOTHING: RateClaim =
     RateClaim { min: PacketRate::ZERO, max: Some(PacketRate::ZERO), weight: 1, wants: None };
 
-/// The period of looks: contention is seen, and acted upon, well within a second.
+/// The time between looks, so that contention is seen and acted upon well within a second.
 const PERIOD: Nanos = Nanos::from_millis(100);
 
-/// Samples whose use or offer a router may have again at once. Few: an unused share is to be
-/// another router's well before contention may end.
+/// The number of newest samples that a claim is made from: a router may have at once what it used
+/// or was offered in any of them. They are few, so that an unused share goes to another router well
+/// before contention may end.
 const RECENT: usize = 3;
 
 /// Looks without a reading after which a router counts as using nothing.
-const GONE: u32 = 10;
+const GONE_AFTER: u32 = 10;
 
-/// The shared part of the capacity: where contention begins, so that sharing does not keep it up.
+/// The part of the capacity that is shared: the demand at which contention begins, so that sharing
+/// does not prolong it.
 const SHARED_PPM: u32 = 950_000;
 
 /// Shares move by more than a fiftieth or not at all: each move is a call of an actuator.
