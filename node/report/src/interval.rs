@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The traffic of one direction of one interface between two statuses.
+//! The traffic of one direction of one interface in an interval: the difference between two
+//! statuses.
+//!
+//! A status holds counters since the node started. Their difference says what was offered, got and
+//! dropped meanwhile. Drops are grouped by *cause*, since an owner's share has to be judged by
+//! them: frames refused for what they are were never an offer; drops at a limit are the owner's or
+//! its receiver's own; drops for lack of room are the node's.
 
 use std::collections::BTreeMap;
 
@@ -15,21 +21,22 @@ pub struct IntervalFlow {
     pub offered: Amount,
     /// Frames that were forwarded.
     pub got: Amount,
-    /// Queued at the beginning.
+    /// Traffic in the queue at the beginning.
     pub waited: Amount,
-    /// Queued at the end.
+    /// Traffic in the queue at the end.
     pub waits: Amount,
     /// Forwarded packets that were marked "congestion experienced".
     pub marked: u64,
-    /// Packets a second that a control loop lets pass to the vifs of its router together.
+    /// Packets a second that a control loop lets pass to all vifs of the router together, at the
+    /// end.
     pub held_pps: Option<u64>,
-    /// That rate at the beginning, perhaps of another router.
+    /// The same rate at the beginning, perhaps of another router.
     pub held_before_pps: Option<u64>,
     /// Drops by cause and reason. Reasons that did not occur are absent.
     pub dropped: BTreeMap<DropCause, BTreeMap<Reason, Amount>>,
 }
 
-/// The cause of a drop, as far as its owner's share is concerned.
+/// The cause of a drop, as it matters for the share of the frame's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DropCause {
     /// The frame itself: malformed, spoofed, filtered, without a destination. It counts as never
@@ -85,7 +92,7 @@ impl DropCause {
 }
 
 impl IntervalFlow {
-    /// Computes the difference. Counters that run backwards belong to another interface, which
+    /// Computes the difference. Counters that ran backwards are those of a new interface, which
     /// began at zero.
     #[must_use]
     pub fn between(before: &DirectionStatus, after: &DirectionStatus) -> Self {
@@ -125,7 +132,7 @@ impl IntervalFlow {
         each.fold(Amount::default(), |sum, amount| sum.plus(*amount))
     }
 
-    /// Tells whether any packet was dropped for one of these reasons.
+    /// Returns true if any packet was dropped for one of these reasons.
     #[must_use]
     pub fn dropped_by(&self, reasons: &[Reason]) -> bool {
         let mut each = self.dropped.values().flat_map(BTreeMap::iter);
@@ -139,12 +146,12 @@ impl IntervalFlow {
     }
 }
 
-/// Counts bytes as the port's layer does: each frame is at least as long as the shortest of the
-/// layer, judged by the mean of these frames. `headers` are the bytes of their slice's headers on
-/// the port, which counters leave out.
+/// Returns the bytes of these frames as the port's layer counts them. On layer 1 a frame is at
+/// least as long as the shortest on a wire; the mean length is compared with that. `headers` are
+/// the bytes of the slice's headers on the port, which counters leave out.
 pub(crate) fn charged(port: &Port, amount: Amount, headers: u16) -> u64 {
     let (headers, least) = match port.layer {
-        Layer::L1 => (headers, LEAST),
+        Layer::L1 => (headers, FRAME_MIN),
         Layer::L2 => (headers, 0),
         Layer::L3 => (0, 0),
     };
@@ -154,7 +161,8 @@ pub(crate) fn charged(port: &Port, amount: Amount, headers: u16) -> u64 {
     u64::try_from(all.max(0)).unwrap_or(u64::MAX)
 }
 
-/// The bytes of headers that frames of a slice carry on a port in this direction of its vifs.
+/// Returns the bytes of the headers that frames of a slice carry on a port, in this direction of
+/// its vifs.
 pub(crate) fn headers_of(slice: &Slice, direction: Direction) -> u16 {
     match direction {
         Direction::Send => PortHeaders::of(slice).bytes(),
@@ -163,7 +171,7 @@ pub(crate) fn headers_of(slice: &Slice, direction: Direction) -> u16 {
 }
 
 /// Bytes of the shortest frame on a wire, without FCS.
-const LEAST: u64 = 60;
+const FRAME_MIN: u64 = 60;
 
 #[cfg(test)]
 mod tests {

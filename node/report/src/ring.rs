@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A file of fixed size that keeps the newest payloads. All of its bytes are allocated when it is
-//! made.
+//! A ring in a file: it keeps the newest payloads in a fixed number of bytes, all of which are
+//! allocated when the file is made.
 //!
 //! ```text
 //!   header   magic, version, count of blocks, checksum        4096 bytes
@@ -8,10 +8,11 @@
 //!   payload  length, checksum of sequence and bytes; bytes; … a length of zero ends the block
 //! ```
 //!
-//! All numbers are little-endian, checksums are CRC-32 (IEEE). A block is written to its end, then
-//! the oldest block is cleared and reused. A torn end that a crash left is cleared when the file is
-//! opened, and counted. A payload of an earlier use of a block is not mistaken for one of this use,
-//! since the sequence is part of its checksum.
+//! All numbers are little-endian, checksums are CRC-32 (IEEE). Blocks are numbered by a sequence;
+//! that of number n lies at place n modulo the count of blocks. A block is filled, then the oldest
+//! block is cleared and reused. An end that a crash left half-written is cleared when the file is
+//! opened, and counted as torn. What is left of an earlier use of a block cannot be taken for a
+//! payload of this use, since the sequence is part of each checksum.
 //!
 //! An embedded database would do more than is needed here: there is one writer, one order, no key
 //! and no change of what was written, and the size of the file is the bound on its bytes.
@@ -24,7 +25,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::Errno;
 
-/// The file, open for writing.
+/// The ring, open for writing.
 #[derive(Debug)]
 pub struct RingFile {
     file: File,
@@ -37,7 +38,7 @@ pub struct RingFile {
     not_synced: bool,
 }
 
-/// Reads the file while another thread writes to it.
+/// A reader of the ring, which may be used while another thread writes.
 #[derive(Debug)]
 pub struct RingReader {
     file: File,
@@ -69,32 +70,32 @@ impl RingFile {
         let beside = beside(path);
         let mut other = Self::make(&beside, blocks)?;
         other.torn = ring.torn;
-        let mut failed = None;
+        let mut copied = Ok(());
         ring.read(|payload| {
-            let copied = if failed.is_none() { other.append(&[payload]) } else { Ok(()) };
-            failed = failed.take().or_else(|| copied.err());
+            if copied.is_ok() {
+                copied = other.append(&[payload]);
+            }
         })?;
-        failed.map_or(Ok(()), Err)?;
+        copied?;
         other.sync()?;
         fs::rename(&beside, path)?;
         sync_folder(path)?;
         Ok(other)
     }
 
+    /// Makes a file of that many blocks. It is written whole under another name, so that a crash
+    /// leaves no half of a file under this one.
     fn make(path: &Path, blocks: u64) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        // It is written whole under another name: a crash leaves no half of a file under this one.
         let beside = beside(path);
-        drop(create_anew(&beside)?);
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).custom_flags(no_follow()).open(&beside)?;
+        let file = create_anew(&beside)?;
         let size = HEADER as u64 + blocks * BLOCK as u64;
         match fallocate(&file, FallocateFlags::empty(), 0, size) {
-            // Without it the bytes are allocated as they are written.
+            // A file system without it allocates the bytes as they are written.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(size)?,
-            taken => taken?,
+            allocated => allocated?,
         }
         let mut header = MAGIC.to_vec();
         header.extend_from_slice(&VERSION.to_le_bytes());
@@ -141,29 +142,29 @@ impl RingFile {
     /// # Errors
     /// The file cannot be written, or a payload is longer than [`PAYLOAD_MAX`].
     pub fn append(&mut self, payloads: &[impl AsRef<[u8]>]) -> io::Result<()> {
-        let mut lump = Vec::new();
+        let mut batch = Vec::new();
         for payload in payloads.iter().map(AsRef::as_ref) {
             if payload.is_empty() || payload.len() > PAYLOAD_MAX {
                 let text = format!("{} bytes, 1 to {PAYLOAD_MAX} fit", payload.len());
                 return Err(io::Error::other(text));
             }
-            if self.end + lump.len() + FRAME_HEAD + payload.len() > BLOCK {
-                self.write(&lump)?;
-                lump.clear();
+            if self.end + batch.len() + PAYLOAD_HEAD + payload.len() > BLOCK {
+                self.write(&batch)?;
+                batch.clear();
                 self.next_block()?;
             }
             // The length is at most PAYLOAD_MAX.
             let length = u32::try_from(payload.len()).unwrap_or(0);
-            lump.extend_from_slice(&length.to_le_bytes());
-            lump.extend_from_slice(&checksum(self.sequence, payload).to_le_bytes());
-            lump.extend_from_slice(payload);
+            batch.extend_from_slice(&length.to_le_bytes());
+            batch.extend_from_slice(&checksum(self.sequence, payload).to_le_bytes());
+            batch.extend_from_slice(payload);
         }
-        self.write(&lump)
+        self.write(&batch)
     }
 
-    fn write(&mut self, lump: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(lump, place(self.sequence % self.blocks) + self.end as u64)?;
-        self.end += lump.len();
+    fn write(&mut self, batch: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(batch, place(self.sequence % self.blocks) + self.end as u64)?;
+        self.end += batch.len();
         self.not_synced = true;
         Ok(())
     }
@@ -180,10 +181,10 @@ impl RingFile {
         Ok(())
     }
 
-    /// Waits until everything appended survives a power cut.
+    /// Writes everything appended to the disk, so that it survives a power cut.
     ///
     /// # Errors
-    /// The disk does not take it.
+    /// The disk fails.
     pub fn sync(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.not_synced) {
             self.file.sync_data()?;
@@ -202,7 +203,7 @@ impl RingFile {
     /// Makes a reader of the payloads that the file has now.
     ///
     /// # Errors
-    /// There is no descriptor to be had.
+    /// The process has no descriptor left.
     pub fn reader(&self) -> io::Result<RingReader> {
         let (file, blocks, sequence) = (self.file.try_clone()?, self.blocks, self.sequence);
         Ok(RingReader { file, blocks, sequence })
@@ -222,8 +223,8 @@ impl RingFile {
 }
 
 impl RingReader {
-    /// Calls the function with every payload, oldest first, and counts damaged blocks. A block that
-    /// was reused meanwhile is not damaged.
+    /// Calls the function with every payload, oldest first, and returns the number of damaged
+    /// blocks. A block that was reused meanwhile is not damaged.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -236,12 +237,13 @@ impl RingReader {
             self.file.read_exact_at(&mut block, at)?;
             let whole = block.first_chunk().and_then(sequence_of) == Some(sequence)
                 && walk(&block, sequence, &mut each).1;
-            // The rest of a damaged block cannot be read. The newest block is being written.
+            // The rest of a damaged block cannot be read. The newest block is being written, so its
+            // end is no damage.
             if !whole && sequence < self.sequence {
                 let mut head = [0; BLOCK_HEAD];
                 self.file.read_exact_at(&mut head, at)?;
-                let over = sequence_of(&head).is_some_and(|newer| newer > sequence);
-                damaged += u64::from(!over);
+                let reused = sequence_of(&head).is_some_and(|newer| newer > sequence);
+                damaged += u64::from(!reused);
             }
         }
         Ok(damaged)
@@ -254,7 +256,7 @@ fn walk(block: &[u8], sequence: u64, mut each: impl FnMut(&[u8])) -> (usize, boo
     let mut at = BLOCK_HEAD;
     loop {
         let rest = block.get(at..).unwrap_or_default();
-        let Some((head, bytes)) = rest.split_first_chunk::<FRAME_HEAD>() else {
+        let Some((head, bytes)) = rest.split_first_chunk::<PAYLOAD_HEAD>() else {
             return (at, rest.iter().all(|byte| *byte == 0));
         };
         let [a, b, c, d, sum @ ..] = *head;
@@ -267,7 +269,7 @@ fn walk(block: &[u8], sequence: u64, mut each: impl FnMut(&[u8])) -> (usize, boo
             Some(payload) => each(payload),
             None => return (at, false),
         }
-        at += FRAME_HEAD + length;
+        at += PAYLOAD_HEAD + length;
     }
 }
 
@@ -294,6 +296,7 @@ fn read_header(file: &File) -> io::Result<u64> {
     Ok(blocks)
 }
 
+/// Returns the sequence of a block with this header; `None` if the header is blank or torn.
 fn sequence_of(head: &[u8; BLOCK_HEAD]) -> Option<u64> {
     let sequence: &[u8; 8] = head.first_chunk()?;
     let sum = crc32fast::hash(sequence).to_le_bytes();
@@ -308,12 +311,12 @@ fn checksum(sequence: u64, payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Returns the position of a block in the file.
+/// Returns the position in the file of the block at that place.
 const fn place(index: u64) -> u64 {
     HEADER as u64 + index * BLOCK as u64
 }
 
-/// Waits until a changed name survives a power cut.
+/// Writes a folder to the disk, so that a changed name in it survives a power cut.
 fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
@@ -325,9 +328,20 @@ fn beside(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Opens without following a link, which would decide what root writes to.
+/// Returns the flag for `open` not to follow a link: whoever placed it would decide what root
+/// writes to.
 fn no_follow() -> i32 {
     OFlags::NOFOLLOW.bits().cast_signed()
+}
+
+/// Makes a file that only root reads. It did not exist before, so that no link decides what is
+/// written.
+fn create_anew(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
 const MAGIC: &[u8; 12] = b"weir-service";
@@ -335,24 +349,14 @@ const VERSION: u32 = 1;
 
 /// The bytes of the header: one page.
 const HEADER: usize = 4096;
-/// The bytes of a block, which are two minutes of a node with eight subjects. So much of the oldest
-/// is lost at once.
+/// The bytes of a block: two minutes of a node with eight subjects, which are lost at once when the
+/// block is reused.
 const BLOCK: usize = 64 << 10;
 const BLOCK_HEAD: usize = 16;
-const FRAME_HEAD: usize = 8;
+const PAYLOAD_HEAD: usize = 8;
 
 /// The most bytes of a payload.
 pub const PAYLOAD_MAX: usize = 4096;
-
-/// A file that only root reads and that did not exist before, so that no link decides what is
-/// written.
-fn create_anew(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
-}
 
 #[cfg(test)]
 mod tests {

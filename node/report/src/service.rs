@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use weir_api_types::status::{Amount, NodeStatus, SliceStatus, Verdict};
 use weir_units::{BitRate, Nanos};
 
-/// The service of a vif or slice in one direction.
+/// The service of a vif or slice in one direction, in a second or a sum of seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     /// Bytes that were guaranteed, as the port's layer counts.
@@ -32,18 +32,18 @@ pub struct Service {
     pub got: Amount,
     /// The total time of seconds below the guarantee.
     pub below: Nanos,
-    /// The second that got the least share of what it was owed.
+    /// The second that got the least part of what it was owed.
     pub worst: Option<WorstSecond>,
 }
 
-/// The worst second of a time.
+/// The worst second of a span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorstSecond {
     /// Its end, milliseconds since 1970.
     pub at_unix_ms: u64,
     /// Its length: more than a second if the node could not look in time.
     pub time: Nanos,
-    /// Bytes that it got, by the port's layer.
+    /// Bytes that it got, as the port's layer counts.
     pub got_bytes: u64,
     /// Bytes that it was owed.
     pub owed_bytes: u64,
@@ -132,7 +132,7 @@ impl ServiceSecond {
     }
 }
 
-/// The bounds of a verdict.
+/// The bytes that a second is judged by, as the port's layer counts.
 struct Owed {
     guaranteed_bytes: u64,
     owed_bytes: u64,
@@ -161,7 +161,7 @@ impl Service {
         }
     }
 
-    /// Adds the service in another time.
+    /// Adds the service in another span of time.
     pub fn add(&mut self, other: &Self) {
         self.guaranteed_bytes = self.guaranteed_bytes.saturating_add(other.guaranteed_bytes);
         self.offered = self.offered.plus(other.offered);
@@ -176,7 +176,8 @@ impl Service {
 }
 
 impl WorstSecond {
-    /// Compares the shares of what was owed. Of equals, the earlier is worse.
+    /// Returns true if this second got a smaller part of what it was owed. Of equal parts, the
+    /// earlier is worse.
     fn is_worse_than(&self, other: &Self) -> bool {
         let cross = |one: &Self, by: &Self| u128::from(one.got_bytes) * u128::from(by.owed_bytes);
         let (one, another) = (cross(self, other), cross(other, self));
@@ -184,7 +185,7 @@ impl WorstSecond {
     }
 }
 
-/// A packet may wait this long within its guarantee, and a status may be this late: a hundredth of
+/// The time that a packet may wait within its guarantee, or a status be late. It is a hundredth of
 /// a second, as the conformance suite allows a hundredth of the guarantee.
 const ON_THE_WAY: Nanos = Nanos::from_millis(10);
 

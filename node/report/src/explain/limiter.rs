@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Finds the factor that kept a vif from more: the first of these that the counters confirm.
+//! Finds the factor that kept a vif from getting more: the first of these that the counters
+//! confirm.
 //!
 //! 1. no traffic came, the vif got all of it, or most was refused for what it is;
 //! 2. a limit dropped packets, or was reached by the vif, its router or its slice;
 //! 3. the port was full;
 //! 4. the pool, the worker or the receiving device had no room;
 //! 5. its queue is shorter than its bursts.
+//!
+//! A limit, or the port, counts as reached from a *threshold* on: nearly all of it
+//! ([`FULL`]), or less where the vif was restricted and nothing else explains it
+//! ([`NEARLY_FULL`]).
+
+use std::collections::BTreeMap;
 
 use weir_policy::{Direction, RouterId, Share, VifId};
 use weir_switch::Reason;
 
 use super::{LimitingFactor, StatusPair};
 use crate::interval::{DropCause, IntervalFlow};
-use weir_api_types::status::{IfaceStatus, NodeStatus};
+use weir_api_types::status::{Amount, IfaceStatus, NodeStatus};
 
 impl StatusPair<'_> {
     /// Returns the factor, and a sentence with the numbers that confirm it.
@@ -25,7 +32,8 @@ impl StatusPair<'_> {
         }
         let refused = flow.dropped_for(DropCause::Itself);
         if refused.packets > flow.offered.packets {
-            let worst = most(flow.dropped.get(&DropCause::Itself)).map_or("", Reason::name);
+            let worst =
+                most_frequent(flow.dropped.get(&DropCause::Itself)).map_or("", Reason::name);
             let (pps, came) = (self.per_second(refused.packets), flow.offered.packets);
             let because = format!("{pps} packets a second refused, most for {worst}, {came} not");
             return (LimitingFactor::Refused, because);
@@ -35,14 +43,11 @@ impl StatusPair<'_> {
         }
         // Active queue management keeps queues short and may drop nothing. A queue that is not
         // empty at either end then shows that a limit is reached, if there is one.
-        let waited = flow.waited.packets > 0 && flow.waits.packets > 0;
-        if waited
-            && !self.is_held(id, direction)
-            && let Some(found) = self.by_rates(id, direction, FULL)
-        {
-            return found;
-        }
-        if !self.is_held(id, direction) {
+        let is_queued = flow.waited.packets > 0 && flow.waits.packets > 0;
+        if !self.is_restricted(id, direction) {
+            if is_queued && let Some(found) = self.by_rates(id, direction, FULL) {
+                return found;
+            }
             let bits = bits(self.got_bps(id, direction));
             return (LimitingFactor::Demand, format!("it got all that it asked for, {bits}"));
         }
@@ -52,7 +57,7 @@ impl StatusPair<'_> {
         found.unwrap_or_else(|| self.by_room(id, direction))
     }
 
-    /// Tells whether this part of a rate counts as all of it.
+    /// Returns a limit that is reached, or else the port if it is full, by this threshold.
     fn by_rates(
         &self,
         id: VifId,
@@ -63,9 +68,10 @@ impl StatusPair<'_> {
         limit.or_else(|| self.by_port(id, direction, full))
     }
 
-    /// Tells whether it was kept from anything: more than one packet in 200 was dropped for lack of
-    /// room or at a limit, or its queue was half full at either end.
-    fn is_held(&self, id: VifId, direction: Direction) -> bool {
+    /// Returns true if the vif was kept from getting what it asked for: more than one packet in
+    /// [`RESTRICTED_PARTS`] was dropped for lack of room or at a limit, or marked; or its queue was
+    /// half full both at the beginning and at the end.
+    fn is_restricted(&self, id: VifId, direction: Direction) -> bool {
         let flow = self.flow(id, direction);
         let dropped =
             flow.dropped_for(DropCause::Room).packets + flow.dropped_for(DropCause::Limit).packets;
@@ -77,7 +83,7 @@ impl StatusPair<'_> {
         let half = |packets: u64, bytes: u64| {
             packets * 2 >= u64::from(queue.packets) || bytes * 2 >= queue.bytes.get()
         };
-        (dropped + flow.marked).saturating_mul(HELD_PARTS) > flow.offered.packets
+        (dropped + flow.marked).saturating_mul(RESTRICTED_PARTS) > flow.offered.packets
             || half(flow.waited.packets, flow.waited.bytes)
                 && half(flow.waits.packets, flow.waits.bytes)
     }
@@ -89,7 +95,7 @@ impl StatusPair<'_> {
         if limits.packets <= flow.dropped_for(DropCause::Room).packets {
             return None;
         }
-        let reason = most(flow.dropped.get(&DropCause::Limit))?;
+        let reason = most_frequent(flow.dropped.get(&DropCause::Limit))?;
         if reason == Reason::RouterPackets
             && let Some(held) = self.by_held(id, direction, NEARLY_FULL)
         {
@@ -132,10 +138,9 @@ impl StatusPair<'_> {
                 "its slice's",
             ),
         ];
-        let found = levels.into_iter().find_map(|(share, members, [rate, packets], whose)| {
-            let found = self.reached(share?, &members, direction, full)?;
-            let (limiter, key) = if found.0 { (rate, "rate") } else { (packets, "max_pps") };
-            Some((limiter, format!("{whose} {key} is reached: {}", found.1)))
+        let found = levels.into_iter().find_map(|(share, members, factors, whose)| {
+            let (limiter, text) = self.reached(share?, &members, direction, full, factors)?;
+            Some((limiter, format!("{whose} {text}")))
         });
         found.or_else(|| self.by_held(id, direction, full))
     }
@@ -155,7 +160,7 @@ impl StatusPair<'_> {
         let packets = self.of_router(router, direction).map(|flow| flow.got.packets).sum();
         let (got, name) = (self.per_second(packets), &self.policy[router].name);
         let because = || format!("XTC holds router {name}: {got} of {held} packets a second");
-        // Traffic above the rate shows that the rate was changed meanwhile.
+        // Much more traffic than the rate shows that the rate was changed meanwhile.
         let holds = full.is(got, held) && got.saturating_mul(20) <= held.saturating_mul(21);
         holds.then(|| (LimitingFactor::RouterHeld, because()))
     }
@@ -177,23 +182,25 @@ impl StatusPair<'_> {
         all.map(|(vif, _)| vif).collect()
     }
 
-    /// Tells whether the members together reach the bit rate (`true`) or the packet rate of a
-    /// share.
+    /// Returns the factor for a limit of a share that the members together reach: the first of
+    /// `factors` for its bit rate, the second for its packet rate.
     fn reached(
         &self,
         share: &Share,
         members: &[VifId],
         direction: Direction,
         full: Threshold,
-    ) -> Option<(bool, String)> {
+        [by_rate, by_packets]: [LimitingFactor; 2],
+    ) -> Option<(LimitingFactor, String)> {
         let got_bps = members.iter().map(|id| self.got_bps(*id, direction)).sum::<u64>();
         let packets = members.iter().map(|id| self.flow(*id, direction).got.packets).sum::<u64>();
         let got_pps = self.per_second(packets);
         if let Some(rate) = share.rate.filter(|rate| full.is(got_bps, rate.as_bps())) {
-            return Some((true, format!("{} of {}", bits(got_bps), bits(rate.as_bps()))));
+            let (got, rate) = (bits(got_bps), bits(rate.as_bps()));
+            return Some((by_rate, format!("rate is reached: {got} of {rate}")));
         }
-        let most = share.max_pps.filter(|most| full.is(got_pps, most.as_pps()))?;
-        Some((false, format!("{got_pps} of {} packets a second", most.as_pps())))
+        let most = share.max_pps.filter(|most| full.is(got_pps, most.as_pps()))?.as_pps();
+        Some((by_packets, format!("max_pps is reached: {got_pps} of {most} packets a second")))
     }
 
     /// Tests whether the port is full, and whether the vif gets its guarantee or a share.
@@ -222,10 +229,11 @@ impl StatusPair<'_> {
         Some((LimitingFactor::Port, format!("{used}; others have {others} of it")))
     }
 
-    /// Tests the machine: every limit left room, but pool, worker, device or queue did not.
+    /// Returns what had no room though every limit left some: the pool, the worker, the device or
+    /// the queue.
     fn by_room(&self, id: VifId, direction: Direction) -> (LimitingFactor, String) {
         let flow = self.flow(id, direction);
-        let reason = most(flow.dropped.get(&DropCause::Room));
+        let reason = most_frequent(flow.dropped.get(&DropCause::Room));
         if matches!(reason, Some(Reason::PoolShare | Reason::PoolExhausted)) {
             let free = self.after.worker.as_ref().map_or(0, |worker| worker.frames_free);
             return (LimitingFactor::Pool, format!("{free} frames of the pool are free"));
@@ -235,9 +243,9 @@ impl StatusPair<'_> {
         };
         let ((all, busy), (all_before, busy_before)) = (turns(self.after), turns(self.before));
         let late = self.after.worker.as_ref().map_or(0, |worker| worker.lateness.recent_max_ns);
-        let made_up = self.policy[self.policy[id].port].catch_up;
-        if late > made_up.as_nanos() {
-            let (late, most) = (late / 1_000_000, made_up.as_nanos() / 1_000_000);
+        let catch_up = self.policy[self.policy[id].port].catch_up;
+        if late > catch_up.as_nanos() {
+            let (late, most) = (late / 1_000_000, catch_up.as_nanos() / 1_000_000);
             let because = format!("the worker came {late} ms late; {most} ms are made up for");
             return (LimitingFactor::Worker, because);
         }
@@ -257,8 +265,8 @@ impl StatusPair<'_> {
             iface.map_or(0, |one: &IfaceStatus| one.lost_after_transmit)
         };
         let lost = lost(self.after).saturating_sub(lost(self.before));
-        let stands = flow.waited.packets > 0 && flow.waits.packets > 0;
-        if lost > 0 || reason == Some(Reason::RefusedByPort) || stands {
+        let is_queued = flow.waited.packets > 0 && flow.waits.packets > 0;
+        if lost > 0 || reason == Some(Reason::RefusedByPort) || is_queued {
             let waits = flow.waits.packets;
             let because = format!("{waits} packets wait for device {name}, which lost {lost}");
             return (LimitingFactor::Device, because);
@@ -270,7 +278,7 @@ impl StatusPair<'_> {
     }
 }
 
-/// A rate counts as used from this part on, in percent.
+/// The part of a rate, in percent, from which on it counts as reached.
 #[derive(Clone, Copy)]
 struct Threshold(u8);
 
@@ -280,14 +288,12 @@ impl Threshold {
     }
 }
 
-/// Returns the reason with most packets.
-fn most(
-    by: Option<&std::collections::BTreeMap<Reason, weir_api_types::status::Amount>>,
-) -> Option<Reason> {
-    by?.iter().max_by_key(|(_, amount)| amount.packets).map(|(reason, _)| *reason)
+/// Returns the reason with the most packets.
+fn most_frequent(drops: Option<&BTreeMap<Reason, Amount>>) -> Option<Reason> {
+    drops?.iter().max_by_key(|(_, amount)| amount.packets).map(|(reason, _)| *reason)
 }
 
-/// Formats a packet rate for people.
+/// Formats a bit rate for people.
 pub(super) fn bits(bps: u64) -> String {
     match bps {
         0..1_000_000 => format!("{}.{} kbit/s", bps / 1_000, bps / 100 % 10),
@@ -295,14 +301,15 @@ pub(super) fn bits(bps: u64) -> String {
     }
 }
 
-/// The conformance suite calls a link full at 98 % and a rate reached at 99 %. Statuses are not
-/// taken exactly at the ends of a second.
+/// A rate is full from here on: a little less than the 98 % and 99 % of the conformance suite,
+/// since statuses are not taken exactly at the ends of a second.
 const FULL: Threshold = Threshold(97);
 
-/// While the machine keeps the worker from its processor, a bucket of 64 packets overflows and a
-/// link stands idle. A vif that is held back and is nearest to this limit is therefore limited by
-/// it.
+/// A rate is nearly full from here on: while the machine keeps the worker from its processor, a
+/// bucket of 64 packets overflows and a link stands idle, so that a vif may be restricted by a rate
+/// without reaching all of it.
 const NEARLY_FULL: Threshold = Threshold(90);
 
-/// TCP at a rate that suits it loses about one packet in some thousands.
-const HELD_PARTS: u64 = 200;
+/// A vif is restricted if it loses more than one packet in this many. TCP at a rate that suits it
+/// loses about one in some thousands.
+const RESTRICTED_PARTS: u64 = 200;
