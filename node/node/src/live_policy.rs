@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The policy that holds: the policy file with the live edits on it.
+//! The policy in force: the policy file with the live edits on it.
 //!
 //! A node is told its policy by a file and, while it runs, by requests. The file is the base. A
 //! request adds edits on top of it, which are kept for the next start; once the file itself changes
@@ -7,10 +7,10 @@
 //! edits, and four operations lead to the next one: *start* and *reload* bring another file,
 //! *change* and *undo* other edits.
 //!
-//! All four make a [`Candidate`], in one function: it writes the document that would be once, reads
-//! and checks it once, and compares it with the file. The worker then takes the candidate's policy
-//! over, and the [store](crate::policy_store) writes edits and record in one transaction; where
-//! that fails, the worker goes back.
+//! All four make a [`Candidate`], in one function: it writes the resulting document once, reads and
+//! checks it once, and compares it with the file. The worker then takes over the candidate's
+//! policy, and the [store](crate::policy_store) writes edits and record in one transaction; if that
+//! fails, the worker goes back to the policy before.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -30,17 +30,18 @@ use crate::policy_store::{
     self, EDITS_MAX, PolicySnapshot, PolicyStore, PolicyStoreError, StoredEdit, StoredPolicy,
 };
 
-/// The policy file, the live edits on it, what they come to, and the record of changes.
+/// The policy file, the live edits on it, the policy that follows from both, and the record of
+/// changes.
 #[derive(Debug)]
 pub(crate) struct LivePolicy {
     file: Arc<PolicyFile>,
     /// The file with the edits on it.
     document: Draft,
-    /// The edits are its `overlay`.
+    /// The policy of that document; its `overlay` are the edits.
     in_force: InForce,
     changes: ChangeLog,
     store: PolicyStore,
-    /// Files of earlier versions whose contents were read, or are older than the store's.
+    /// Files of an earlier version, to be put aside: the store replaces them.
     old_files: Vec<PathBuf>,
 }
 
@@ -51,7 +52,7 @@ struct PolicyFile {
     policy: Policy,
 }
 
-/// A sound policy that may come to hold.
+/// A sound policy that is in force once the worker has taken it over.
 struct Candidate {
     file: Arc<PolicyFile>,
     document: Draft,
@@ -66,12 +67,12 @@ struct ChangeRecord<'r> {
     edits: Vec<Edit>,
 }
 
-/// Has the worker take over a policy, or says why not.
+/// A function that has the worker take over a policy, or returns why it does not.
 pub(crate) type ApplyPolicy<'a> = &'a mut dyn FnMut(&Policy) -> Result<(), Refusal>;
 
 impl LivePolicy {
-    /// Reads the policy file `config`, whose text is `text`, and puts the live edits of the last
-    /// run on it. Returns a line for each edit that is dropped, since the file has changed its key.
+    /// Reads the policy file `config`, whose text is `text`, and applies the live edits of the last
+    /// run to it. Returns a line for each edit that is dropped, since the file has changed its key.
     ///
     /// # Errors
     /// The text is no sound policy, not even with the edits; or edits or record cannot be read.
@@ -109,9 +110,9 @@ impl LivePolicy {
         Ok((Self { file, document, in_force, changes, store, old_files }, dropped))
     }
 
-    /// Writes into the store what was read of files of an earlier version, and puts them aside.
-    /// Returns a line about it, if there were any. To be called once the node has its name to
-    /// itself.
+    /// Writes what was read of files of an earlier version into the store, and puts the files
+    /// aside. Returns a line about it, if there were any. Called once no other node of this name
+    /// can run.
     pub(crate) fn take_over_old_files(&mut self) -> Option<String> {
         let old_files = std::mem::take(&mut self.old_files);
         let first = old_files.first()?.display().to_string();
@@ -133,7 +134,7 @@ impl LivePolicy {
     /// Makes `edits`, all or none.
     ///
     /// # Errors
-    /// Why they are refused; then nothing has changed.
+    /// The reason of a refusal. Nothing has changed then.
     pub(crate) fn change(
         &mut self,
         request: &ChangeRequest<'_>,
@@ -143,13 +144,13 @@ impl LivePolicy {
         let mut document = self.document.clone();
         let made = edits.iter().map(|edit| document.apply(edit)).collect::<Result<Vec<_>, _>>();
         let made = made.map_err(|error| impossible(&error))?;
-        self.request(request, ChangeKind::Change, None, document, made, apply)
+        self.change_document(request, ChangeKind::Change, None, document, made, apply)
     }
 
     /// Takes a change back: the newest that is not taken back yet, or the one of this number.
     ///
     /// # Errors
-    /// Why it stays; then nothing has changed.
+    /// The reason of a refusal. Nothing has changed then.
     pub(crate) fn undo(
         &mut self,
         request: &ChangeRequest<'_>,
@@ -161,7 +162,7 @@ impl LivePolicy {
             let message = format!("change{which}: there is none that can be taken back");
             return Err(Refusal::new(RefusalKind::NotFound, message));
         };
-        // Step by step from the last: an edit may be of an item that another one of them brought.
+        // In reverse: an edit may be of an item that an earlier edit of the same change added.
         let (mut document, mut made) = (self.document.clone(), Vec::new());
         for edit in change.edits.iter().rev() {
             let holds = document.value(&edit.place);
@@ -181,14 +182,14 @@ impl LivePolicy {
             made.push(document.apply(&edit.reversed()).map_err(|error| impossible(&error))?);
         }
         let undoes = Some(change.id);
-        self.request(request, ChangeKind::Undo, undoes, document, made, apply)
+        self.change_document(request, ChangeKind::Undo, undoes, document, made, apply)
     }
 
-    /// Takes over the file's new text. Live edits stay, but for keys that the file changed: a line
-    /// for each of these is returned.
+    /// Takes over the file's new text. Live edits stay, except of keys that the file changed; for
+    /// each of these a line is returned.
     ///
     /// # Errors
-    /// Why the file is refused; then nothing has changed.
+    /// The reason of a refusal. Nothing has changed then.
     pub(crate) fn reload(
         &mut self,
         who: &str,
@@ -207,18 +208,19 @@ impl LivePolicy {
         let candidate = Candidate::of(Arc::new(file), document)
             .map_err(|unsound| refusal(&unsound.problems, &|_| true))?;
         let edits = self.document.edits_to(&candidate.document);
-        // Devices may have changed, whether the policy has or not; then there is nothing to record.
+        // A reload without a changed key is applied, since devices may have changed, but it is not
+        // recorded.
         let record = ChangeRecord { who, kind: ChangeKind::Reload, undoes: None, edits };
-        self.take(candidate, (!record.edits.is_empty()).then_some(record), apply)?;
+        self.commit(candidate, (!record.edits.is_empty()).then_some(record), apply)?;
         Ok(dropped)
     }
 
-    /// The policy that holds.
+    /// Returns the policy in force.
     pub(crate) fn in_force(&self) -> InForce {
         self.in_force.clone()
     }
 
-    /// The newest `most` of the changes on record that are `wanted`, oldest first.
+    /// Returns the newest `most` of the changes on record that are `wanted`, oldest first.
     pub(crate) fn changes(
         &self,
         most: usize,
@@ -231,9 +233,10 @@ impl LivePolicy {
         changes
     }
 
-    /// Brings another document on the same file, if it is sound and the caller may have it. What
-    /// the caller may not have is refused first: the reason then tells no number of others.
-    fn request(
+    /// Changes the document on the same file, if it is sound and the caller may change that much.
+    /// What the caller may not change is refused before any problem is named, so that a problem
+    /// tells it nothing about other tenants.
+    fn change_document(
         &mut self,
         request: &ChangeRequest<'_>,
         kind: ChangeKind,
@@ -253,13 +256,13 @@ impl LivePolicy {
         };
         (request.may)(old, &candidate.in_force.policy, &made)?;
         let record = ChangeRecord { who: request.who, kind, undoes, edits: made };
-        let taken = self.take(candidate, Some(record), apply)?;
-        taken.ok_or_else(|| Refusal::new(RefusalKind::NotRecorded, "the change has no record"))
+        let change = self.commit(candidate, Some(record), apply)?;
+        change.ok_or_else(|| Refusal::new(RefusalKind::NotRecorded, "the change has no record"))
     }
 
-    /// Has the worker follow first, then writes edits and record; if that fails, the worker goes
-    /// back and nothing has changed.
-    fn take(
+    /// Has the worker take over the candidate, then writes edits and record. If they cannot be
+    /// written, the worker goes back and nothing has changed.
+    fn commit(
         &mut self,
         candidate: Candidate,
         record: Option<ChangeRecord<'_>>,
@@ -302,8 +305,9 @@ impl PolicyFile {
         Draft::parse(text).map(|(document, policy)| Self { document, policy })
     }
 
-    /// The file with live edits on it, and a line for each edit that is dropped. An edit is dropped
-    /// if the file says something else of its key than when it was made, or has no place for it.
+    /// Returns the file with live edits on it, and a line for each edit that is dropped. An edit is
+    /// dropped if the file's value of its key is not the one it had when the edit was made, or if
+    /// the file has no place for the key.
     fn with(&self, edits: &[StoredEdit]) -> (Draft, Vec<String>) {
         let (mut document, mut dropped) = (self.document.clone(), Vec::new());
         for StoredEdit { edit, file_meaning } in edits {
@@ -322,7 +326,7 @@ impl PolicyFile {
         (document, dropped)
     }
 
-    /// Edits and record of an earlier version.
+    /// Reads the edits and the record that an earlier version wrote.
     fn read_old(&self, overlay: &Path, record: &Path) -> Result<StoredPolicy, NodeError> {
         let edits =
             old_files::overlay(overlay).map_err(|error| unusable(overlay, error.to_string()))?;
@@ -340,8 +344,8 @@ impl PolicyFile {
         Ok(StoredPolicy { edits, changes })
     }
 
-    /// Leaves out values that follow from others, which an old overlay lists as well: they are to
-    /// go on following them.
+    /// Leaves out the edits of an old overlay whose values follow from other values, so that they
+    /// go on to follow them.
     fn without_derived(&self, edits: Vec<StoredEdit>) -> Result<Vec<StoredEdit>, Problems> {
         let is_derived =
             |stored: &StoredEdit| stored.edit.after.is_some() && stored.edit.place.is_derived();
@@ -356,7 +360,8 @@ impl PolicyFile {
 }
 
 impl Candidate {
-    /// The policy of `document`, an edited form of `file`: written once, read and checked once.
+    /// Makes the candidate of `document`, an edited form of `file`, which is written once, and read
+    /// and checked once.
     fn of(file: Arc<PolicyFile>, document: Draft) -> Result<Self, UnsoundPolicy> {
         let (text, policy) = document.checked()?;
         let overlay = file.document.edits_to(&document).into();
@@ -381,8 +386,9 @@ impl ChangeRecord<'_> {
     }
 }
 
-/// Tells a caller of problems; of those that it may not see, it learns that there are some. Lines
-/// and columns are left out: nobody has seen the text that they belong to.
+/// Makes the refusal of a policy with problems. A caller learns no more of the problems that it may
+/// not see than that there are some. Lines and columns are left out, since the caller does not know
+/// the text that they refer to.
 fn refusal(problems: &Problems, sees: &dyn Fn(&Problem) -> bool) -> Refusal {
     let (seen, others): (Vec<&Problem>, Vec<&Problem>) =
         problems.list().iter().partition(|problem| sees(problem));
@@ -402,9 +408,9 @@ fn refusal(problems: &Problems, sees: &dyn Fn(&Problem) -> bool) -> Refusal {
     Refusal::new(RefusalKind::Refused, lines.join("\n")).about(keys)
 }
 
-/// Puts the live edits of the node whose file has this text aside, so that the file alone holds,
-/// and returns the file that they are in; `None` if there are none. Files that were put aside
-/// before stay.
+/// Puts the live edits of the node whose file has this text aside, so that the file alone holds.
+/// Returns the file that they are in; `None` if there are none. Files that were put aside before
+/// stay.
 ///
 /// # Errors
 /// The text is no sound policy; a node of that name runs, whose edits they are; or they cannot be
@@ -431,6 +437,7 @@ pub(crate) fn put_edits_aside(
     }
 }
 
+/// Makes the error of edits that keep the node from starting, with the way out.
 fn unusable(path: &Path, message: String) -> NodeError {
     let way = "remove the file, or start with --without-overlay, which keeps it aside";
     NodeError::io(path, io::Error::other(format!("{message}; {way}")))
@@ -445,7 +452,7 @@ fn impossible(error: &EditError) -> Refusal {
     Refusal::new(kind, error.to_string()).about([place.clone()])
 }
 
-/// A value for people.
+/// Formats a value for people.
 fn shown(value: Option<&Value>) -> String {
     match value {
         Some(Value::Object(_)) => "a whole table".to_owned(),

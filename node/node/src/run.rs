@@ -2,8 +2,10 @@
 //! `weir node run`: the node in the foreground, from a policy file to the last undo.
 //!
 //! A start takes the devices, opens them, starts the worker, then the interface. From then on three
-//! other threads do the rest: one follows devices, one keeps the report, one holds routers. The
-//! calling thread waits for signals and requests. At the end everything happens in reverse order.
+//! more threads follow devices, keep the report and hold routers. The calling thread waits for
+//! signals and requests. The end undoes the start in reverse order. Two locks order all changes:
+//! `live` (the policy) before `host` (the devices). Readers of the policy in force wait for
+//! neither.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -64,11 +66,11 @@ pub enum NodeEnd {
     Asked,
     /// The confirmation did not come in time; everything is undone.
     NotConfirmed,
-    /// A signal or a request ended it; everything is left to the next start, which goes on with it.
+    /// A signal or a request ended it; everything is left as it is, for the next start to adopt.
     Left,
 }
 
-/// The means of the interface to the running node.
+/// Everything that the interface needs to serve a running node.
 #[derive(Clone)]
 pub struct Serving {
     /// The socket to listen on.
@@ -90,8 +92,8 @@ pub fn read_policy(path: &Path) -> Result<Policy, NodeError> {
 }
 
 /// Runs a node until SIGINT, SIGTERM, a request to stop, or a missing confirmation, then undoes
-/// everything. Asked to leave (SIGUSR1), or killed, it leaves its devices and the data plane as
-/// they are, and the next start goes on with them. `report` is called with a line for each step.
+/// everything. Asked to leave (SIGUSR1 or a request), or killed, it leaves its devices and the data
+/// plane as they are, and the next start adopts them. `report` is called with a line for each step.
 /// `serve` begins to listen once the node forwards; its result is dropped when the node ends.
 ///
 /// # Errors
@@ -140,9 +142,9 @@ pub fn run<S>(
     let (socket, pins) = (&socket, pins.as_ref());
     let start = StartArguments { socket, options, wanted: &wanted, policy: &policy, pins };
     let forwarded = noted.and_then(|()| forward(&start, &node, report, serve));
-    // This waits for a change in progress.
+    // The lock waits for a change in progress.
     let Some(HostState { takeover, opener, .. }) = node.host().take() else { return forwarded };
-    // Adopted changes stay, too, if the start failed before it could go on with them.
+    // Adopted changes stay, too, if the start failed before it opened their devices.
     let stays = match &forwarded {
         Ok(ended) => *ended == NodeEnd::Left,
         Err(_) => adopts && opener.is_none(),
@@ -161,7 +163,8 @@ struct StartArguments<'a> {
     pins: Option<&'a Pins>,
 }
 
-/// Opens the ports, starts the worker, answers requests, until told to stop.
+/// Opens the ports, starts the worker, and answers requests until the node is to end. Returns why
+/// it ended.
 fn forward<S>(
     StartArguments { socket, options, wanted, policy, pins }: &StartArguments<'_>,
     node: &Arc<Node>,
@@ -202,7 +205,8 @@ fn forward<S>(
         if let Err(error) = &watch {
             report(&format!("devices that come and go are not followed: {error}"));
         }
-        let ended = node.stay(options.confirm, report, &thread, &mut supervisor, pins.is_some());
+        let ended =
+            node.await_end(options.confirm, report, &thread, &mut supervisor, pins.is_some());
         supervisor.stopping();
         watch.into_iter().for_each(DeviceWatch::end);
         ended
@@ -217,6 +221,7 @@ fn forward<S>(
     why.and_then(|why| ended.map(|_| why))
 }
 
+/// Starts the worker's thread, and waits until it has its processor, or its share of one.
 fn start_worker(
     worker: Worker,
     inbox: Receiver<WorkerCommand>,
@@ -229,7 +234,7 @@ fn start_worker(
         .spawn(move || {
             let taken = reservation::take(wish);
             let failed = taken.as_ref().err().map(ToString::to_string);
-            // The starter waits for this. If it has gone, so has the node.
+            // The starting thread waits for this message.
             let _told = reserved.send(failed);
             match taken {
                 // The reservation is held until the worker has ended.
@@ -245,7 +250,7 @@ fn start_worker(
     }
 }
 
-/// The worker's thread. Its result is the last status.
+/// The worker's thread, whose result is the last status.
 type WorkerThread = JoinHandle<Result<NodeStatus, NodeError>>;
 
 /// The running node, as all threads but the worker see it.
@@ -303,9 +308,10 @@ impl Node {
         })
     }
 
+    /// Lets requests reach the worker from now on.
     fn connect(&self, worker: WorkerHandle) {
-        // This is called once, before any request.
-        let _known = self.worker.set(worker);
+        let set = self.worker.set(worker);
+        debug_assert!(set.is_ok(), "a node starts one worker");
     }
 
     /// Keeps the report until the returned ticker is dropped.
@@ -342,8 +348,8 @@ impl Node {
         Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).policy)
     }
 
-    /// Waits until the node is to end, and returns why. Reloads the policy on request.
-    fn stay(
+    /// Waits until the node is to end, and returns why. Reloads the policy on SIGHUP.
+    fn await_end(
         &self,
         confirm: Option<Duration>,
         report: &mut dyn FnMut(&str),
@@ -420,24 +426,24 @@ impl Node {
         Ok(())
     }
 
-    /// Calls `what` with the live policy and a function that has the worker follow it.
+    /// Calls `change` with the live policy and a function that has the worker take a policy over.
     fn with_live<T>(
         &self,
-        what: impl FnOnce(&mut LivePolicy, ApplyPolicy<'_>) -> Result<T, Refusal>,
+        change: impl FnOnce(&mut LivePolicy, ApplyPolicy<'_>) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let mut live = self.live();
-        let done = what(&mut live, &mut |policy| self.apply(policy));
-        // On an error too: who may ask follows from the policy that holds.
+        let done = change(&mut live, &mut |policy| self.apply(policy));
+        // Also after an error: callers are authenticated by the policy in force.
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = live.in_force();
         done
     }
 
-    /// The live policy changes in one step, at the end of a change: it is whole even if a thread
-    /// that had the lock panicked.
+    /// Locks the live policy. It changes in one step, so it is whole even if a holder panicked.
     fn live(&self) -> MutexGuard<'_, LivePolicy> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Has the worker, the host's devices and the control loops take over a policy.
     fn apply(&self, policy: &Policy) -> Result<(), Refusal> {
         let not_now = |why| move || Refusal::new(RefusalKind::NotRunning, why);
         let worker = self.worker.get().ok_or_else(not_now("the node is starting"))?;
@@ -450,7 +456,7 @@ impl Node {
         Ok(())
     }
 
-    /// The worker, once there is one.
+    /// Returns the worker, once there is one.
     fn worker(&self) -> Result<&WorkerHandle, Refusal> {
         let starting = || Refusal::new(RefusalKind::NotRunning, "the node is starting");
         self.worker.get().ok_or_else(starting)
@@ -463,19 +469,19 @@ impl Node {
 
     /// Follows the host's devices until the watch ends.
     fn watch_devices(self: &Arc<Self>) -> std::io::Result<DeviceWatch> {
-        let (node, looker) = (Arc::clone(self), Arc::clone(self));
-        let otherwise = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&otherwise);
+        let (node, asking) = (Arc::clone(self), Arc::clone(self));
+        let abilities_changed = Arc::new(AtomicBool::new(false));
+        let changed = Arc::clone(&abilities_changed);
         let look = move || {
-            seen.fetch_or(looker.questions.ask(), Ordering::Relaxed);
-            seen.load(Ordering::Relaxed)
+            changed.fetch_or(asking.questions.ask(), Ordering::Relaxed);
+            changed.load(Ordering::Relaxed)
         };
         let mut told = Vec::new();
         let policy = self.in_force.read().unwrap_or_else(PoisonError::into_inner).policy.clone();
         DeviceWatch::start(reservation::beside(&policy.node), look, move || {
-            let anew = otherwise.swap(false, Ordering::Relaxed);
+            let anew = abilities_changed.swap(false, Ordering::Relaxed);
             let FollowedDevices { notes, failed } = node.follow_devices(anew);
-            // Each cause is noted once, however often it is tried again.
+            // A failure is noted once, however often it is tried again.
             if notes != told {
                 notes.iter().for_each(|note| node.note(note.clone()));
             }
@@ -484,9 +490,10 @@ impl Node {
         })
     }
 
-    /// Takes and lets go of devices. `anew`: the abilities of devices that stay have changed.
+    /// Takes devices that came and lets go of those that left; with `anew`, since the abilities of
+    /// devices have changed, those that stay are looked at again.
     fn follow_devices(&self, anew: bool) -> FollowedDevices {
-        // No change of policy may happen meanwhile.
+        // The lock keeps the policy from changing meanwhile.
         let _live = self.live();
         let (Some(worker), Some(host)) = (self.worker.get(), &mut *self.host()) else {
             return FollowedDevices::default();
@@ -494,7 +501,7 @@ impl Node {
         host.follow(worker, anew, device_number)
     }
 
-    /// The state is in a journal, even if a thread that had the lock panicked.
+    /// Locks the state of the host, which the journal has even if a holder of the lock panicked.
     fn host(&self) -> MutexGuard<'_, Option<HostState>> {
         self.host.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -570,5 +577,5 @@ impl Control for Node {
     }
 }
 
-/// The time in which a signal is noticed.
+/// The time within which a signal is noticed.
 const SIGNAL_POLL: Duration = Duration::from_millis(20);

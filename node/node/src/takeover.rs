@@ -23,8 +23,8 @@ use weir_ports::device_number;
 use crate::error::NodeError;
 use crate::present;
 
-/// The changes of the host. [`Self::undo`] takes them back. If the process is killed first, the
-/// next start or `weir clean` does so by the journal.
+/// The changes that a node has made to the host. [`Self::undo`] takes them back. If the process is
+/// killed first, the next start or `weir clean` does so, by the journal.
 #[derive(Debug)]
 pub(crate) struct Takeover {
     journal: Journal,
@@ -39,14 +39,14 @@ pub struct StartPlan {
     /// Ports and vifs that wait for their devices: `port NAME`, `vif NAME`.
     waits: Vec<String>,
     changes: Vec<Change>,
-    /// Problems: changes that cannot be planned yet, or that do not work on this host.
+    /// The reasons for which changes cannot be planned yet, or do not work on this host.
     problems: Vec<HostError>,
 }
 
 /// A [`StartPlan`] as data.
 #[derive(Clone, Debug, Serialize)]
 pub struct StartPlanView {
-    /// There is no problem.
+    /// True if there is no problem.
     pub possible: bool,
     /// Changes of the host, as commands that a person could type.
     pub changes: Vec<String>,
@@ -226,13 +226,10 @@ impl Takeover {
     /// The changes that could not be undone. They stay in the journal.
     pub(crate) fn undo(self) -> Result<(), NodeError> {
         let host = self.journal.host();
-        let report = self.journal.undo_all(&host)?;
-        if report.failed.is_empty() {
-            return Ok(());
-        }
-        Err(HostError::Refused(format!("not undone: {}", report.failed.join("; "))).into())
+        Ok(all_undone(&self.journal.undo_all(&host)?.failed)?)
     }
 
+    /// Makes all changes that `policy` needs.
     fn take(&mut self, policy: &Policy) -> Result<(), HostError> {
         let host = self.journal.host();
         let namespace = netns::current()?;
@@ -264,7 +261,7 @@ impl Takeover {
     }
 
     /// Makes changes. One that is in the journal already is made again, since its device may be a
-    /// new one, but it is not written down again.
+    /// new one, but it is not recorded again.
     fn make(&mut self, changes: Vec<Change>) -> Result<(), HostError> {
         let (again, new): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|change| self.journal.holds(&change.undo));
@@ -273,9 +270,9 @@ impl Takeover {
         host::apply(&mut self.journal, &new)
     }
 
-    /// Removes the changes of these devices from the journal, since the devices are gone. To undo
-    /// each would take a third of a second in which no other device is taken. Addresses that were
-    /// moved from one of them to a vif of kind `host` are left to [`Self::hand_back`].
+    /// Removes the changes of devices that are gone from the journal, without undoing them: that
+    /// would take a third of a second each, in which no other device can be taken. Addresses that
+    /// were moved from one of them to a vif of kind `host` are left to [`Self::hand_back`].
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -299,10 +296,15 @@ impl Takeover {
                 self.journal.undo_those(&host, |_, purpose| purpose.concerns_device(device))?;
             failed.extend(report.failed);
         }
-        match failed.is_empty() {
-            true => Ok(()),
-            false => Err(HostError::Refused(format!("not undone: {}", failed.join("; ")))),
-        }
+        all_undone(&failed)
+    }
+}
+
+/// Refuses if any change could not be undone.
+fn all_undone(failed: &[String]) -> Result<(), HostError> {
+    match failed {
+        [] => Ok(()),
+        _ => Err(HostError::Refused(format!("not undone: {}", failed.join("; ")))),
     }
 }
 
