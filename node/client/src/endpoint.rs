@@ -28,7 +28,7 @@ pub(crate) enum Endpoint {
     Remote(Remote),
 }
 
-/// A node behind an address `https://HOST:PORT`.
+/// A node at an address `https://HOST:PORT`.
 #[derive(Clone)]
 pub(crate) struct Remote {
     /// The address as the caller gave it.
@@ -58,7 +58,7 @@ impl Endpoint {
                     let stream = UnixStream::connect(socket).await.map_err(|error| {
                         io::Error::new(error.kind(), format!("no node answers ({error})"))
                     })?;
-                    speak(stream).await
+                    start_http(stream).await
                 }
                 Self::Remote(remote) => remote.open().await,
             }
@@ -71,11 +71,11 @@ impl Endpoint {
 }
 
 impl Remote {
-    /// The node at `url`, known by a certificate that `ca` vouches for, or the system's authorities
-    /// where none is named.
+    /// Makes the endpoint of the node at `url`. Its certificate must be signed by an authority in
+    /// the file `ca`; without one, by an authority that the machine trusts.
     ///
     /// # Errors
-    /// The address is of another form; the authorities cannot be read or are none.
+    /// The address has another form, or the authorities cannot be read or are none.
     pub(crate) fn new(url: &str, ca: Option<&Path>) -> io::Result<Self> {
         let wrong =
             |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{url:?}: {why}"));
@@ -108,7 +108,7 @@ impl Remote {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
         stream.set_nodelay(true)?;
         let connector = TlsConnector::from(Arc::clone(&self.config));
-        speak(connector.connect(self.name.clone(), stream).await?).await
+        start_http(connector.connect(self.name.clone(), stream).await?).await
     }
 }
 
@@ -127,7 +127,8 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-async fn speak(
+/// Makes an HTTP connection on a stream.
+async fn start_http(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
 ) -> io::Result<SendRequest<Full<Bytes>>> {
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(broken)?;
@@ -135,14 +136,14 @@ async fn speak(
     Ok(sender)
 }
 
-/// The certificates of a PEM file.
+/// Reads the certificates of a PEM file.
 fn authorities(file: &Path) -> io::Result<RootCertStore> {
     let named = |error: &dyn fmt::Display| io::Error::other(format!("{}: {error}", file.display()));
     let mut roots = RootCertStore::empty();
     let certificates = CertificateDer::pem_file_iter(file).map_err(|error| named(&error))?;
     for certificate in certificates {
         let certificate = certificate.map_err(|error| named(&error))?;
-        // The system's file may hold one that is of no use here; the others are.
+        // The system's file may hold some that cannot be used here. The others can.
         let _unusable = roots.add(certificate);
     }
     if roots.is_empty() {
@@ -159,7 +160,7 @@ const HTTPS: u16 = 443;
 /// File of the authorities that the machine trusts, on Debian and most other systems.
 const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Three repetitions of a lost SYN, 1, 2 and 4 s after each other.
+/// The longest wait for a connection: TCP repeats a lost SYN after 1, 3 and 7 s.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

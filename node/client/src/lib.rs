@@ -2,9 +2,8 @@
 //! The client of a node's interface, for programs without an async runtime of their own.
 //!
 //! [`Client`] opens a connection for each request, on the node's Unix socket or over TCP with TLS,
-//! and blocks until the answer is there. [`OpenConnection`] stays open, for programs that ask
-//! often. [`EventStream`] and [`CaptureStream`] are answers without an end. The wait for an answer
-//! has a bound.
+//! and blocks until the answer is there, for a bounded time. [`OpenConnection`] stays open, for
+//! programs that ask often. [`EventStream`] and [`CaptureStream`] are answers without an end.
 //!
 //! The types of requests and answers are in `weir-api-types`; a refusal comes back as its
 //! [`ApiError`].
@@ -36,7 +35,7 @@ use self::error::broken;
 use self::stream::AnswerBody;
 pub use self::stream::{CaptureStream, EventStream, ServerEvent};
 
-/// Asks one node. Each request opens a connection of its own.
+/// A client of one node. Each request opens a connection of its own.
 #[derive(Clone)]
 pub struct Client {
     endpoint: Endpoint,
@@ -64,12 +63,12 @@ impl Client {
         Self { endpoint: Endpoint::Unix(socket.to_owned()), token: None }
     }
 
-    /// The node at `https://HOST:PORT` (the port is 443 where none is named), whose certificate one
-    /// of the authorities in the PEM file `ca` vouches for, or one of the machine's. Nothing is
-    /// asked yet.
+    /// Returns a client of the node at `https://HOST:PORT` (without a port: 443). The node's
+    /// certificate must be signed by an authority in the PEM file `ca`; without one, by an
+    /// authority that the machine trusts. It does not connect yet.
     ///
     /// # Errors
-    /// The address is of another form; there are no authorities in the file.
+    /// The address has another form, or the file holds no authority.
     pub fn remote(url: &str, ca: Option<&Path>) -> io::Result<Self> {
         Ok(Self { endpoint: Endpoint::Remote(Remote::new(url, ca)?), token: None })
     }
@@ -138,20 +137,18 @@ impl Client {
     pub fn connect(&self) -> Result<OpenConnection, ClientError> {
         let runtime = self.runtime()?;
         let sender = runtime.block_on(self.endpoint.open()).map_err(|error| self.io(error))?;
-        let head = RequestHead {
-            authority: self.endpoint.authority().to_owned(),
-            token: self.token.clone(),
-        };
-        Ok(OpenConnection { runtime, sender, head })
+        Ok(OpenConnection { runtime, sender, head: self.head() })
+    }
+
+    fn head(&self) -> RequestHead {
+        let authority = self.endpoint.authority().to_owned();
+        RequestHead { authority, token: self.token.clone() }
     }
 
     fn stream(&self, path: &str) -> Result<(HeaderMap, AnswerBody), ClientError> {
         let runtime = self.runtime()?;
-        let patient = async {
-            let answer = self.send(Method::GET, path, Bytes::new());
-            tokio::time::timeout(ANSWER_PATIENCE, answer).await.unwrap_or_else(|_| Err(too_late()))
-        };
-        let answer = runtime.block_on(patient).map_err(|error| self.io(error))?;
+        let answer = runtime.block_on(in_time(self.send(Method::GET, path, Bytes::new())));
+        let answer = answer.map_err(|error| self.io(error))?;
         if !answer.status().is_success() {
             let body = runtime.block_on(answer.into_body().collect());
             let body = body.map_err(|error| self.io(io::Error::other(error)))?.to_bytes();
@@ -169,15 +166,13 @@ impl Client {
     ) -> Result<(StatusCode, Bytes), ClientError> {
         let text = body.map_or(Ok(Vec::new()), serde_json::to_vec);
         let text = text.map_err(|error| self.io(error.into()))?;
-        let answer = self.runtime()?.block_on(async {
-            let both = async {
-                let answer = self.send(method, path, text.into()).await?;
-                let status = answer.status();
-                let body = answer.into_body().collect().await.map_err(io::Error::other)?;
-                Ok((status, body.to_bytes()))
-            };
-            tokio::time::timeout(ANSWER_PATIENCE, both).await.unwrap_or_else(|_| Err(too_late()))
-        });
+        let answer = async {
+            let answer = self.send(method, path, text.into()).await?;
+            let status = answer.status();
+            let body = answer.into_body().collect().await.map_err(io::Error::other)?;
+            Ok((status, body.to_bytes()))
+        };
+        let answer = self.runtime()?.block_on(in_time(answer));
         let (status, body) = answer.map_err(|error| self.io(error))?;
         if status.is_success() { Ok((status, body)) } else { Err(self.refused(&body)) }
     }
@@ -188,11 +183,7 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> io::Result<Response<Incoming>> {
-        let head = RequestHead {
-            authority: self.endpoint.authority().to_owned(),
-            token: self.token.clone(),
-        };
-        let request = head.request(method, path, body)?;
+        let request = self.head().request(method, path, body)?;
         self.endpoint.open().await?.send_request(request).await.map_err(broken)
     }
 
@@ -213,8 +204,8 @@ impl Client {
 }
 
 impl OpenConnection {
-    /// Sends a request and returns the status and the body of the answer, also of a refusal. A body
-    /// that is not empty is JSON.
+    /// Sends a request, and returns the status and the body of the answer, be it a refusal. The
+    /// body to send is JSON, or empty.
     ///
     /// # Errors
     /// The connection broke.
@@ -240,7 +231,8 @@ impl RequestHead {
         if let Some(token) = token {
             let value = HeaderValue::from_str(&format!("Bearer {token}"));
             let mut value = value.map_err(|_| {
-                io::Error::new(io::ErrorKind::InvalidInput, "the token is no word of a header")
+                let text = "the token has characters that a header cannot have";
+                io::Error::new(io::ErrorKind::InvalidInput, text)
             })?;
             value.set_sensitive(true);
             request = request.header(AUTHORIZATION, value);
@@ -273,10 +265,14 @@ pub fn escaped(segment: &str) -> String {
     each.collect()
 }
 
-fn too_late() -> io::Error {
-    let text = format!("no answer within {} s", ANSWER_PATIENCE.as_secs());
-    io::Error::new(io::ErrorKind::TimedOut, text)
+/// Waits for an answer, for [`ANSWER_PATIENCE`] at most.
+async fn in_time<T>(answer: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    tokio::time::timeout(ANSWER_PATIENCE, answer).await.unwrap_or_else(|_| {
+        let text = format!("no answer within {} s", ANSWER_PATIENCE.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    })
 }
 
-/// A change of vifs waits for devices to come up, a second at most.
+/// The longest wait for an answer. The slowest request, a change of vifs, waits a second at most
+/// for devices to come up.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);

@@ -10,10 +10,10 @@ use tokio::runtime::Runtime;
 
 use crate::error::broken;
 
-/// The frames of a capture as they come.
+/// The captured frames, as they come.
 #[derive(Debug)]
 pub struct CaptureStream {
-    /// Says what the capture changes for the vif's frames, if anything.
+    /// What the capture changes for the vif's frames, if anything.
     pub note: Option<String>,
     pub(crate) body: AnswerBody,
 }
@@ -42,7 +42,7 @@ pub(crate) struct AnswerBody {
 }
 
 impl CaptureStream {
-    /// The next bytes of the capture; `None` at its end.
+    /// Waits for the next bytes of the capture; `None` at its end.
     ///
     /// # Errors
     /// The node has gone.
@@ -56,10 +56,10 @@ impl EventStream {
         Self { body, parser: EventParser::default() }
     }
 
-    /// The next event; `None` at the end.
+    /// Waits for the next event; `None` at the end.
     ///
     /// # Errors
-    /// The node has gone; nothing came for `patience`; an event is longer than `EVENT_MAX`.
+    /// The node has gone, nothing came for `patience`, or an event is longer than 64 MiB.
     pub fn event(&mut self, patience: Duration) -> io::Result<Option<ServerEvent>> {
         loop {
             if let Some(event) = self.parser.event() {
@@ -85,7 +85,8 @@ impl AnswerBody {
             });
             match frame {
                 Err(_) => {
-                    let text = "the connection broke: nothing comes any more";
+                    let seconds = patience.unwrap_or_default().as_secs_f64();
+                    let text = format!("nothing came for {seconds} s");
                     return Err(io::Error::new(io::ErrorKind::TimedOut, text));
                 }
                 Ok(None) => return Ok(None),
@@ -104,6 +105,9 @@ impl AnswerBody {
 #[derive(Debug, Default)]
 struct EventParser {
     text: Vec<u8>,
+    /// The beginning of `text`, in bytes, that is known to hold no end of an event. A long event
+    /// comes in many pieces; each byte of it is looked at once.
+    searched: usize,
 }
 
 impl EventParser {
@@ -120,9 +124,15 @@ impl EventParser {
     /// are skipped.
     fn event(&mut self) -> Option<ServerEvent> {
         loop {
-            let end = self.text.windows(2).position(|two| two == b"\n\n")?;
+            let end = self.text[self.searched..].windows(2).position(|two| two == b"\n\n");
+            let Some(end) = end.map(|end| self.searched + end) else {
+                // The last byte may be the first half of an end.
+                self.searched = self.text.len().saturating_sub(1);
+                return None;
+            };
             let text = String::from_utf8_lossy(&self.text[..end]).into_owned();
             self.text.drain(..end + 2);
+            self.searched = 0;
             let mut event = ServerEvent::default();
             let mut lines = 0;
             for line in text.lines() {
@@ -147,7 +157,7 @@ impl EventParser {
     }
 }
 
-/// A status of ten thousand vifs is some ten megabytes.
+/// The longest event: a status of ten thousand vifs is some ten megabytes.
 const EVENT_MAX: usize = 64 << 20;
 
 #[cfg(test)]
@@ -168,6 +178,20 @@ mod tests {
                 |name: &str, data: &str| ServerEvent { name: name.into(), data: data.into() };
             assert_eq!(seen, [event("status", "{\"a\":\n1}"), event("", "x")], "steps of {step}");
         }
+    }
+
+    /// A status of many vifs comes in thousands of pieces.
+    #[test]
+    fn each_byte_of_a_long_event_is_searched_once() {
+        let mut parser = EventParser::default();
+        for pieces in 1..=100 {
+            parser.take(&[b'x'; 1000]).unwrap();
+            assert_eq!(parser.event(), None);
+            assert_eq!(parser.searched, 1000 * pieces - 1);
+        }
+        parser.take(b"\ndata: end\n\ndata: next").unwrap();
+        assert_eq!(parser.event().unwrap().data, "end");
+        assert_eq!((parser.searched, parser.event()), (0, None));
     }
 
     #[test]
