@@ -43,6 +43,7 @@ impl Doctor {
     }
 }
 
+/// Formats the answer: the machine, its devices, the means of capping, then the findings.
 fn page(facts: &Facts, findings: &[DoctorFinding], can_run: bool) -> String {
     let mut page = String::new();
     let processors = facts.processors;
@@ -53,9 +54,9 @@ fn page(facts: &Facts, findings: &[DoctorFinding], can_run: bool) -> String {
         let (name, queues, mtu) = (&device.name, device.queues, device.mtu);
         let _written = writeln!(page, "{name}: {kind}, {queues} queues, mtu {mtu}: {offloads}");
     }
-    for way in &facts.caps {
-        let (name, caps) = (way.name, way.caps);
-        let _written = match &way.there {
+    for actuator in &facts.caps {
+        let (name, caps) = (actuator.name, actuator.caps);
+        let _written = match &actuator.there {
             Ok(place) => writeln!(page, "cap of {caps}: {name}: {place}"),
             Err(missing) => writeln!(page, "cap of {caps}: {name}: no: {missing}"),
         };

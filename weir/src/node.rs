@@ -53,7 +53,7 @@ pub(crate) enum NodeCommand {
     Leave(NodeRequest),
 }
 
-/// Something that a running node is asked.
+/// A request to a running node.
 #[derive(Debug, Args)]
 pub(crate) struct NodeRequest {
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub(crate) struct NodeRequest {
     json: bool,
 }
 
-/// The node that is asked. With `WEIR_TOKEN` in the environment, as the owner of that token.
+/// The node to ask. With `WEIR_TOKEN` in the environment, it is asked as the owner of that token.
 #[derive(Debug, Args)]
 pub(crate) struct NodeName {
     /// The node's name, if several run here
@@ -133,7 +133,7 @@ impl Capture {
             eprintln!("{note}");
         }
         let write = self.write;
-        // Unbuffered, unlike `stdout()`: what was captured is there when this is interrupted.
+        // Unbuffered, unlike `stdout()`: an interrupted capture is complete up to there.
         let out = if write.as_os_str() == "-" {
             std::io::stdout().as_fd().try_clone_to_owned().map(File::from)
         } else {
@@ -175,7 +175,7 @@ impl NodeCommand {
                     NodeEnd::NotConfirmed => ExitCode::from(NOT_CONFIRMED),
                 })
             }
-            // JSON in any case, and so before there was the option.
+            // The status is JSON with `--json` and without: so it was before the option was.
             Self::Status(NodeRequest { name, .. }) => {
                 output::print_json(&name.client()?.get::<Value>("/v1/status")?)?;
                 Ok(ExitCode::SUCCESS)
@@ -194,7 +194,7 @@ impl NodeName {
             Some(url) => Client::remote(url, self.ca.as_deref())?,
             None => Client::new(&socket(self.node.as_deref())?),
         };
-        // In the environment and not an option: other users see a process's command line.
+        // The token is no option, since all users of a machine can read command lines.
         Ok(match std::env::var(TOKEN) {
             Ok(token) if !token.is_empty() => client.with_token(&token),
             _ => client,
@@ -213,7 +213,7 @@ impl NodeRequest {
     }
 }
 
-/// The socket of the node of that name, or of the only one here.
+/// Returns the socket of the node of that name, or of the only one on this machine.
 pub(crate) fn socket(node: Option<&str>) -> Result<PathBuf, Failure> {
     let state = StateDir::from_env();
     Ok(match node {
@@ -225,6 +225,6 @@ pub(crate) fn socket(node: Option<&str>) -> Result<PathBuf, Failure> {
 /// The variable of the environment with the caller's token.
 const TOKEN: &str = "WEIR_TOKEN";
 
-/// The exit status of a node that undid itself: a script that takes a host's only interface must
-/// not take it for success, nor for one of the failures that have a status of their own.
+/// The exit status of a node that was not confirmed and undid everything. A script must be able to
+/// tell it from success and from every other failure.
 const NOT_CONFIRMED: u8 = 4;

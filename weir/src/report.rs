@@ -49,22 +49,19 @@ impl ReportCommand {
     }
 }
 
-/// `90s`, `5m`, `1h`, `7d`.
+/// Reads a span of time, such as `90s`, `5m`, `1h` or `7d`, in seconds.
 fn seconds(text: &str) -> Result<u64, UsageError> {
     let wrong = || UsageError(format!("--since {text}: a number and s, m, h or d, such as 1h"));
-    let unit = text.chars().last().ok_or_else(wrong)?;
-    let times = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3_600,
-        'd' => 86_400,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = text.trim_end_matches(unit).parse().map_err(|_| wrong())?;
-    number.checked_mul(times).ok_or_else(wrong)
+    let units = [('s', 1), ('m', 60), ('h', 3_600), ('d', 86_400)];
+    let (number, factor) = units
+        .into_iter()
+        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))
+        .ok_or_else(wrong)?;
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(factor).ok_or_else(wrong)
 }
 
-/// A line for each direction in which anything was guaranteed, offered or got.
+/// Formats the report: a line for each direction in which anything was guaranteed, offered or got.
 fn page(report: &ReportView) -> String {
     let mut page = format!(
         "{:<24} {:<8} {:>12} {:>12} {:>12} {:>9}  {}\n",
@@ -92,7 +89,7 @@ fn page(report: &ReportView) -> String {
     }
     if report.torn > 0 {
         let torn = report.torn;
-        let _written = writeln!(page, "{torn} torn ends and damaged blocks are not in it");
+        let _written = writeln!(page, "{torn} torn ends and damaged blocks are left out");
     }
     page
 }
@@ -108,7 +105,7 @@ fn one_line(line: &ReportLine, direction: &str, side: &ServiceView) -> String {
     });
     let [guaranteed, offered, got] =
         [side.guaranteed_bps, side.offered_bps, side.got_bps].map(rate);
-    let below = format!("{:.1} s", crate::report::float(side.below_ns) / 1e9);
+    let below = format!("{:.1} s", float(side.below_ns) / 1e9);
     format!(
         "{name:<24} {direction:<8} {guaranteed:>12} {offered:>12} {got:>12} {below:>9}  {worst}"
     )
@@ -117,7 +114,7 @@ fn one_line(line: &ReportLine, direction: &str, side: &ServiceView) -> String {
         + "\n"
 }
 
-/// Three digits and a unit.
+/// Formats a rate for people: two decimals and a unit.
 pub(crate) fn rate(bps: u64) -> String {
     let value = float(bps);
     match bps {
@@ -128,8 +125,8 @@ pub(crate) fn rate(bps: u64) -> String {
     }
 }
 
-/// For people: 53 bits are enough.
-#[expect(clippy::cast_precision_loss, reason = "a figure of three digits")]
+/// Converts a count to be shown: 53 bits are enough for people.
+#[expect(clippy::cast_precision_loss, reason = "a figure of some digits")]
 pub(crate) fn float(value: u64) -> f64 {
     value as f64
 }
@@ -143,7 +140,7 @@ mod tests {
         for (text, expected) in [("90s", 90), ("5m", 300), ("1h", 3_600), ("7d", 604_800)] {
             assert_eq!(seconds(text).unwrap(), expected);
         }
-        for text in ["", "h", "1", "1.5h", "-1h", "1w", "hh", "99999999999999999999d"] {
+        for text in ["", "h", "1", "1.5h", "-1h", "1w", "hh", "1hh", "99999999999999999999d"] {
             assert!(seconds(text).is_err(), "{text}");
         }
     }
@@ -203,6 +200,6 @@ mod tests {
              20.00Mbit of 30.00Mbit, 8 s before the end"
         );
         assert_eq!(lines[2], "1 directions without guarantee and traffic left out");
-        assert_eq!(lines[3], "1 torn ends and damaged blocks are not in it");
+        assert_eq!(lines[3], "1 torn ends and damaged blocks are left out");
     }
 }
