@@ -2,12 +2,12 @@
 //! The framework of every experiment.
 //!
 //! A [`TrafficRun`] puts a [`Forwarder`] into the middle of a [`StarTopology`], lets traffic flow
-//! and returns a [`TrafficRecord`] of what independent sinks saw. A [`Recording`] takes samples of
-//! it and judges claims about them; a [`Requirement`] is a row of a table, made of such
-//! experiments.
+//! and returns a [`TrafficRecord`]: the counts of independent sinks. A [`Recording`] keeps samples
+//! of it as series, and judges claims about them. A [`Requirement`] is a row of a table, made of
+//! such experiments.
 //!
-//! Experiments use two processors: the worker has the last one for itself, senders, receivers and
-//! the kernel's own work share the others.
+//! An experiment needs two processors: the worker has the last one for itself; senders, receivers
+//! and the kernel's own work share the others.
 
 mod attempt;
 pub mod bpf_system;
@@ -39,13 +39,13 @@ pub use star::{StarTopology, TENANTS_MAX, UPLINK};
 pub use testbed::{Forwarder, Testbed, build_lab};
 pub use traffic_run::{TimedPolicy, TrafficRecord, TrafficRun, UNTIL_DONE};
 
-/// A count as a sample; exact up to 2⁵³.
+/// Converts a count to a sample, which is exact up to 2⁵³.
 #[expect(clippy::cast_precision_loss, reason = "counts of an experiment stay below 2^53")]
 pub const fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// The mean of samples; 0 without any.
+/// Returns the mean of samples; 0 without any.
 pub fn mean(samples: &[f64]) -> f64 {
     samples.iter().sum::<f64>() / float(samples.len().max(1) as u64)
 }

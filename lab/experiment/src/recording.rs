@@ -17,11 +17,11 @@ use crate::Result;
 pub struct Recording<'a> {
     /// Samples, cases and notes recorded so far.
     pub result: ResultFile,
-    /// Runs are short and few: to see that an experiment works, not what it is worth.
+    /// True if runs are short and few: to see that an experiment works, not to trust its numbers.
     pub quick: bool,
     /// Prefix of the names of series and cases.
     prefix: String,
-    /// Attempts so far that do not count, since the machine was disturbed.
+    /// The number of attempts that do not count, since the machine was disturbed.
     pub(crate) uncounted: u32,
     progress: &'a mut dyn FnMut(&str),
 }
@@ -37,17 +37,17 @@ impl<'a> Recording<'a> {
         (self.progress)(text);
     }
 
-    /// The full name of a series or case.
+    /// Returns the full name of a series or case.
     pub fn name(&self, part: &str) -> String {
         format!("{}{part}", self.prefix)
     }
 
-    /// The row or experiment that is being recorded: `first-light.4`.
+    /// Returns the row or experiment that is being recorded: `first-light.4`.
     pub fn id(&self) -> &str {
         self.prefix.trim_end_matches('/')
     }
 
-    /// Runs `record` with names that begin with `prefix` in addition.
+    /// Runs `record`, whose names get `prefix` in front in addition.
     pub fn within<T>(&mut self, prefix: &str, record: impl FnOnce(&mut Self) -> T) -> T {
         let outer = self.prefix.len();
         self.prefix += prefix;
@@ -56,7 +56,7 @@ impl<'a> Recording<'a> {
         done
     }
 
-    /// Runs `record` with names as they stand in the result, for a caller that reads it, too.
+    /// Runs `record`, whose names get nothing in front, for a caller that reads the result as well.
     pub fn with_full_names<T>(&mut self, record: impl FnOnce(&mut Self) -> T) -> T {
         let prefix = std::mem::take(&mut self.prefix);
         let done = record(self);

@@ -24,7 +24,8 @@ pub struct Requirement {
     pub number: u32,
     /// The requirement, in a few words.
     pub title: &'static str,
-    /// The row judges correctness alone: it holds wherever a processor is free for it.
+    /// True if the row judges correctness and no speed: it then holds on any machine that has a
+    /// processor free for it.
     pub correctness: bool,
     parts: &'static [RowPart],
 }
@@ -41,7 +42,7 @@ pub enum RowPart {
 }
 
 impl Requirement {
-    /// A row of a table that judges speed, too.
+    /// Makes a row that judges speed, too.
     pub const fn new(
         table: &'static str,
         number: u32,
@@ -57,15 +58,15 @@ impl Requirement {
         self
     }
 
-    /// The identifier of the row: `first-light.4`.
+    /// Returns the identifier of the row: `first-light.4`.
     pub fn id(&self) -> String {
         format!("{}.{}", self.table, self.number)
     }
 
-    /// Records all parts, then the case of the row itself, which holds if they all do. What the
-    /// machine's host took from its processors meanwhile is kept as `ROW/machine/stolen`, of looks
-    /// as long as `ROW/machine/looked` says. An experiment that was late while it took much is
-    /// repeated (docs/verify.md); the row's name then says how often.
+    /// Records all parts, then the case of the row itself, which holds if they all do. The time
+    /// that the machine's host took from its processors meanwhile is kept as `ROW/machine/stolen`,
+    /// for windows whose lengths are `ROW/machine/looked`. An experiment that was late while the
+    /// host took much is repeated (docs/verify.md); the row's name then says how often.
     pub fn run(&self, recording: &mut Recording<'_>) -> Result<bool> {
         let id = self.id();
         recording.say(&format!("{id} {}", self.title));

@@ -136,8 +136,8 @@ impl StarTopology {
     }
 }
 
-/// A generator that gives up most of what it was kept from sending, so that a well-behaved stream
-/// stays well-behaved on a busy machine: at 100 Mb/s it is never more than 2 frames ahead.
+/// Has a generator skip most of what it was kept from sending, so that a well-behaved stream stays
+/// well-behaved on a busy machine: at 100 Mb/s it is never more than 2 frames ahead.
 pub fn hardly_catching_up(mut sender: SendSpec) -> SendSpec {
     if let SendMethod::Xdp(xdp) = &mut sender.method {
         xdp.catch_up_us = HARDLY_US;
@@ -145,8 +145,8 @@ pub fn hardly_catching_up(mut sender: SendSpec) -> SendSpec {
     sender
 }
 
-/// A generator for a flood whose delays nobody reads: up to 32 frames, less than 10 µs, share a
-/// reading of the clock, which is a tenth of what a frame costs it.
+/// Has a generator read the clock once for up to 32 frames, which are less than 10 µs: for a flood
+/// whose delays nobody reads. The clock is a tenth of what a frame costs a generator.
 pub fn hardly_reading_the_clock(mut sender: SendSpec) -> SendSpec {
     if let SendMethod::Xdp(xdp) = &mut sender.method {
         xdp.clock_every = 32;
@@ -154,26 +154,28 @@ pub fn hardly_reading_the_clock(mut sender: SendSpec) -> SendSpec {
     sender
 }
 
-/// Counts in cells of `cell_us`.
+/// Has a receiver count in cells of `cell_us`.
 pub fn in_cells(mut receiver: ReceiveSpec, cell_us: u64) -> ReceiveSpec {
     receiver.run.cell_us = cell_us;
     receiver
 }
 
-/// The processors that are not the worker's. With one processor they share it.
+/// Returns the processors for traffic: those that are not the worker's, or the only one.
 pub fn traffic_cpus() -> Vec<usize> {
     cpu::division().others.into_iter().filter_map(|cpu| usize::try_from(cpu).ok()).collect()
 }
 
-/// Longer than a batch of the generator takes on its way through a bridge.
+/// The time that a generator may hardly catch up: longer than a batch of it takes on its way
+/// through a bridge.
 const HARDLY_US: u64 = 250;
 
-/// The worker's processor, as a node chooses it.
+/// Returns the worker's processor, as a node chooses it.
 pub fn worker_cpu() -> u32 {
     cpu::division().worker
 }
 
-/// Measures on the worker's processor, on a thread of its own: the processor is given back with it.
+/// Calls `measure` on the worker's processor, on a thread of its own, whose end gives the processor
+/// back.
 pub fn on_worker_cpu<T: Send>(measure: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
@@ -186,5 +188,5 @@ pub fn on_worker_cpu<T: Send>(measure: impl FnOnce() -> Result<T> + Send) -> Res
     })
 }
 
-/// A generator that was kept from its processor for longer than this gives the time up.
+/// The longest time for which a generator catches up after it was kept from its processor.
 const CATCH_UP_US: u64 = 20_000;

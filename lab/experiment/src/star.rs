@@ -32,18 +32,19 @@ pub struct StarTopology {
     pub offloads: bool,
     /// Receive and transmit queues of each device.
     pub queues: u32,
-    /// Nobody's address is known beforehand: nodes ask for it. They speak IPv6 too.
+    /// True if nodes resolve each other's addresses (ARP, ND) instead of knowing them, and speak
+    /// IPv6 too.
     pub resolves: bool,
-    /// The switch node's host has an address of its own, on the uplink.
+    /// True if the switch node's host has an address of its own, on the uplink.
     pub host: bool,
     /// Time that a frame takes to the wire and back, half each way, without queues.
     pub round_trip: Nanos,
-    /// More nodes and links, as a topology has them.
+    /// Further nodes and links, in the form of a topology file.
     pub more: &'static str,
 }
 
 impl StarTopology {
-    /// A star of tenants `t0`, `t1`, …, each a namespace of its own.
+    /// Makes a star of tenants `t0`, `t1`, …, each a namespace of its own.
     pub fn new(name: &str, tenants: usize, rate: BitRate) -> Self {
         let tenants = (0..tenants).map(|index| format!("t{index}")).collect();
         let (name, queue) = (name.to_owned(), FIFO_PACKETS);
@@ -52,7 +53,7 @@ impl StarTopology {
         Self { name, tenants, rate, queue, offloads, queues, resolves, host, round_trip, more }
     }
 
-    /// The topology as a lab reads it.
+    /// Returns the text of the topology, for a lab to read.
     pub fn topology(&self) -> String {
         let Self { name, rate, queue, offloads, queues, .. } = self;
         let mut text = format!("name = \"{name}\"\n");
@@ -97,7 +98,7 @@ impl StarTopology {
         text + &links + self.more
     }
 
-    /// Addresses of an end of a link, as the lab reads them.
+    /// Returns the addresses of an end of a link, in the form of a topology file.
     fn end(&self, ip: Ipv4Addr, mac: Mac) -> String {
         let ipv6 = match self.resolves {
             true => format!(", \"{}/64\"", Self::ipv6(ip)),
@@ -106,7 +107,7 @@ impl StarTopology {
         format!("mac = \"{mac}\", addresses = [\"{ip}/16\"{ipv6}]")
     }
 
-    /// Fixed neighbours of an end, if the nodes do not ask for them.
+    /// Returns the fixed neighbours of an end; none if the nodes resolve addresses.
     fn neighbours(&self, known: &[(Ipv4Addr, Mac)]) -> String {
         if self.resolves {
             return String::new();
@@ -116,8 +117,8 @@ impl StarTopology {
         format!(", neighbours = {{ {} }}", known.join(", "))
     }
 
-    /// A policy for the switch node: one slice and one vif for each tenant, with its MAC address,
-    /// no guarantees yet. Tenant k is vif k.
+    /// Makes a policy for the switch node: one slice and one vif for each tenant, with its MAC
+    /// address and no guarantee yet. Tenant k is vif k.
     pub fn policy(&self) -> Policy {
         let mut policy = Policy::new(&self.name);
         let port = policy.add_port(Port::new(UPLINK, self.rate));
@@ -133,58 +134,60 @@ impl StarTopology {
         let slice = policy.add_slice(Slice::new(name));
         let mut vif = Vif::new(name, slice, port);
         vif.macs = vec![MacAddr(Self::mac(index).0)];
-        // A sender on a shared processor pauses for a few milliseconds now and then; the queue
-        // must last that long for the tenant to count as backlogged.
+        // A sender on a shared processor pauses for a few milliseconds now and then. A queue that
+        // lasts longer keeps the tenant backlogged meanwhile.
         vif.send_queue.packets = QUEUE_PACKETS;
         vif.send_queue.bytes = ByteCount::new(u64::from(QUEUE_PACKETS) * 1536);
         policy.add_vif(vif)
     }
 
-    /// The namespace of a node.
+    /// Returns the namespace of a node.
     pub fn namespace(&self, node: &str) -> String {
         format!("{}-{node}", self.name)
     }
 
-    /// Address of tenant `index`.
+    /// Returns the IPv4 address of tenant `index`.
     pub fn address(index: usize) -> Ipv4Addr {
         let [high, low] = host_number(index);
         Ipv4Addr::new(198, 18, high, low)
     }
 
-    /// Ethernet address of tenant `index`.
+    /// Returns the Ethernet address of tenant `index`.
     pub fn mac(index: usize) -> Mac {
         let [high, low] = host_number(index);
         Mac([0x02, 0, 0, 1, high, low])
     }
 
-    /// The IPv6 address of whoever has this IPv4 address, in a network for measurements (RFC 5180).
+    /// Returns the IPv6 address of the node with this IPv4 address, in a network that is set aside
+    /// for measurements (RFC 5180).
     pub fn ipv6(ip: Ipv4Addr) -> Ipv6Addr {
         let [_, _, high, low] = ip.octets();
         Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, u16::from_be_bytes([high, low]))
     }
 
-    /// Addresses of the wire's end.
+    /// Returns both addresses of the wire's end.
     pub const fn wire() -> (Ipv4Addr, Mac) {
         (Self::wire_address(), Self::wire_mac())
     }
 
-    /// Addresses of the switch node's host.
+    /// Returns both addresses of the switch node's host.
     pub const fn host() -> (Ipv4Addr, Mac) {
         (Ipv4Addr::new(198, 18, 0, 2), Mac([0x02, 0, 0, 0, 0, 2]))
     }
 
-    /// Address of the wire's end.
+    /// Returns the IPv4 address of the wire's end.
     pub const fn wire_address() -> Ipv4Addr {
         Ipv4Addr::new(198, 18, 0, 1)
     }
 
-    /// Ethernet address of the wire's end.
+    /// Returns the Ethernet address of the wire's end.
     pub const fn wire_mac() -> Mac {
         Mac([0x02, 0, 0, 0, 0, 1])
     }
 }
 
-/// The tenants' place in 198.18.0.0/16, which is set aside for measurements (RFC 2544): from 10 on.
+/// Returns the last two bytes of a tenant's address, from 10 on. The network 198.18.0.0/15 is set
+/// aside for measurements (RFC 2544).
 fn host_number(index: usize) -> [u8; 2] {
     u16::try_from(index).unwrap_or(u16::MAX).saturating_add(10).to_be_bytes()
 }
@@ -192,11 +195,11 @@ fn host_number(index: usize) -> [u8; 2] {
 /// The device of the switch node that leads to the wire.
 pub const UPLINK: &str = "up0";
 
-/// Namespaces cost 10 ms each to make; more tenants than this are tested in memory.
+/// The most tenants on the wire: a namespace takes 10 ms to make. More are tested in memory.
 pub const TENANTS_MAX: usize = 256;
 
-/// The transmit queue of a Linux device (`txqueuelen`) is 1000 packets.
+/// The transmit queue of a Linux device (`txqueuelen`), in packets.
 const FIFO_PACKETS: u32 = 1000;
 
-/// 12 ms at 1 Gb/s and 1500 bytes.
+/// The queue of a tenant's vif, in packets: 12 ms at 1 Gb/s and 1500 bytes.
 const QUEUE_PACKETS: u32 = 1024;

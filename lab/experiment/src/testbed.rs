@@ -21,8 +21,8 @@ use crate::{ExperimentError, Result, clock};
 pub enum Forwarder {
     /// The kernel's bridge and a FIFO at the link's rate.
     Bridge,
-    /// The same, and a token bucket of this rate and size at the devices of the tenants that have
-    /// one here.
+    /// A bridge, and a token bucket of this rate and size at the device of each tenant that has one
+    /// here.
     Limited(Vec<Option<(BitRate, ByteCount)>>),
     /// Weir, with this policy.
     Weir(Box<Policy>),
@@ -55,8 +55,8 @@ impl Testbed {
         Ok(Self { star: star.clone(), node: None, lab, place })
     }
 
-    /// Puts a bridge or Weir in the middle, which is empty. Call it from a thread that lives as
-    /// long as the node should.
+    /// Puts a bridge or Weir in the middle, which is empty. A node ends with the thread that put it
+    /// there.
     pub fn put(&mut self, middle: &Forwarder) -> Result {
         match middle {
             Forwarder::Bridge => make_bridge(&self.star),
@@ -84,27 +84,27 @@ impl Testbed {
         stopped
     }
 
-    /// The path of a file that goes with the rig.
+    /// Returns the path of a file that is removed with the testbed.
     pub fn file(&self, name: &str) -> PathBuf {
         self.place.folder().join(name)
     }
 
-    /// The star that is up.
+    /// Returns the star that is up.
     pub fn star(&self) -> &StarTopology {
         &self.star
     }
 
-    /// A folder for files of this run, root's own, which is gone with it.
+    /// Returns a folder for files of this run. It is root's own, and is removed with the testbed.
     pub fn folder(&self) -> &std::path::Path {
         self.place.folder()
     }
 
-    /// Notes that `undo` is to be done when this value goes, too.
+    /// Records that `undo` is to be done when this value is dropped.
     pub fn answer_for(&mut self, what: &str, undo: Undo) -> Result {
         self.place.answer_for(what, undo)
     }
 
-    /// The node in the middle.
+    /// Returns the node in the middle.
     pub fn node(&self) -> Option<&NodeProcess> {
         self.node.as_ref()
     }
@@ -114,7 +114,7 @@ impl Testbed {
         self.node().ok_or_else(|| ExperimentError::Node("no node in the middle".to_owned()))
     }
 
-    /// The namespace of a node of the star.
+    /// Opens the namespace of a node of the star.
     pub fn namespace(&self, node: &str) -> Result<Namespace> {
         Ok(self.lab.namespace(node)?)
     }
@@ -125,15 +125,15 @@ impl Testbed {
     }
 }
 
-/// Builds the lab of a topology, which goes with `place`.
+/// Builds the lab of a topology, whose state is kept in `place`.
 pub fn build_lab(topology: &str, place: &RunFolder) -> Result<Lab> {
     let topology = Topology::parse(topology)
         .map_err(|problems| ExperimentError::Node(problems.to_string()))?;
     Ok(Lab::up(topology, place.state())?)
 }
 
-/// Token buckets on the tenants' side of their links, where they hold a sender back as the ring of
-/// a virtual machine's interface does.
+/// Puts token buckets on the tenants' side of their links, where they hold a sender back as the
+/// ring of a virtual machine's interface does.
 fn limit(star: &StarTopology, buckets: &[Option<(BitRate, ByteCount)>]) -> Result {
     for (tenant, bucket) in star.tenants.iter().zip(buckets) {
         let Some((rate, burst)) = bucket else { continue };
@@ -147,7 +147,7 @@ fn limit(star: &StarTopology, buckets: &[Option<(BitRate, ByteCount)>]) -> Resul
     Ok(())
 }
 
-/// A bridge over the tenants' links and the uplink, as a host without Weir has it.
+/// Makes a bridge over the tenants' links and the uplink, as a host without Weir has it.
 fn make_bridge(star: &StarTopology) -> Result {
     let mut lines = vec!["link add br0 type bridge".to_owned()];
     lines.extend(star.tenants.iter().map(|tenant| format!("link set {tenant} master br0")));
@@ -163,8 +163,8 @@ fn make_bridge(star: &StarTopology) -> Result {
     wait_until_forwarding(star)
 }
 
-/// A port forwards when the kernel has told the bridge of its carrier; on a busy machine that takes
-/// seconds, in which everything that is sent is lost.
+/// Waits until all ports of the bridge forward: until the kernel has told it of their carriers. On
+/// a busy machine that takes seconds, in which everything that is sent is lost.
 fn wait_until_forwarding(star: &StarTopology) -> Result {
     let (ports, mut forwarding) = (star.tenants.len() + 1, 0);
     let command = Command::line("bridge link show").in_namespace(&star.namespace("sw"));
@@ -176,8 +176,8 @@ fn wait_until_forwarding(star: &StarTopology) -> Result {
     all.ok_or_else(|| ExperimentError::Node(what()))
 }
 
-/// For a bridge's ports to forward.
+/// The longest wait for a bridge's ports to forward.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The ring of a virtual interface: 256 frames.
+/// The bytes of a virtual interface's ring: 256 frames.
 const RING_BYTES: u64 = 256 * 1514;

@@ -37,7 +37,7 @@ pub struct TrafficRun {
     pub receivers: Vec<ReceiveSpec>,
     /// Changes while traffic flows, in order of time.
     pub changes: Vec<TimedPolicy>,
-    /// Length of the traffic; [`UNTIL_DONE`]: as long as it takes what is done beside it.
+    /// Length of the traffic; [`UNTIL_DONE`]: until the work beside it is done.
     pub length: Duration,
 }
 
@@ -57,7 +57,7 @@ pub struct TrafficRecord {
 }
 
 impl TrafficRun {
-    /// A run of that many seconds, whose senders and receivers come next.
+    /// Makes a run of that many seconds, without senders and receivers yet.
     pub fn new(star: &StarTopology, middle: impl Into<Forwarder>, seconds: usize) -> Self {
         Self {
             star: star.clone(),
@@ -69,34 +69,34 @@ impl TrafficRun {
         }
     }
 
-    /// Runs it. The lab is gone afterwards, whatever happened; what an earlier run of the same lab
-    /// left when it was killed is undone first.
+    /// Runs it. What an earlier run of the same lab left when it was killed is undone first, and
+    /// nothing of the lab is left afterwards, whatever happened.
     pub fn run(self) -> Result<TrafficRecord> {
         Ok(self.run_beside(|_| Ok(()))?.0)
     }
 
-    /// Runs it, and `beside` as soon as traffic flows and all changes are made. Receivers wait for
-    /// it; senders do not.
+    /// Runs it, and calls `beside` once traffic flows and all changes are made. Receivers count
+    /// until it has returned; senders stop when their time is over.
     pub fn run_beside<T>(
         self,
         beside: impl FnOnce(&Testbed) -> Result<T>,
     ) -> Result<(TrafficRecord, T)> {
         let mut rig = Testbed::up(&self.star)?;
         rig.put(&self.middle)?;
-        let seen = self.flow(&rig, beside);
+        let flowed = self.flow(&rig, beside);
         rig.down()?;
-        seen
+        flowed
     }
 
-    /// Lets the traffic of this run flow over a rig that is up; the run's own star and middle are
-    /// of no account.
+    /// Lets the traffic of this run flow over a testbed that is up. The run's own star and middle
+    /// are not used.
     pub fn flow<T>(
         &self,
         rig: &Testbed,
         beside: impl FnOnce(&Testbed) -> Result<T>,
     ) -> Result<(TrafficRecord, T)> {
         let node = rig.node();
-        // Receivers first, then the senders all at the same instant; receivers end last.
+        // Receivers begin first, then all senders at the same instant. Receivers end last.
         let (stop_sending, stop_receiving) = (AtomicBool::new(false), AtomicBool::new(false));
         let (ready, is_ready) = mpsc::channel();
         let interrupted = weir_traffic::stop_on_signals()?;
@@ -104,23 +104,23 @@ impl TrafficRun {
             let (ended, is_ended) = mpsc::channel::<()>();
             let stop = &stop_sending;
             scope.spawn(move || {
-                // Ends when `ended` is dropped, at the latest with this closure.
+                // This ends when `ended` is dropped, at the latest with this closure.
                 while is_ended.recv_timeout(clock::SIGNAL_POLL) == Err(RecvTimeoutError::Timeout) {
                     stop.fetch_or(interrupted.load(Ordering::Relaxed), Ordering::Relaxed);
                 }
             });
             let receive = |spec| {
                 let (stop, ready) = (&stop_receiving, ready.clone());
-                // The first call says that packets are counted from now on.
+                // The first call tells that packets are counted from now on. Later calls tell
+                // progress, which nobody waits for.
                 let mut tell = move |_| {
-                    // Nobody waits for the calls after the first.
                     let _waited_for = ready.send(());
                 };
                 scope.spawn(move || weir_traffic::receive(spec, stop, &mut tell))
             };
             let receivers: Vec<_> = self.receivers.iter().map(receive).collect();
             for _ in &receivers {
-                // One that failed says nothing; its error comes when it is joined.
+                // A receiver that failed never gets ready. Its error comes when it is joined.
                 let _late = is_ready.recv_timeout(READY_PATIENCE);
             }
             let start_ns = clock::monotonic_ns() + START_DELAY_NS;
@@ -142,7 +142,7 @@ impl TrafficRun {
             let ends = done.is_err() || self.length == UNTIL_DONE;
             stop_sending.fetch_or(ends, Ordering::Relaxed);
             let sent: Result<Vec<_>> = senders.into_iter().map(joined).collect();
-            // What was interrupted is not looked at.
+            // After an interrupt this fails at once; the error that is returned follows below.
             let status = clock::sleep(DRAIN).and_then(|()| node.map(drained).transpose());
             let end_ns = clock::monotonic_ns();
             stop_receiving.store(true, Ordering::Relaxed);
@@ -189,7 +189,7 @@ impl TrafficRecord {
         self.stream(receiver, stream).map_or(0, |seen| seen.packets)
     }
 
-    /// Returns the gaps and the disorder that a receiver saw in the numbers of a stream.
+    /// Returns the gaps and the disorder in the sequence numbers of a stream at a receiver.
     pub fn order(&self, receiver: usize, stream: u16) -> Order {
         self.stream(receiver, stream).map(|seen| seen.order).unwrap_or_default()
     }
@@ -217,7 +217,7 @@ impl TrafficRecord {
         self.received.get(receiver)?.streams.iter().find(|seen| seen.stream == stream)
     }
 
-    /// Layer-2 bits of a stream in each full second from the start of the traffic.
+    /// Returns the layer-2 bits of a stream in each full second from the start of the traffic.
     pub fn bits_each_second(&self, receiver: usize, stream: u16, seconds: usize) -> Vec<f64> {
         let series = self.stream(receiver, stream).map(|seen| &seen.series);
         self.bits(series, SECOND_NS, seconds)
@@ -230,8 +230,8 @@ impl TrafficRecord {
         self.bits(source.map(|source| &source.series), SECOND_NS, self.seconds)
     }
 
-    /// Layer-2 bits in each of `count` windows of `width_ns` from the start of the traffic; zero
-    /// where nothing arrived.
+    /// Returns the layer-2 bits in each of `count` windows of `width_ns` from the start of the
+    /// traffic; zero where nothing arrived.
     pub fn bits(
         &self,
         series: Option<&weir_traffic::Cells>,
@@ -249,9 +249,9 @@ impl TrafficRecord {
     }
 }
 
-/// The node's counters once its queues are empty: what it still holds would be missing from this
-/// run, and turn up in the next one over the same rig. A node that goes on queueing is not waited
-/// for longer than [`DRAIN_MAX`].
+/// Returns the node's counters once its queues are empty, after [`DRAIN_MAX`] at the latest.
+/// Packets that it still held would be missing from this run, and be counted in the next one over
+/// the same testbed.
 fn drained(node: &NodeProcess) -> Result<NodeStatus> {
     let drained = clock::wait_for(DRAIN_MAX, DRAIN_POLL, || {
         let status = node.status()?;
@@ -269,21 +269,22 @@ fn joined<T>(
     Ok(ended?)
 }
 
-/// The length of a run that ends with what is done beside it.
+/// The length of a run that ends when the work beside it is done.
 pub const UNTIL_DONE: Duration = Duration::MAX;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Loading and attaching a sink takes some 50 ms.
+/// The wait for a receiver to get ready. Loading and attaching a sink takes some 50 ms.
 const READY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time for all senders to open their sockets before the common start.
 const START_DELAY_NS: u64 = 500_000_000;
 
-/// Longer than the queue of a bridge lasts at its rate, or a packet is on its way.
+/// The wait after the senders' end: longer than the queue of a bridge lasts at its rate, or a
+/// packet is on its way.
 const DRAIN: Duration = Duration::from_millis(300);
 
-/// 64 queues of 1000 frames last 0.8 s at 1 Gb/s.
+/// The longest wait for a node's queues: 64 of 1000 frames last 0.8 s at 1 Gb/s.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
 const DRAIN_POLL: Duration = Duration::from_millis(50);
