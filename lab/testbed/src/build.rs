@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The commands that make what a topology describes, given what is there already. Pure.
+//! The commands that build a topology, given what is there already. Nothing here runs them.
 
 use std::time::Duration;
 
 use weir_units::{BitRate, Nanos};
 
-use super::topology::{End, Topology, TopologyLink};
+use super::topology::{End, HEADER_BYTES, Topology, TopologyLink};
 use weir_platform::inspect::LinkView;
 use weir_platform::run::{Command, LIMIT};
 
-/// The devices of each node, by the node's index; empty for a node that is not there.
+/// The devices that each node has, by the node's index; empty for a node that does not exist.
 pub(super) type Actual = Vec<Vec<LinkView>>;
 
-/// Kernel variables that keep a lab quiet: no packet that no tenant sent.
+/// Returns the command that keeps a node quiet: the kernel sends no packet of its own accord.
 pub(super) fn quiet(topology: &Topology, node: usize) -> Command {
     let mut args = vec!["-q".to_owned(), "-e".to_owned(), "-w".to_owned()];
     let settings: &[&str] = if topology.speaks_ipv6(node) { QUIET_IPV6 } else { NO_IPV6 };
@@ -22,7 +22,7 @@ pub(super) fn quiet(topology: &Topology, node: usize) -> Command {
     Command::new("sysctl", args).in_namespace(&namespace(topology, node))
 }
 
-/// The kernel variables that the topology asks for; none if it asks for none.
+/// Returns the command that sets the kernel variables of the topology, if it names any.
 pub(super) fn sysctls(topology: &Topology, node: usize) -> Option<Command> {
     let settings = &topology.nodes[node].sysctls;
     let mut args = vec!["-q".to_owned(), "-w".to_owned()];
@@ -31,8 +31,8 @@ pub(super) fn sysctls(topology: &Topology, node: usize) -> Option<Command> {
     (!settings.is_empty()).then_some(command)
 }
 
-/// Makes the links of which an end is missing, each pair by one request to the kernel, so that
-/// there is never half a link and nothing of it ever in this process's namespace.
+/// Returns the commands that make the links of which an end is missing. Each pair is one request to
+/// the kernel, so that there is never half a link, and no end is ever in this process's namespace.
 pub(super) fn make_links(topology: &Topology, actual: &Actual) -> Vec<Command> {
     let (mut commands, mut lines) = (Vec::new(), Vec::new());
     for link in &topology.links {
@@ -58,7 +58,7 @@ pub(super) fn make_links(topology: &Topology, actual: &Actual) -> Vec<Command> {
     commands
 }
 
-/// Sets the links of a node up as described; makes its missing bridges.
+/// Returns the command that configures the links of a node and makes its missing bridges.
 pub(super) fn configure(topology: &Topology, node: usize, actual: &Actual) -> Command {
     let mut lines = vec!["link set dev lo up".to_owned()];
     for (link, end) in topology.ends_of(node) {
@@ -86,9 +86,9 @@ pub(super) fn configure(topology: &Topology, node: usize, actual: &Actual) -> Co
     Command::batch("ip", lines).in_namespace(&namespace(topology, node))
 }
 
-/// Sets the queue, and the rate if there is one, at each end in a node. A veth without a queue
-/// drops what its peer has no room for after the sender was told that it is sent; with one, the
-/// sender is held back. With `netem` the queue is also where frames are delayed.
+/// Returns the command that sets the queue, and the rate if there is one, at each end in a node. A
+/// veth without a queue drops what its peer has no room for, after the sender was told that it is
+/// sent; with a queue, the sender is held back. With `netem` the queue also delays frames.
 pub(super) fn shape(topology: &Topology, node: usize, netem: bool) -> Command {
     let mut lines = Vec::new();
     for (link, end) in topology.ends_of(node) {
@@ -102,7 +102,7 @@ pub(super) fn shape(topology: &Topology, node: usize, netem: bool) -> Command {
         };
         match end.rate {
             Some(rate) => {
-                lines.push(format!("qdisc replace dev {device} {}", tbf(link, end, rate.as_bps())));
+                lines.push(format!("qdisc replace dev {device} {}", tbf(link, end, rate)));
                 lines.push(format!("qdisc replace dev {device} parent 1:1 handle 10: {queue}"));
             }
             None => lines.push(format!("qdisc replace dev {device} root handle 10: {queue}")),
@@ -111,7 +111,7 @@ pub(super) fn shape(topology: &Topology, node: usize, netem: bool) -> Command {
     Command::batch("tc", lines).in_namespace(&namespace(topology, node))
 }
 
-/// Turns off what leaves work to later, on the ends that say so.
+/// Returns the commands that turn off the offloads of the ends that are to have none.
 pub(super) fn offloads(topology: &Topology, node: usize) -> Vec<Command> {
     let ends = topology.ends_of(node).filter(|(_, end)| !end.offloads);
     ends.map(|(_, end)| {
@@ -121,7 +121,7 @@ pub(super) fn offloads(topology: &Topology, node: usize) -> Vec<Command> {
     .collect()
 }
 
-/// Returns whether both ends are there and each is the other's peer.
+/// Returns true if both ends are there and each is the other's peer.
 pub(super) fn is_whole(link: &TopologyLink, actual: &Actual) -> bool {
     let [a, b] = link.ends.each_ref().map(|end| find(actual, end.node, &end.device));
     let (Some(a), Some(b)) = (a, b) else { return false };
@@ -139,30 +139,34 @@ fn namespace(topology: &Topology, node: usize) -> String {
     topology.namespace(&topology.nodes[node])
 }
 
-/// A token bucket at the root; its own byte limit is above what the packet queue inside holds.
-fn tbf(link: &TopologyLink, end: &End, bps: u64) -> String {
-    let rate = BitRate::from_bps(bps);
+/// Writes a token bucket for the root. Its limit in bytes is above what the packet queue inside
+/// holds, whose own limit then counts.
+fn tbf(link: &TopologyLink, end: &End, rate: BitRate) -> String {
     let burst = end.burst_at(rate, link.mtu).get();
-    let limit = u64::from(end.queue).saturating_mul(u64::from(link.mtu) + 18).min(LIMIT_MAX);
-    let limit = limit.max(burst);
-    format!("root handle 1: tbf rate {bps}bit burst {burst} limit {limit}")
+    let frame_max = u64::from(link.mtu) + HEADER_BYTES + TAG_BYTES;
+    let limit = u64::from(end.queue).saturating_mul(frame_max).min(LIMIT_MAX).max(burst);
+    format!("root handle 1: tbf rate {}bit burst {burst} limit {limit}", rate.as_bps())
 }
 
 /// The time that making a link may take: ten times what it takes on a busy machine.
 const LINK_LIMIT: Duration = Duration::from_millis(50);
 
-/// `tc` keeps the limit in 32 bits.
+/// The largest limit of a token bucket, which `tc` keeps in 32 bits.
 const LIMIT_MAX: u64 = 1 << 30;
+
+/// The bytes of an 802.1Q tag.
+const TAG_BYTES: u64 = 4;
 
 /// Frames under way on a link that netem delays: 1 s at 250 kpps, as in our own delay line.
 const UNDER_WAY_MAX: u32 = 250_000;
 
-/// Ports forward at once; no queries and no reports of multicast.
+/// The options of a bridge: ports forward at once, and it sends no multicast queries.
 const BRIDGE_OPTIONS: &str = "forward_delay 0 stp_state 0 mcast_snooping 0";
 
 const NO_IPV6: &[&str] = &["disable_ipv6=1"];
 
-/// Addresses are the given ones and usable at once; nobody is asked and nothing announced.
+/// The kernel variables of a node with IPv6: its addresses are the given ones and usable at once,
+/// and it neither solicits nor announces.
 const QUIET_IPV6: &[&str] = &[
     "accept_ra=0",
     "autoconf=0",

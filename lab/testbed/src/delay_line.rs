@@ -3,9 +3,9 @@
 //! another a fixed time later, whole and in order.
 //!
 //! One thread moves the frames of a pair of devices through packet sockets ([`PacketPort`]), which
-//! finish checksums, cut super-frames and put VLAN tags back. The frames under way are bounded;
-//! then nothing is read any more, and the kernel counts what its own buffer cannot hold
-//! (`ss -0 -m`, the number behind `d`).
+//! finish checksums, cut super-frames and put VLAN tags back. The frames under way are bounded. At
+//! the bound nothing more is read, and the kernel counts what its own buffer cannot hold: see the
+//! number behind `d` in `ss -0 -m`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,7 +26,7 @@ use weir_units::{Instant, Nanos};
 pub struct DelayedPair {
     /// The two devices.
     pub devices: [String; 2],
-    /// From the first to the second, and back.
+    /// The delay from the first to the second, and back.
     pub delays: [Nanos; 2],
 }
 
@@ -72,16 +72,16 @@ pub fn run(pairs: &[DelayedPair]) -> Result<(), HostError> {
     }
 }
 
-/// The line between two devices.
+/// The delay line between two devices.
 struct DelayLine {
     ports: [PacketPort; 2],
     pool: Pool,
     waiter: Waiter,
-    ways: [DelayedWay; 2],
+    directions: [DelayedDirection; 2],
 }
 
-/// The frames under way in one direction.
-struct DelayedWay {
+/// The frames under way in one direction, each with the time at which it is due.
+struct DelayedDirection {
     delay: Nanos,
     under_way: VecDeque<(Instant, Frame)>,
 }
@@ -99,19 +99,20 @@ impl DelayLine {
                 .add(port.descriptor())
                 .map_err(|error| PortError::system(device, "wait for frames", error))?;
         }
-        let ways = pair.delays.map(|delay| DelayedWay { delay, under_way: VecDeque::new() });
-        Ok(Self { ports, pool: Pool::new(FRAMES_MAX, CHUNK_BYTES)?, waiter, ways })
+        let directions =
+            pair.delays.map(|delay| DelayedDirection { delay, under_way: VecDeque::new() });
+        Ok(Self { ports, pool: Pool::new(FRAMES_MAX, CHUNK_BYTES)?, waiter, directions })
     }
 
     /// Forwards until a device fails.
     fn forward(mut self) -> io::Error {
-        // Without the right to it, a busy machine makes the line late by more.
+        // If the process has no right to this, the line is later on a busy machine.
         let _reservation =
             CpuReservation::take(CpuRequest { cpu: None, class: Class::Normal { nice: -15 } });
         let mut frames = Vec::with_capacity(BATCH);
         loop {
             let [a, b] = &mut self.ports;
-            let [there, back] = &mut self.ways;
+            let [there, back] = &mut self.directions;
             let moved = there
                 .pass(a, b, &mut self.pool, &mut frames)
                 .and_then(|moved| Ok(moved + back.pass(b, a, &mut self.pool, &mut frames)?));
@@ -126,11 +127,11 @@ impl DelayLine {
     /// Sleeps until a frame comes in, one is due, or a device that was full may have room.
     fn wait(&mut self) {
         let now = now();
-        let due = |way: &DelayedWay| way.under_way.front().map(|(due, _)| *due);
-        let due = self.ways.iter().filter_map(due).min().unwrap_or(Instant::FAR_FUTURE);
-        let under_way: usize = self.ways.iter().map(|way| way.under_way.len()).sum();
+        let due = |one: &DelayedDirection| one.under_way.front().map(|(due, _)| *due);
+        let due = self.directions.iter().filter_map(due).min().unwrap_or(Instant::FAR_FUTURE);
+        let under_way: usize = self.directions.iter().map(|one| one.under_way.len()).sum();
         if under_way + SPARE >= FRAMES_MAX as usize {
-            // Nothing is read any more, and readiness to read must not end the sleep.
+            // Nothing more is read now, so frames that wait to be read must not end the sleep.
             thread::sleep(Duration::from_nanos(due.saturating_since(now).as_nanos()));
             return;
         }
@@ -139,9 +140,9 @@ impl DelayLine {
     }
 }
 
-impl DelayedWay {
-    /// Takes what has come at `from`, at most a batch, and sends what is due at `to`. Returns the
-    /// number of frames moved.
+impl DelayedDirection {
+    /// Receives at most a batch from `from`, and sends what is due to `to`. Returns the number of
+    /// frames moved.
     fn pass(
         &mut self,
         from: &mut PacketPort,
@@ -149,7 +150,7 @@ impl DelayedWay {
         pool: &mut Pool,
         frames: &mut Vec<Frame>,
     ) -> io::Result<usize> {
-        // A pool without a frame reads nothing: what comes waits in the socket.
+        // While the pool has no free frame, what comes waits in the socket.
         from.receive(pool, BATCH, frames);
         let (now, mut moved) = (now(), frames.len());
         self.under_way.extend(frames.drain(..).map(|frame| (now + self.delay, frame)));
@@ -163,7 +164,7 @@ impl DelayedWay {
         }
         if to.pending() > 0 {
             match to.flush(pool) {
-                // A device that is down for a moment.
+                // The device is down for a moment; its frames wait.
                 Err(error) if error.kind() == io::ErrorKind::NetworkDown => {}
                 Err(error) => return Err(error),
                 Ok(_) => {}
@@ -180,7 +181,7 @@ pub const READY: &str = "ready";
 pub(crate) const MTU_MAX: u32 = 3500;
 /// A chunk of the pool: a frame of [`MTU_MAX`], its headers and a tag.
 const CHUNK_BYTES: u32 = 4096;
-/// Under way in both directions: 150 ms at 5 Gbit/s, 256 MiB.
+/// The frames of the pool, for both directions: 150 ms at 5 Gbit/s, 256 MiB.
 const FRAMES_MAX: u32 = 65_536;
 /// Frames of the pool that the ports may hold.
 const SPARE: usize = 1024;

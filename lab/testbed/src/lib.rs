@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The lab: a network of namespaces and veth pairs on one machine, from a topology, and back
-//! without a trace.
+//! The lab: a network of namespaces and veth pairs on one machine, built from a topology and
+//! removed without a trace.
 //!
-//! Everything of a lab is inside namespaces of its own, so the way back is to delete these; the
-//! undo journal `lab-NAME` says which. [`Lab::up`] is idempotent: it adopts what is there and
-//! repairs what is missing.
+//! All of a lab is inside namespaces of its own, so that removing it is deleting these; the undo
+//! journal `lab-NAME` lists them. [`Lab::up`] is idempotent: it adopts what is there and repairs
+//! what is missing.
 
 mod build;
 mod delay;
@@ -36,22 +36,22 @@ use weir_platform::undo::Undo;
 #[derive(Debug)]
 pub struct Lab {
     topology: Topology,
-    /// Taken by `down` and `keep`.
+    /// `None` once `down` or `keep` took it.
     journal: Option<Journal>,
     /// The delay lines, if this process started them.
     line: Option<Child>,
 }
 
 impl Lab {
-    /// Brings the lab up, or repairs what is up of it.
+    /// Brings the lab up, or repairs one that is up in part.
     pub fn up(topology: Topology, state: &StateDir) -> Result<Self, HostError> {
         let own = std::env::current_exe();
         let own = own.map_err(|error| HostError::io("find", "this program", error))?;
         Self::up_with(topology, state, &[own.into(), "lab".into(), "delay-line".into()])
     }
 
-    /// Does [`Lab::up`] from a program other than `weir-lab`: `delay_line` and its arguments stand
-    /// in for `weir-lab lab delay-line`, which runs [`delay_line::run`].
+    /// Brings the lab up as [`Lab::up`] does, from a program other than `weir-lab`: the command
+    /// `delay_line` takes the place of `weir-lab lab delay-line`, which runs [`delay_line::run`].
     pub fn up_with(
         topology: Topology,
         state: &StateDir,
@@ -81,12 +81,12 @@ impl Lab {
         status(&self.topology)
     }
 
-    /// The topology.
+    /// Returns the topology.
     pub const fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// The namespace of the node of that name.
+    /// Opens the namespace of the node of that name.
     pub fn namespace(&self, node: &str) -> Result<Namespace, HostError> {
         let lab = &self.topology.name;
         let node = self.topology.node(node);
@@ -103,7 +103,7 @@ impl Lab {
         let actual = read_actual(topology, &host)?;
         at_each_node(topology, |node| host.run(&build::quiet(topology, node)).map(drop))?;
         for command in build::make_links(topology, &actual) {
-            // One end of a pair takes the other with it.
+            // Deleting one end of a pair deletes the other, too.
             host.run(&command).or_else(|error| error.is_gone().then(String::new).ok_or(error))?;
         }
         at_each_node(topology, |node| {
@@ -117,7 +117,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Undoes what a failed `up` made, and gives the error with what could not be undone.
+    /// Undoes what a failed `up` made. Returns its error, with what could not be undone.
     fn give_up(mut self, mark: u64, error: HostError) -> HostError {
         let Some(mut journal) = self.journal.take() else { return error };
         let host = journal.host();
@@ -132,7 +132,7 @@ impl Lab {
             Ok(report) => {
                 HostError::Refused(format!("{error}; left: {}", report.failed.join("; ")))
             }
-            Err(undo) => HostError::Refused(format!("{error}; and the way back failed: {undo}")),
+            Err(undo) => HostError::Refused(format!("{error}; and undoing it failed: {undo}")),
         }
     }
 
@@ -141,7 +141,8 @@ impl Lab {
         let host = journal.host();
         let report = journal.undo_all(&host);
         if let Some(mut line) = self.line.take() {
-            // It ended with its namespace; without waiting it would stay in the table of processes.
+            // The process ended with its namespace. Waiting for it removes it from the table of
+            // processes.
             let _ = line.kill();
             let _ = line.wait();
         }
@@ -213,8 +214,8 @@ fn make_namespaces(topology: &Topology, journal: &mut Journal) -> Result<(), Hos
     Ok(())
 }
 
-/// Does something at each node, at several at once: most of the time goes by in starting commands.
-/// Gives the first error by node.
+/// Calls `work` for each node, for several at a time, since starting commands takes most of the
+/// time. Returns the error of the first node that has one.
 fn at_each_node(
     topology: &Topology,
     work: impl Fn(usize) -> Result<(), RunError> + Sync,
@@ -228,7 +229,7 @@ fn at_each_node(
                 scope.spawn(move || nodes.map(|node| (node, work(node))).find(|(_, r)| r.is_err()))
             })
             .collect();
-        // A panic in the work is one of the caller.
+        // A panic in `work` goes on in the caller.
         let join = |thread: ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
@@ -247,7 +248,7 @@ fn read_actual(topology: &Topology, host: &Host) -> Result<build::Actual, HostEr
     Ok(actual)
 }
 
-/// The journal of a lab.
+/// Returns the name of a lab's journal.
 fn journal_name(lab: &str) -> String {
     format!("lab-{lab}")
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The topology of a lab: what `lab/*.toml` says, as checked types.
+//! The topology of a lab, as checked types: nodes are namespaces, links are veth pairs, bridges are
+//! the kernel's. It is read from a TOML file such as `lab/scenarios/demo.toml`.
 //!
 //! ```
 //! let topology = weir_testbed::Topology::parse(
@@ -103,37 +104,38 @@ impl Topology {
         self
     }
 
-    /// The namespace of a node.
+    /// Returns the namespace of a node.
     pub fn namespace(&self, node: &TopologyNode) -> String {
         format!("{}-{}", self.name, node.name)
     }
 
-    /// The node of that name.
+    /// Returns the node of that name.
     pub fn node(&self, name: &str) -> Option<&TopologyNode> {
         self.nodes.iter().find(|node| node.name == name)
     }
 
-    /// The ends that are in the node of this index, each with its link.
+    /// Returns the ends that are in the node of this index, each with its link.
     pub fn ends_of(&self, node: usize) -> impl Iterator<Item = (&TopologyLink, &End)> {
         let ends = self.links.iter().flat_map(|link| link.ends.iter().map(move |end| (link, end)));
         ends.filter(move |(_, end)| end.node == node)
     }
 
-    /// Returns whether the node has an IPv6 address; where none has, IPv6 is off.
+    /// Returns true if the node has an IPv6 address. Without one, IPv6 is off in it.
     pub fn speaks_ipv6(&self, node: usize) -> bool {
         self.ends_of(node).any(|(_, end)| end.addresses.iter().any(|a| a.address.is_ipv6()))
     }
 }
 
 impl End {
-    /// Returns the bytes that may leave above the rate at once: as given, or [`default_burst`].
+    /// Returns the burst at a rate: as given, or [`default_burst`].
     pub fn burst_at(&self, rate: BitRate, mtu: u32) -> ByteCount {
         self.burst.unwrap_or_else(|| default_burst(rate, mtu))
     }
 }
 
-/// The larger of two frames and 2 ms at the rate: the timers of a busy machine are late by up to
-/// 3 ms once in a thousand times, and a link that forgets what it was late with is a slower link.
+/// Returns the larger of two frames and of 2 ms at the rate. The timers of a busy machine are late
+/// by up to 3 ms once in a thousand times; a link whose burst is shorter than that loses rate by
+/// it.
 pub fn default_burst(rate: BitRate, mtu: u32) -> ByteCount {
     let frames = ByteCount::new(2 * (u64::from(mtu) + HEADER_BYTES));
     frames.max(rate.bytes_in_floor(Nanos::from_millis(2)))
@@ -154,5 +156,5 @@ impl fmt::Display for Cidr {
     }
 }
 
-/// Two addresses and a type.
+/// The bytes of an Ethernet header: two addresses and a type.
 pub const HEADER_BYTES: u64 = 14;
