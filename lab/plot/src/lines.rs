@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Quantities over time, in panels beside each other that share their axes; in several rows those
-//! below each other do.
+//! Charts of quantities over time, in panels. Panels of one row share their axes, so that heights
+//! can be compared. In several rows, the panels of a column do, and each column may show another
+//! quantity.
 
 use plotters::element::{DashedPathElement, PathElement};
 use plotters::style::Color;
@@ -19,18 +20,18 @@ pub struct Lines {
     pub title: String,
     /// Unit of all samples, as in a series: `bit/s`.
     pub unit: String,
-    /// Seconds that each sample covers; it is drawn in the middle of them.
+    /// Seconds that each sample covers. A sample is drawn in the middle of its time.
     pub interval_s: f64,
-    /// Beside each other, from left to right.
+    /// The panels, row by row, each from left to right.
     pub panels: Vec<Panel>,
 }
 
 /// One of the panels of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
-    /// A title that tells it from the other panels; may be empty.
+    /// A title that tells it from the other panels; it may be empty.
     pub title: String,
-    /// One for each tenant; the k-th has the same colour in every panel.
+    /// The lines. The k-th has the same colour in every panel.
     pub lines: Vec<PlotLine>,
 }
 
@@ -44,18 +45,18 @@ pub struct PlotLine {
 }
 
 impl PlotLine {
-    /// A line with its name at its end.
+    /// Makes a line, whose name is written at its end.
     pub fn new(name: impl Into<String>, samples: Vec<f64>) -> Self {
         Self { name: name.into(), samples, halves: Vec::new(), guarantee: None }
     }
 
-    /// With error bars: sample k reaches `halves[k]` up and down.
+    /// Adds error bars: that of sample k reaches `halves[k]` up and down.
     pub fn within(mut self, halves: Vec<f64>) -> Self {
         self.halves = halves;
         self
     }
 
-    /// With a dashed line at what is guaranteed.
+    /// Adds a dashed line at the guarantee.
     pub const fn guaranteed(mut self, guarantee: f64) -> Self {
         self.guarantee = Some(guarantee);
         self
@@ -68,9 +69,8 @@ impl Lines {
         self.draw_rows(1)
     }
 
-    /// Draws the chart with its panels in this many rows of equal length, one after the other.
-    /// In more than one row, panels below each other share their axes: they are to be compared,
-    /// and beside them there may be quantities of another size.
+    /// Draws the chart with its panels in this many rows of equal length. In one row, all panels
+    /// share their axes; in more, those of each column do.
     pub fn draw_rows(&self, rows: usize) -> Result<Svg, PlotError> {
         let rows = rows.clamp(1, ROWS_MAX);
         let columns = self.panels.len().div_ceil(rows).max(1);
@@ -98,7 +98,7 @@ impl Lines {
         self.panels.iter().flat_map(|panel| &panel.lines)
     }
 
-    /// The frame that the panels share which are `step` apart, from `first` on.
+    /// Computes the frame that every `step`-th panel shares, from panel `first` on.
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53 samples")]
     fn frame(&self, first: usize, step: usize) -> Result<Frame, PlotError> {
         let mut greatest = 0.0_f64;
@@ -165,7 +165,7 @@ impl Panel {
                 let dashes = DashedPathElement::new(path, 7, 5, ink.mix(0.75).stroke_width(2));
                 chart.draw_series([dashes]).map_err(refused)?;
             }
-            // The first shows on both sides of another that lies on it.
+            // The first line is wider, so that it shows on both sides of another that covers it.
             let wide = if index == 0 && self.lines.len() > 1 { 7 } else { 3 };
             let path = PathElement::new(line.points(frame), ink.stroke_width(wide));
             chart.draw_series([path]).map_err(refused)?;
@@ -195,7 +195,7 @@ impl Panel {
 }
 
 impl PlotLine {
-    /// Each sample in the middle of its interval, in units of the axes.
+    /// Returns each sample in the middle of its interval, in units of the axes.
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53 samples")]
     fn points(&self, frame: &Frame) -> Vec<(f64, f64)> {
         let middle = |index: usize| (index as f64 + 0.5) * frame.interval_s;

@@ -21,18 +21,18 @@ pub(crate) const SOFT: RGBColor = RGBColor(0x5f, 0x5f, 0x5f);
 pub(crate) const GRID: RGBColor = RGBColor(0xe3, 0xe3, 0xe3);
 pub(crate) const AXIS: RGBColor = RGBColor(0x8a, 0x8a, 0x8a);
 
-/// Sizes of letters in plotters' measure: 1.24 of a pixel of the SVG.
+/// Sizes of letters in the measure of plotters, of which [`SIZE_A_PIXEL`] are a pixel of the SVG.
 pub(crate) const TITLE: f64 = 21.0;
 pub(crate) const LABEL: f64 = 16.0;
 pub(crate) const SMALL: f64 = 14.0;
 
-/// The k-th colour, of those that people who see fewer colours tell apart too; yellow, which is
-/// hard to read on white, is left out.
+/// Returns the colour of the k-th line. People who see fewer colours can tell all of them apart.
+/// Yellow, which is hard to read on white, is not among them.
 pub(crate) fn colour(index: usize) -> RGBColor {
     COLOURS[index % COLOURS.len()]
 }
 
-/// Draws on a white sheet of that size.
+/// Draws on a white sheet of that size, and returns the chart.
 pub(crate) fn on_paper(
     size: (u32, u32),
     draw: impl FnOnce(&Paper<'_>) -> Result<(), PlotError>,
@@ -47,12 +47,12 @@ pub(crate) fn on_paper(
     Ok(Svg(text))
 }
 
-/// Letters of that size and colour.
+/// Returns the style of letters of that size and colour.
 pub(crate) fn letters(size: f64, colour: RGBColor) -> TextStyle<'static> {
     (FontFamily::Name(FAMILIES), size).into_font().color(&colour)
 }
 
-/// The same, bold.
+/// Returns the style of bold letters of that size and colour.
 pub(crate) fn bold(size: f64, colour: RGBColor) -> TextStyle<'static> {
     (FontFamily::Name(FAMILIES), size, FontStyle::Bold).into_font().color(&colour)
 }
@@ -84,16 +84,16 @@ pub(crate) struct Axes<'a> {
     pub(crate) top: i32,
     pub(crate) right: i32,
     pub(crate) left: i32,
-    /// About as many labels on each.
+    /// The number of labels on each axis, nearly.
     pub(crate) labels: [usize; 2],
     pub(crate) names: [&'a str; 2],
     pub(crate) formats: [&'a dyn Fn(&f64) -> String; 2],
-    /// Draws upright lines, too.
+    /// True if the grid has upright lines, too.
     pub(crate) upright: bool,
 }
 
 impl Axes<'_> {
-    /// Draws the axes over these ranges, and returns the chart that they are of.
+    /// Draws the axes over these ranges, and returns the chart to draw in.
     pub(crate) fn draw<'p, X, Y>(
         &self,
         paper: &Paper<'p>,
@@ -133,12 +133,13 @@ impl Axes<'_> {
     }
 }
 
-/// An upright error bar of half that length on each side; it does not go below the axis.
+/// Returns the ends of an upright error bar, `half` long on each side; it does not go below the
+/// axis.
 pub(crate) fn error_bar((x, y): (f64, f64), half: f64) -> [(f64, f64); 2] {
     [(x, (y - half).max(0.0)), (x, y + half)]
 }
 
-/// A divisor for a whole axis, and the unit with its prefix: 100e6 bit/s is 100 of `Mbit/s`.
+/// Returns a divisor for a whole axis, and the unit with its prefix: 100e6 bit/s are 100 `Mbit/s`.
 pub(crate) fn magnitude(greatest: f64, unit: &str) -> (f64, String) {
     if unit == "1" || greatest <= 0.0 {
         return (1.0, if unit == "1" { String::new() } else { unit.to_string() });
@@ -153,13 +154,15 @@ pub(crate) fn magnitude(greatest: f64, unit: &str) -> (f64, String) {
     (divisor, format!("{prefix}{unit}"))
 }
 
-/// The end of an axis from 0: a little above `greatest`.
+/// Returns the end of an axis from 0: a little above `greatest`.
 pub(crate) fn headroom(greatest: f64) -> f64 {
     if greatest > 0.0 { greatest * 1.06 } else { 1.0 }
 }
 
-/// Moves labels apart that would lie on each other: at least `distance` between neighbours, none
-/// above `top` unless there are too many. Order is kept.
+/// Moves labels apart that would cover each other, and keeps their order. Heights count downwards.
+/// A first pass, from the top, pushes each label at least `distance` below the one before; a
+/// second, from the bottom, pushes those up that left the paper. If there are too many, some stay
+/// above `top`.
 pub(crate) fn spread(heights: &[i32], distance: i32, top: i32, bottom: i32) -> Vec<i32> {
     let mut order: Vec<usize> = (0..heights.len()).collect();
     order.sort_by_key(|index| (heights[*index], *index));
@@ -177,36 +180,43 @@ pub(crate) fn spread(heights: &[i32], distance: i32, top: i32, bottom: i32) -> V
     placed
 }
 
-/// A number without zeros that say nothing.
+/// Formats a number with up to three decimals, without zeros at the end.
 pub(crate) fn plain(value: &f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
+/// Converts an error of the drawing library.
 pub(crate) fn refused<E: std::error::Error + Send + Sync>(
     error: DrawingAreaErrorKind<E>,
 ) -> PlotError {
     PlotError::Draw(error.to_string())
 }
 
-/// Pixels from a length that is small and not negative.
+/// Rounds a length to pixels.
 #[expect(clippy::cast_possible_truncation, reason = "paper is some hundred pixels wide")]
 pub(crate) fn pixels(length: f64) -> i32 {
     length.round().clamp(-1e6, 1e6) as i32
 }
 
-/// About the width in pixels of a text of that size.
+/// Estimates the width in pixels of a text of that size.
 #[expect(clippy::cast_precision_loss, reason = "a label is short")]
 pub(crate) fn width(text: &str, size: f64) -> i32 {
-    pixels(text.chars().count() as f64 * size / 1.24 * 0.62)
+    pixels(text.chars().count() as f64 * size / SIZE_A_PIXEL * WIDTH_OF_HEIGHT)
 }
 
 /// Pixels at the left edge of the paper.
 pub(crate) const MARGIN: i32 = 20;
 
+/// Units of a size of letters in a pixel of the SVG.
+const SIZE_A_PIXEL: f64 = 1.24;
+
+/// The mean width of a letter, as a part of its height.
+const WIDTH_OF_HEIGHT: f64 = 0.62;
+
 const FAMILIES: &str = "DejaVu Sans, Verdana, Helvetica, sans-serif";
 
-/// Okabe and Ito 2008, darker ones first.
+/// Colours of Okabe and Ito (2008), darker ones first.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),

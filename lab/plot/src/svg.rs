@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A drawn chart, and its picture in pixels.
+//! A drawn chart as the text of an SVG file, and as pixels.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use resvg::usvg::{Options, Tree, fontdb};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Svg(pub(crate) String);
 
-/// Why there is no chart.
+/// A chart that cannot be drawn.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlotError {
     /// There is nothing to draw.
     #[error("nothing to draw: {0}")]
     Empty(&'static str),
-    /// A number that has no place on paper.
+    /// A number that is not finite has no place on paper; its line.
     #[error("'{0}' has a sample that is no finite number")]
     NotFinite(String),
     /// The picture would be empty or too large; the scale that was asked for.
@@ -30,15 +30,17 @@ pub enum PlotError {
 }
 
 impl Svg {
-    /// The text of the SVG file.
+    /// Returns the text of the SVG file.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The bytes of a PNG file, `scale` times as large as the SVG says: 2 for a sharp screen.
+    /// Renders a PNG file, and returns its bytes. It has `scale` times as many pixels a side as the
+    /// SVG says: 2 for a sharp screen.
     pub fn to_png(&self, scale: f32) -> Result<Vec<u8>, PlotError> {
         let mut fonts = fontdb::Database::new();
-        // The font comes along: a machine may have none, and text would be left out silently.
+        // The font is part of the program: on a machine without one, text would silently be
+        // missing.
         fonts.load_font_data(FONT.to_vec());
         fonts.set_sans_serif_family(FONT_FAMILY);
         let options = Options {
@@ -64,4 +66,5 @@ pub(crate) const FONT_FAMILY: &str = "DejaVu Sans";
 /// Latin, Greek and mathematics of DejaVu Sans, 27 kB; its licence lies beside it.
 const FONT: &[u8] = include_bytes!("../font/DejaVuSans-subset.ttf");
 
+/// The most pixels of a picture.
 const PIXELS_MAX: u64 = 64_000_000;
