@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The users of endpoints: they write to sockets and read from them.
+//! Applications: the users of endpoints, which write to sockets and read from them.
 
 use smoltcp::socket::tcp::Socket;
 use weir_units::Instant;
 
-/// An endpoint's user. Asked each time that something happened at the endpoint, and at its own
-/// instants.
+/// An application on an endpoint. It is called each time that something happened at the endpoint,
+/// and at the instants that it asks for.
 pub trait TcpApplication {
     /// Writes to the socket and reads from it. Returns the next instant at which it wants to be
-    /// asked although nothing happened, if there is one.
+    /// called even if nothing happens, if there is one.
     fn act(&mut self, now: Instant, socket: &mut Socket<'static>) -> Option<Instant>;
 }
 
 /// Sends as much as the socket takes, from an instant on, for ever.
 #[derive(Clone, Copy, Debug)]
 pub struct BulkSender {
-    /// When it begins.
+    /// The time at which it begins.
     pub start: Instant,
 }
 
@@ -29,7 +29,7 @@ impl TcpApplication for BulkSender {
             return Some(self.start);
         }
         while socket.can_send() {
-            // What is in the buffer is of no interest, so nothing is copied into it.
+            // Nobody reads the contents, so nothing is copied into the buffer.
             let Ok(sent) = socket.send(|buffer| (buffer.len(), buffer.len())) else { break };
             if sent == 0 {
                 break;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The place where packets wait.
+//! The place where packets wait: a trait for what is examined, and a plain queue to compare with.
+//!
+//! The network offers each packet as it comes, asks [`Bottleneck::next`] when there may be
+//! something to send, and calls [`Bottleneck::release`] then until it gives nothing more. Loss is
+//! told by the lists that both calls take.
 
 use std::collections::VecDeque;
 
 use weir_sched::LinkClock;
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
-/// A packet before a bottleneck, without its bytes: the network keeps those by `id`.
+/// A packet on its way through a bottleneck, without its contents, which the network keeps by `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crossing {
     /// The network's handle of the packet.
@@ -15,20 +19,21 @@ pub struct Crossing {
     pub flow: usize,
     /// Length in bytes as the link counts them.
     pub bytes: u32,
-    /// When it came.
+    /// The time at which it was offered.
     pub offered: Instant,
 }
 
 /// A queue, a shaper, a scheduler: whatever stands between the senders and the wire.
 pub trait Bottleneck {
-    /// Takes a packet. Those that are lost for it, this one or others, are appended to `lost`.
+    /// Takes a packet. Packets that are dropped for it, this one or others, are appended to `lost`.
     fn offer(&mut self, now: Instant, packet: Crossing, lost: &mut Vec<Crossing>);
 
-    /// The next packet whose transmission begins now, with its end. Those that are dropped instead
-    /// are appended to `lost`.
+    /// Returns the packet whose transmission begins now, and the time at which it ends. Packets
+    /// that are dropped instead are appended to `lost`.
     fn release(&mut self, now: Instant, lost: &mut Vec<Crossing>) -> Option<(Crossing, Instant)>;
 
-    /// When [`Bottleneck::release`] may give a packet; `None` if nothing waits.
+    /// Returns the next instant at which [`Bottleneck::release`] may give a packet; `None` if
+    /// nothing waits.
     fn next(&self) -> Option<Instant>;
 }
 
@@ -59,7 +64,7 @@ pub struct FifoLink {
 }
 
 impl FifoLink {
-    /// An empty queue before a link of that rate.
+    /// Makes an empty queue before a link of that rate.
     #[must_use]
     pub fn new(rate: BitRate, packets_max: usize, bytes_max: ByteCount) -> Self {
         let clock = LinkClock::new(rate, Nanos::ZERO);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One end of a connection: an IP interface with one socket, and the packets before it.
+//! One end of a connection: smoltcp's IP interface with one TCP socket, the packets that have come
+//! or are to go, and the application that uses the socket.
 
 use std::collections::VecDeque;
 
@@ -28,15 +29,15 @@ pub struct SimEndpoint {
     handle: SocketHandle,
     device: PacketDevice,
     application: Box<dyn TcpApplication>,
-    /// The next instant at which it wants to be asked.
+    /// The next instant at which [`Self::work`] has something to do.
     pub(crate) due: Instant,
 }
 
-/// Packets that came and packets to go.
+/// The device of the interface: packets that came, and packets to go.
 struct PacketDevice {
     arrived: VecDeque<Vec<u8>>,
     leaving: VecDeque<Vec<u8>>,
-    /// Buffers that were used before.
+    /// Buffers to use again.
     spare: Vec<Vec<u8>>,
 }
 
@@ -47,8 +48,8 @@ struct ArrivedPacket(Vec<u8>);
 struct LeavingPacket<'a>(&'a mut PacketDevice);
 
 impl SimEndpoint {
-    /// An endpoint with the host number `host` (1 to 250) that talks to `peer`, with buffers of
-    /// `window` bytes; a client connects at once. `seed` is for sequence numbers.
+    /// Makes an endpoint with the host number `host` (1 to 250) that talks to `peer`, with buffers
+    /// of `window` bytes. A client connects at once. `seed` makes the sequence numbers.
     pub(crate) fn new(
         (host, peer): (u8, u8),
         is_client: bool,
@@ -69,10 +70,10 @@ impl SimEndpoint {
             CongestionControl::Reno => tcp::CongestionControl::Reno,
             CongestionControl::Cubic => tcp::CongestionControl::Cubic,
         });
-        // With Nagle's rule segments are full: without it each acknowledgment that opens the window
-        // by some bytes sends a segment of that many.
+        // Nagle's rule keeps segments full. Without it, an acknowledgment that opens the window by
+        // some bytes would send a segment of that many.
         socket.set_nagle_enabled(true);
-        // Each segment is acknowledged, as while a connection starts.
+        // Each segment is acknowledged at once, as real receivers do while a connection starts.
         socket.set_ack_delay(None::<Duration>);
         if is_client {
             let local = 40_000 + u16::from(host);
@@ -86,7 +87,7 @@ impl SimEndpoint {
         Some(Self { interface, sockets, handle, device, application, due })
     }
 
-    /// A packet came.
+    /// Takes a packet that came.
     pub(crate) fn receive(&mut self, packet: Vec<u8>) {
         self.device.arrived.push_back(packet);
     }
@@ -107,12 +108,12 @@ impl SimEndpoint {
         self.due = wanted.map_or(next, |wanted| wanted.min(next));
     }
 
-    /// The next packet that it sends.
+    /// Returns the next packet that it sends.
     pub(crate) fn transmit(&mut self) -> Option<Vec<u8>> {
         self.device.leaving.pop_front()
     }
 
-    /// Takes back a buffer.
+    /// Takes back the buffer of a packet.
     pub(crate) fn reuse(&mut self, buffer: Vec<u8>) {
         if self.device.spare.len() < SPARE_MAX {
             self.device.spare.push(buffer);
@@ -164,6 +165,6 @@ const fn address(host: u8) -> IpAddress {
 }
 
 const PORT: u16 = 80;
-/// Longest IP packet.
+/// The longest IP packet.
 const MTU: usize = 1500;
 const SPARE_MAX: usize = 256;

@@ -25,7 +25,7 @@ pub struct TcpConnection {
 /// Packets that cross the bottleneck at set times and wait for nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeSource {
-    /// When the first is offered.
+    /// The time at which the first is offered.
     pub start: Instant,
     /// Time from one to the next.
     pub period: Nanos,
@@ -36,7 +36,7 @@ pub struct ProbeSource {
 /// A run that cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum TcpSimError {
-    /// More connections than there are addresses.
+    /// There are more connections than addresses.
     #[error("{0} connections are more than {CONNECTIONS_MAX}")]
     TooMany(usize),
     /// smoltcp refused to connect or to listen.
@@ -50,22 +50,25 @@ pub enum TcpSimError {
     Livelock(Instant),
 }
 
-/// Connections and probes through one bottleneck. Flows are numbered: connections first, then
-/// probes, each in the order in which it was given.
+/// Connections and probes through one bottleneck. Flows are numbered, connections before probes, in
+/// the order in which they are given.
 pub struct TcpNetwork<B> {
     /// The bottleneck.
     pub bottleneck: B,
-    /// Clients at even places, their servers behind them.
+    /// The endpoints: the client of connection k at place 2k, its server at 2k + 1.
     endpoints: Vec<SimEndpoint>,
+    /// Half of the round trip of each connection.
     delays: Vec<Nanos>,
     probes: Vec<ProbeSource>,
-    /// Bytes of the packets in the bottleneck, by id.
+    /// The contents of the packets in the bottleneck, by id.
     packets: Vec<Vec<u8>>,
+    /// Ids that no packet has now.
     free: Vec<u32>,
     events: EventQueue<Event>,
     now: Instant,
-    /// Overhead of each packet on the link, beyond IP.
+    /// Bytes of each packet on the link beyond IP.
     overhead: u32,
+    /// Packets that the bottleneck has just dropped; empty between two steps.
     lost: Vec<Crossing>,
 }
 
@@ -82,8 +85,8 @@ impl TcpConnection {
 }
 
 impl<B: Bottleneck> TcpNetwork<B> {
-    /// A network of connections that are opened at the start of the run. `seed` makes the sequence
-    /// numbers; the link counts 14 bytes a packet beyond IP.
+    /// Makes a network of connections, which are opened at the start of the run. `seed` makes their
+    /// sequence numbers. The link counts 14 bytes a packet beyond IP.
     ///
     /// # Errors
     /// Too many connections, or smoltcp refuses one.
@@ -152,12 +155,14 @@ impl<B: Bottleneck> TcpNetwork<B> {
         Ok(())
     }
 
+    /// Returns the next instant at which anything happens.
     fn next(&self) -> Option<Instant> {
         let endpoints = self.endpoints.iter().map(|endpoint| endpoint.due).min();
         let others = [self.events.next(), self.bottleneck.next()];
         others.into_iter().flatten().chain(endpoints).min().filter(|at| *at < Instant::FAR_FUTURE)
     }
 
+    /// Does everything that is due now: arrivals, probes, endpoints, then the bottleneck.
     fn step(
         &mut self,
         crossed: &mut dyn FnMut(Crossing, Instant, Instant),
@@ -194,7 +199,7 @@ impl<B: Bottleneck> TcpNetwork<B> {
         Ok(())
     }
 
-    /// Sends what an endpoint has to send.
+    /// Sends an endpoint's packets: a client's to the bottleneck, a server's to its client.
     fn send(&mut self, at: usize) -> Result<(), TcpSimError> {
         while let Some(packet) = self.endpoints[at].transmit() {
             let flow = at / 2;
@@ -207,6 +212,7 @@ impl<B: Bottleneck> TcpNetwork<B> {
         Ok(())
     }
 
+    /// Offers a packet to the bottleneck.
     fn offer(&mut self, flow: usize, packet: Vec<u8>) {
         let bytes = u32::try_from(packet.len()).unwrap_or(u32::MAX).saturating_add(self.overhead);
         let id = match self.free.pop() {
@@ -224,6 +230,7 @@ impl<B: Bottleneck> TcpNetwork<B> {
         self.forget_lost();
     }
 
+    /// Frees the packets that the bottleneck dropped, and lets clients use their buffers again.
     fn forget_lost(&mut self) {
         while let Some(packet) = self.lost.pop() {
             let buffer = self.take(packet.id);
@@ -233,16 +240,18 @@ impl<B: Bottleneck> TcpNetwork<B> {
         }
     }
 
+    /// Takes the contents of a packet that has left the bottleneck, and frees its id.
     fn take(&mut self, id: u32) -> Vec<u8> {
         self.free.push(id);
         core::mem::take(&mut self.packets[id as usize])
     }
 }
 
-/// Two hosts each, numbered in one byte.
+/// The most connections: each has two hosts, which are numbered in one byte.
 const CONNECTIONS_MAX: usize = 120;
-/// Packets under way at once.
+/// The most packets under way at a time.
 const EVENTS_MAX: usize = 1 << 20;
+/// The most steps at one instant; more are a livelock.
 const STEPS_AT_ONCE_MAX: u32 = 1 << 20;
-/// An Ethernet header.
+/// The bytes of an Ethernet header.
 const ETHERNET: u32 = 14;

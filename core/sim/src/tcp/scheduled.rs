@@ -6,7 +6,7 @@ use weir_units::{BitRate, ByteCount, Instant};
 
 use super::bottleneck::{Bottleneck, Crossing};
 
-/// A scheduler behind a link's clock, and which class each flow belongs to.
+/// A scheduler that sends as fast as a link does, and a map from flows to its classes.
 pub struct ScheduledLink {
     scheduler: Paced<AnyScheduler>,
     rate: BitRate,
@@ -17,7 +17,7 @@ pub struct ScheduledLink {
 }
 
 impl ScheduledLink {
-    /// Puts a scheduler, whose classes are there, before a link of that rate.
+    /// Puts a scheduler that has its classes before a link of that rate.
     #[must_use]
     pub fn new(
         scheduler: AnyScheduler,
@@ -32,7 +32,7 @@ impl ScheduledLink {
         self.inside.get_mut(packet.id as usize)?.take()
     }
 
-    /// The scheduler.
+    /// Returns the scheduler.
     #[must_use]
     pub const fn scheduler(&self) -> &AnyScheduler {
         self.scheduler.inner()
@@ -42,7 +42,7 @@ impl ScheduledLink {
 impl Bottleneck for ScheduledLink {
     fn offer(&mut self, now: Instant, packet: Crossing, lost: &mut Vec<Crossing>) {
         let number = u32::try_from(packet.flow).unwrap_or(0);
-        // As a hash of addresses would: neighbours are far apart.
+        // Like a hash of addresses, this puts neighbouring flows far apart.
         let hash = number.wrapping_mul(0x9e37_79b9) >> 16;
         let queued = Packet::new(packet.id, packet.bytes, now).of_flow(hash);
         match self.scheduler.enqueue(now, (self.class_of)(packet.flow), queued) {
