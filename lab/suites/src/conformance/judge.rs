@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The judgements of the suite: each keeps the series it is about, claims a bound, and notes how
-//! large the error was. Names are relative to the variant that is judged.
+//! The judgements of the suite. Each keeps the series that it is about, claims a bound of them, and
+//! notes how large the error was, for the table. Some claims are about the *scenario* instead: if a
+//! sender did not offer what the experiment needs, the data plane is not judged by it. Names are
+//! relative to the variant that is judged.
 
 use weir_experiment::prelude::*;
 use weir_experiment::{Result, claims};
@@ -13,15 +15,15 @@ use super::intent::{FRAME_BYTES, TenantLimits};
 pub(super) struct ConformanceJudge<'t, 'a> {
     /// The recording that takes series and cases.
     pub(super) rec: &'t mut Recording<'a>,
-    found: &'t mut Found,
+    found: &'t mut JudgeFindings,
 }
 
-/// The errors that a judge found.
+/// The findings of a judge.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Found {
-    /// Each error, in order.
+pub(super) struct JudgeFindings {
+    /// The errors, in order.
     pub(super) findings: Vec<BoundError>,
-    /// The least utilization of the link that was judged or told, 0 to 1.
+    /// The least utilization of the link so far, 0 to 1.
     pub(super) utilization: Option<f64>,
     /// The first case that shows that a sender did not send what the scenario needs.
     pub(super) missing: Option<String>,
@@ -48,7 +50,7 @@ pub(super) struct MeasuredPhase {
     pub(super) rest: f64,
     /// The weights of both.
     pub(super) weights: [u32; 2],
-    /// The rate of the second, if it has one: then it wants more than that.
+    /// The maximum rate of the second, if it has one. It offers more than that.
     pub(super) rate_bps: Option<u64>,
 }
 
@@ -71,20 +73,20 @@ pub(super) struct MeasuredShare {
     pub(super) name: String,
     /// Bits in each second.
     pub(super) got: Vec<f64>,
-    /// Bits that it put on its device.
+    /// Bits that it sent on its device in each second.
     pub(super) offered: Vec<f64>,
-    /// Its share in proportion to the others'.
+    /// Its weight.
     pub(super) weight: u32,
 }
 
 impl<'t, 'a> ConformanceJudge<'t, 'a> {
-    /// Judges into a recording, and notes errors in `found`.
-    pub(super) const fn new(rec: &'t mut Recording<'a>, found: &'t mut Found) -> Self {
+    /// Makes a judge that claims in `rec` and notes errors in `found`.
+    pub(super) const fn new(rec: &'t mut Recording<'a>, found: &'t mut JudgeFindings) -> Self {
         Self { rec, found }
     }
 
-    /// Tenants who all want more than they can have share the link in proportion to their weights,
-    /// in each second, and leave nothing of it.
+    /// Claims that tenants who all offer more than their shares divide the link in proportion to
+    /// their weights, in each second, and leave nothing of it.
     pub(super) fn shares(&mut self, shares: Vec<MeasuredShare>, link_bps: u64) -> Result {
         let link_bps = float(link_bps);
         let all: u32 = shares.iter().map(|share| share.weight).sum();
@@ -108,8 +110,8 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         self.full(shares.into_iter().map(|share| (share.name, share.got)), link_bps)
     }
 
-    /// In each phase, of `seconds`, two tenants who want more than there is have what weights and
-    /// rates say, and the link is full.
+    /// Claims that in each phase, of `seconds`, two tenants who offer more than there is get what
+    /// their weights and rates say, and that the link is full.
     pub(super) fn follows(
         &mut self,
         phases: &[MeasuredPhase],
@@ -118,7 +120,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
     ) -> Result {
         let (mut got, mut owed) = (Vec::new(), Vec::new());
         for MeasuredPhase { got: [first, second], weights: [one, other], rate_bps, .. } in phases {
-            // With a rate, the second has that; without, its part of what both got.
+            // With a rate, the second is to get that; without, its part of what both got.
             let share = (first + second) * f64::from(*other) / f64::from(one + other);
             got.push(*second);
             owed.push(rate_bps.map_or(share, |bps| float(bps) * seconds));
@@ -143,7 +145,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         Ok(())
     }
 
-    /// Streams together fill the link in each second.
+    /// Claims that streams together fill the link in each second.
     pub(super) fn full(
         &mut self,
         streams: impl IntoIterator<Item = (String, Vec<f64>)>,
@@ -154,14 +156,14 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         Ok(())
     }
 
-    /// Tells the utilization of a link that is not meant to be full.
+    /// Notes the utilization of a link that is not meant to be full.
     pub(super) fn utilized(&mut self, part: f64) {
         let least = self.found.utilization.map_or(part, |least| least.min(part));
         self.found.utilization = Some(least);
     }
 
-    /// A tenant got what it is guaranteed in each second: the lesser of its minimum and its offer.
-    /// It asked for most of the minimum.
+    /// Claims that a tenant got its guarantee in each second (the lesser of its minimum and its
+    /// offer), and that it offered most of its minimum.
     pub(super) fn owed(&mut self, who: &str, seen: [Vec<f64>; 2], min_rate_bps: u64) -> Result {
         let bps = float(min_rate_bps);
         self.rec.guaranteed(who, who, seen, bps, SETTLE_SECONDS)?;
@@ -171,12 +173,12 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         self.scenario(claim.of(&[format!("{who}/owed")]).skip(SETTLE_SECONDS))
     }
 
-    /// A rate is reached to 0.1 % of ten seconds, and exceeded by its burst at most in any 100 ms.
-    /// `bits` arrived in each ms.
+    /// Claims that a rate is reached to 0.1 % of ten seconds, and exceeded by its burst at most in
+    /// any 100 ms. `bits` arrived in each ms.
     ///
     /// A forwarder that has no processor for a time catches up by its burst and loses the rest,
-    /// which is less than the rate brings in that time. So the traffic of `stolen_s` may be
-    /// missing: of the time that the machine's host took from the forwarder's processor.
+    /// which is less than the rate brings in that time. So the traffic of `stolen_s`, the time that
+    /// the machine's host took from the forwarder's processor, may be missing.
     pub(super) fn limited(
         &mut self,
         case: &str,
@@ -204,8 +206,8 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         self.in_window(case, &name, "bit", rate, float(limits.burst().get() * 8))
     }
 
-    /// The machine had its processors for nearly all of the time: what they do not run, nobody can
-    /// hold.
+    /// Claims that the machine had its processors for nearly all of the time. No forwarder can hold
+    /// a rate without one.
     fn ran(&mut self, case: &str, stolen_s: f64, measured_s: f64) -> Result {
         let id = format!("{case}/stolen");
         self.rec.keep(&id, Series::unordered("s", vec![stolen_s]))?;
@@ -214,9 +216,9 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         self.scenario(Claim::new(&id, text, Rule::Sum, bound).of(&[&id]))
     }
 
-    /// A packet rate lets through what it may of what was offered, to 1 %, and is exceeded by its
-    /// burst at most in any 100 ms: at the place where packets are let through. The sink sees them
-    /// later; see [`Delays::on_the_way`] for how many more that can bring into 100 ms.
+    /// Claims that a packet rate admits what it may of the offer, to 1 %, and is exceeded by its
+    /// burst at most in any 100 ms where packets are admitted. The sink sees them later;
+    /// [`Delays::on_the_way`] says how many more that can bring into 100 ms.
     pub(super) fn limited_packets(
         &mut self,
         case: &str,
@@ -238,7 +240,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
             let claim = Claim::new(format!("{case}/{part}"), what, rule, bound);
             claim.of(series).skip(SETTLE_MILLIS)
         };
-        // The sender was there, most of the time.
+        // The sender offered enough, most of the time.
         let bound = Bound::at_least(ASKED * total);
         self.scenario(claim("asked", "packets owed", Rule::Sum, bound, &names[1..]))?;
         let what = "packets that came, of those that a bucket lets through";
@@ -256,7 +258,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         self.in_window(case, &names[0], "packet", rate, burst + late)
     }
 
-    /// No 100 ms hold more than rate · T + burst.
+    /// Claims that no 100 ms hold more than rate · T + burst.
     fn in_window(&mut self, case: &str, series: &str, unit: &str, rate: f64, burst: f64) -> Result {
         let bound = Bound::at_most(rate * 0.1 + burst);
         let what = format!("{unit} in the fullest 100 ms");
@@ -267,8 +269,8 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         Ok(())
     }
 
-    /// 99 of 100 packets of a well-behaved tenant wait for `most_s` at most. `quantiles` are those
-    /// of its delays, evenly spaced.
+    /// Claims that 99 of 100 packets of a well-behaved tenant wait for `most_s` at most.
+    /// `quantiles` are those of its delays, evenly spaced.
     pub(super) fn waits(&mut self, quantiles: Vec<f64>, most_s: f64) -> Result {
         self.rec.keep("delay", Series::unordered("s", quantiles))?;
         let (rule, bound) = (Rule::Percentile { percent: 99.0 }, Bound::at_most(most_s));
@@ -278,7 +280,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         Ok(())
     }
 
-    /// Something happened not even once.
+    /// Claims that something never happened.
     pub(super) fn none(&mut self, case: &str, what: &str, count: u64) -> Result {
         let series = Series::count("packet", count);
         self.rec.claim_samples(case, what, series, Rule::Sum, Bound::equal(0.0))?;
@@ -286,7 +288,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         Ok(())
     }
 
-    /// The scenario was there: on average a stream offered at least so much in each second.
+    /// Claims, of the scenario, that a stream offered at least `least_bps` on average.
     pub(super) fn offered(&mut self, case: &str, bits: Vec<f64>, least_bps: f64) -> Result {
         self.rec.keep(case, Series::sampled("bit/s", 1.0, bits))?;
         let bound = Bound::at_least(least_bps);
@@ -294,7 +296,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         self.scenario(claim.of(&[case]).skip(SETTLE_SECONDS))
     }
 
-    /// Judges a claim about the senders, not about the data plane.
+    /// Judges a claim about the scenario, not about the data plane.
     fn scenario(&mut self, claim: Claim) -> Result {
         let id = self.rec.name(&claim.id);
         if !self.rec.verdict(claim)? && self.found.missing.is_none() {
@@ -316,7 +318,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         Ok(())
     }
 
-    /// Notes what part of `all` the value of the last case is.
+    /// Notes which part of `all` the value of the last case is.
     fn note_utilization(&mut self, all: f64) {
         if let Some(case) = self.rec.result.cases().last() {
             let full = case.value() / all;
@@ -325,6 +327,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         }
     }
 
+    /// Notes how far the ratio of the last case is from 1.
     fn note_last_ratio(&mut self) {
         if let Some(case) = self.rec.result.cases().last() {
             let (value, bound) = (case.value(), case.bound());
@@ -335,7 +338,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         }
     }
 
-    /// Notes the error that the last case is about.
+    /// Notes the error of the last case.
     fn note(&mut self, error: f64, bound: f64, unit: &str) {
         if let Some(case) = self.rec.result.cases().last() {
             let (case, unit, holds) = (case.id().to_owned(), unit.to_owned(), case.holds());
@@ -351,7 +354,8 @@ impl BoundError {
     }
 }
 
-/// Claims that shares are balanced; where nobody got anything for a second, that somebody did.
+/// Returns the claim that shares are balanced. If nobody got anything for a second, there is no
+/// balance, and the claim is that somebody did.
 fn balance(shares: &[MeasuredShare]) -> Claim {
     let seconds = shares.first().map_or(0, |share| share.got.len());
     let is_silent = |second| shares.iter().all(|share| share.got.get(second) == Some(&0.0));
@@ -363,13 +367,13 @@ fn balance(shares: &[MeasuredShare]) -> Claim {
     Claim::new("balance", name, Rule::LeastBalance, Bound::at_least(BALANCE))
 }
 
-/// Returns the seconds that are judged of samples a ms.
+/// Returns the judged time of samples of a ms, in seconds.
 fn settled_s(each_ms: &[f64]) -> f64 {
     float(each_ms.len().saturating_sub(SETTLE_MILLIS) as u64) / 1e3
 }
 
-/// Returns a lower bound of what a token bucket lets through in each ms of the offer: the tokens at
-/// the start of the ms, however the offer lies within it.
+/// Returns a lower bound of what a token bucket lets through in each ms of the offer: no more than
+/// the tokens at the start of the ms, wherever in it the packets lie.
 fn let_through(offered: &[f64], rate_ms: f64, burst: f64) -> Vec<f64> {
     let mut tokens = burst;
     let pass = |offered: &f64| {
@@ -380,37 +384,37 @@ fn let_through(offered: &[f64], rate_ms: f64, burst: f64) -> Vec<f64> {
     offered.iter().map(pass).collect()
 }
 
-/// Seconds at the beginning that no bound is held against.
+/// Seconds at the beginning that are not judged.
 pub(super) const SETTLE_SECONDS: usize = 1;
 const SETTLE_MILLIS: usize = 1000 * SETTLE_SECONDS;
 
-/// Least ÷ largest of shares by weight, in each second.
+/// The least ratio of the smallest share to the largest, by weight, in each second.
 pub(super) const BALANCE: f64 = 0.99;
 
-/// Least part of the new share or rate, from 100 ms after a change on.
+/// The least part of a new share or rate that is got from 100 ms after a change on.
 pub(super) const FOLLOWS: f64 = 0.98;
 
-/// Least offer of a backlogged tenant, in shares: the generator keeps its rate to 2 %.
+/// The least offer of a backlogged tenant, in shares of it: the generator keeps its rate to 2 %.
 const PRESSURE: f64 = 1.1;
 
-/// Least offer of a tenant with a minimum, of that minimum, on average: a sender that skips what it
-/// was kept from sends less than it was told to.
+/// The least mean offer of a tenant with a minimum, as a part of that minimum. A sender that skips
+/// what it was kept from sending offers less than its rate.
 const ASKED: f64 = 0.75;
 
-/// Greatest part of the measured time that the machine's host may take: beyond it a run shows
+/// The greatest part of the measured time that the machine's host may take. Beyond it a run shows
 /// nothing.
 const STOLEN_MAX: f64 = 0.005;
 
-/// Greatest allowance for delays in 100 ms of a packet rate, in seconds at that rate: as long as
-/// the suite's bursts. Without this bound, a data plane that holds packets back and lets them out
-/// at once would earn itself an allowance.
+/// The greatest allowance for delays in 100 ms of a packet rate, in seconds at that rate: as long
+/// as the suite's bursts. Without this bound, a data plane that holds packets back and releases
+/// them together would get an allowance for it.
 const ON_THE_WAY_MAX_S: f64 = 0.005;
 
-/// Greatest error of a rate over ten seconds. A shorter run may miss as many bits.
+/// The greatest error of a rate over ten seconds. A shorter run may miss as many bits.
 pub(super) const RATE_ERROR: f64 = 0.001;
 
-/// Greatest error of a packet rate over the whole run.
+/// The greatest error of a packet rate over the whole run.
 pub(super) const PACKET_RATE_ERROR: f64 = 0.01;
 
-/// Time for the devices on the way and for a shared machine.
+/// The delay that the devices on the way and a shared machine may add.
 pub(crate) const DELAY_SLACK_S: f64 = 200e-6;

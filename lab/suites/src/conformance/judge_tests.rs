@@ -9,14 +9,14 @@ use weir_units::{BitRate, PacketRate};
 
 use super::intent::TenantLimits;
 use super::judge::{
-    BoundError, ConformanceJudge, Found, MeasuredPhase, MeasuredShare, PolicedStream,
+    BoundError, ConformanceJudge, JudgeFindings, MeasuredPhase, MeasuredShare, PolicedStream,
 };
 
 /// Returns the errors that `judgement` finds, and whether all cases hold.
 fn judged(
     judgement: impl FnOnce(&mut ConformanceJudge<'_, '_>) -> Result,
 ) -> (Vec<BoundError>, bool) {
-    let (mut silence, mut found) = (|_: &str| {}, Found::default());
+    let (mut silence, mut found) = (|_: &str| {}, JudgeFindings::default());
     let mut rec = Recording::new(ResultFile::new(Origin::default()), false, &mut silence);
     judgement(&mut ConformanceJudge::new(&mut rec, &mut found)).unwrap();
     rec.result.check().unwrap();

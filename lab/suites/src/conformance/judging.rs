@@ -12,8 +12,8 @@ use super::judge::{
 use super::measure::{LoadPath, RunRecord, Setup};
 use super::scenario::{JudgementSpec, Label, NeighbourEnd, PhaseSpec};
 
-/// A run of a variant, to be judged.
-pub(super) struct Judged<'a> {
+/// A run of a variant, and what its judgement needs.
+pub(super) struct JudgedRun<'a> {
     pub(super) setup: &'a Setup,
     pub(super) phases: &'a [PhaseSpec],
     /// Number of seconds from the start that are judged.
@@ -21,7 +21,7 @@ pub(super) struct Judged<'a> {
     pub(super) record: &'a RunRecord,
 }
 
-impl Judged<'_> {
+impl JudgedRun<'_> {
     pub(super) fn judge(
         &self,
         judge: &mut ConformanceJudge<'_, '_>,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One suite of isolation experiments for every data plane: `weir-lab conformance --on PLANE`.
 //!
-//! A [`ConformanceScenario`] is an experiment as data. Each of its runs compiles the promises to
-//! tenants to a policy, has a data plane enforce it while tenants misbehave, and judges the counts
-//! of independent sinks. It uses nothing of the data plane but the trait [`weir_sim::DataPlane`].
+//! A [`ConformanceScenario`] is an experiment as data, in one or more *variants*. A run of a
+//! variant compiles the promises to tenants to a policy, has a data plane enforce it while tenants
+//! misbehave, and judges the counts of independent sinks. It uses nothing of the data plane but the
+//! trait [`weir_sim::DataPlane`].
 //!
-//! Read `scenario` for what an experiment is, `measure` for a run and its record, [`planes`] for
-//! where it runs, `judge` for what is claimed of it.
+//! Read `scenario` for the parts of an experiment, `measure` for a run and its record, [`planes`]
+//! for the data planes, `judge` for the claims.
 
 mod compare;
 pub mod intent;
@@ -35,8 +36,8 @@ pub use wire::Beside;
 
 use weir_experiment::{ExperimentError, Recording, Result, Testbed};
 
-use judge::{ConformanceJudge, Found};
-use judging::Judged;
+use judge::{ConformanceJudge, JudgeFindings};
+use judging::JudgedRun;
 use measure::{RunRecord, Setup};
 use planes::PlaneKind;
 use scenario::ScenarioVariant;
@@ -72,41 +73,41 @@ impl ConformanceScenario {
         &self.name
     }
 
-    /// Makes the experiment. Series and cases go into the recording; the last case is
-    /// `conformance.NAME`, and holds if all others do. Where the data plane lacks the means, the
-    /// experiment is skipped, and noted.
+    /// Runs the experiment in all its variants. Series and cases go into the recording; the last
+    /// case is `conformance.NAME`, and holds if all others do. If the data plane lacks an ability
+    /// that the experiment needs, it is skipped, which is noted.
     pub fn run(
         &self,
-        trial: &mut Recording<'_>,
+        rec: &mut Recording<'_>,
         laboratory: &mut Laboratory<'_>,
     ) -> Result<ExperimentLine> {
         let Self { name, title, needs, .. } = self;
         let id = format!("conformance.{name}");
-        trial.say(&format!("{id} {title}"));
+        rec.say(&format!("{id} {title}"));
         let plane = laboratory.plane;
         let lacking = needs.iter().find_map(|need| Some((need, plane.abilities.lacks(*need)?)));
         if let Some((need, why)) = lacking {
             let skipped = format!("{need}: {why}");
             let note = format!("{id}: skipped: {}: {skipped}", plane.name);
-            trial.say(&note);
-            trial.result.add_note(note);
+            rec.say(&note);
+            rec.result.add_note(note);
             return Ok(ExperimentLine::skipped(name, skipped));
         }
-        let (before, mut found) = (trial.result.cases().len(), Found::default());
-        for variant in self.variants(trial.quick) {
+        let (before, mut found) = (rec.result.cases().len(), JudgeFindings::default());
+        for variant in self.variants(rec.quick) {
             let part = format!("{id}/{}", variant.name());
-            let setup = self.setup(variant, trial.quick)?;
-            trial.say(&format!("{part}: {} tenants", setup.intent.tenants.len()));
+            let setup = self.setup(variant, rec.quick)?;
+            rec.say(&format!("{part}: {} tenants", setup.intent.tenants.len()));
             let record = laboratory.run(&setup)?;
-            let (_, seconds) = self.seconds(trial.quick);
-            let phases = self.phases(trial.quick);
-            let judged = Judged { setup: &setup, phases, seconds, record: &record };
-            trial.within(&format!("{part}/"), |rec| {
+            let (_, seconds) = self.seconds(rec.quick);
+            let phases = self.phases(rec.quick);
+            let judged = JudgedRun { setup: &setup, phases, seconds, record: &record };
+            rec.within(&format!("{part}/"), |rec| {
                 let mut judge = ConformanceJudge::new(rec, &mut found);
                 self.judge.iter().try_for_each(|claim| judged.judge(&mut judge, claim))
             })?;
         }
-        let holds = trial.judge_parts(before, &id, title)?;
+        let holds = rec.judge_parts(before, &id, title)?;
         Ok(ExperimentLine::made(name, found, holds))
     }
 

@@ -3,14 +3,15 @@
 //! between what is guaranteed and what is allowed (Bertsekas and Gallager, *Data Networks*, 1992,
 //! §6.5.2, with lower bounds).
 //!
-//! There is one level λ so that tenant *i* gets `weight · λ`, but no less than the lesser of its
-//! minimum and its offer, and no more than the lesser of its rate and its offer; and all together
-//! fill the link, unless all have all they want.
+//! Let *least* of a tenant be the lesser of its minimum and its offer, and *most* the lesser of its
+//! limit and its offer. There is one level λ at which the shares `weight · λ`, each clamped to
+//! least and most, fill the link, unless all tenants have their most before. Their sum grows with
+//! λ, so bisection finds it.
 
 /// A tenant's guarantee, limit and offer, in bits a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareDemand {
-    /// At least 1.
+    /// Its weight, at least 1.
     pub weight: u32,
     /// Guaranteed rate; all guarantees together are at most the link.
     pub min_bps: u64,
@@ -25,7 +26,7 @@ pub fn shares(link_bps: u64, demands: &[ShareDemand]) -> Vec<f64> {
     let link = weir_experiment::float(link_bps);
     let at = |level: f64| demands.iter().map(|demand| demand.at(level)).collect::<Vec<_>>();
     let total = |level: f64| at(level).iter().sum::<f64>();
-    // At this level everybody has all that it may have.
+    // At this level each tenant has its most, or twice the link: no weight is below 1.
     let mut above = link.max(1.0) * 2.0;
     if total(above) <= link {
         return at(above);
@@ -49,6 +50,7 @@ impl ShareDemand {
     }
 }
 
+/// The number of bisections.
 const HALVINGS: u32 = 80;
 
 #[cfg(test)]

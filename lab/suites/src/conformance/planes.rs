@@ -19,7 +19,7 @@ pub struct Plane {
     pub name: &'static str,
     /// A sentence about it.
     pub about: &'static str,
-    /// Its means.
+    /// What it can enforce.
     pub abilities: Abilities,
     pub(super) place: PlaneKind,
 }
@@ -48,7 +48,7 @@ pub const SWITCH: Plane = Plane {
     }),
 };
 
-/// The switch without a machine.
+/// Weir's switch in virtual time.
 pub const SIM: Plane = Plane {
     name: "sim",
     about: "the same switch in virtual time: exact, needs no privileges, finds no machine's faults",
@@ -56,7 +56,7 @@ pub const SIM: Plane = Plane {
     place: PlaneKind::VirtualTime,
 };
 
-/// The control: it holds nothing, so an experiment that passes on it shows nothing.
+/// The control of the suite: it enforces nothing, so an experiment that passes on it shows nothing.
 pub const BRIDGE: Plane = Plane {
     name: "bridge",
     about: "the kernel's bridge and a FIFO at the link's rate: a control, which must fail",
@@ -64,7 +64,7 @@ pub const BRIDGE: Plane = Plane {
     place: PlaneKind::Wire(|rig, _| kernel(rig, Abilities::ALL, None)),
 };
 
-/// The usual means of a host without Weir.
+/// The usual way to share a link on a host without Weir.
 pub const HTB: Plane = Plane {
     name: "htb",
     about: "the kernel's bridge with an HTB class for each tenant: what a host has without Weir",
@@ -83,7 +83,7 @@ const HTB_ABILITIES: Abilities = Abilities::all_but(&[
 ]);
 
 impl Plane {
-    /// Says whether it needs a machine: namespaces, devices, processes.
+    /// Returns true if it needs a machine: namespaces, devices, processes.
     pub const fn is_on_the_wire(&self) -> bool {
         matches!(self.place, PlaneKind::Wire(_))
     }
@@ -189,8 +189,8 @@ fn htb_classes(policy: &Policy, verb: &str) -> Vec<String> {
     lines
 }
 
-/// Writes the terms of a class: its rate is what it has in any case, its ceiling what it may borrow
-/// up to; what is left is lent in rounds of its quantum.
+/// Writes the parameters of a class: its rate, which it has in any case, its ceiling, up to which
+/// it may borrow, and its quantum, by which classes take turns for what is left.
 fn htb_terms(share: &Share, link: BitRate) -> String {
     let ceiling = share.rate.unwrap_or(link).as_bps().min(link.as_bps());
     let rate = share.min_rate.as_bps().clamp(LEAST_RATE_BPS, ceiling);
@@ -205,12 +205,13 @@ fn tc(rig: &Testbed, lines: Vec<String>) -> Result {
 
 const FIRST_CLASS: usize = 0x10;
 
-/// Packets that wait at a device by default (`txqueuelen`).
+/// The packets that wait in a class, as many as at a device by default (`txqueuelen`).
 const QUEUE: u32 = 1000;
 
-/// A class without a minimum has a rate all the same.
+/// The rate of a class without a minimum: HTB has none without a rate.
 const LEAST_RATE_BPS: u64 = 8_000;
 
-/// A frame of the suite; the kernel warns below its MTU and above 200 000.
+/// The quantum of priority 1, a frame of the suite. The kernel warns below its MTU and above
+/// 200 000.
 const QUANTUM_BYTES: u64 = 1_514;
 const QUANTUM_MAX: u64 = 200_000;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::judge::{BoundError, Found};
+use super::judge::{BoundError, JudgeFindings};
 
 /// The outcome of one experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,13 +35,13 @@ pub enum ExperimentVerdict {
 
 impl ExperimentLine {
     /// An experiment that was made.
-    pub(super) fn made(experiment: &str, found: Found, holds: bool) -> Self {
+    pub(super) fn made(experiment: &str, found: JudgeFindings, holds: bool) -> Self {
         // The table says the experiment beside.
         let short = |case: &str| {
             let prefix = format!("conformance.{experiment}/");
             case.strip_prefix(&prefix).unwrap_or(case).to_owned()
         };
-        let Found { findings, utilization, missing } = found;
+        let JudgeFindings { findings, utilization, missing } = found;
         let worst = findings.into_iter().max_by(|a, b| a.of_bound().total_cmp(&b.of_bound()));
         let worst = worst.map(|error| BoundError { case: short(&error.case), ..error });
         let verdict = match missing {
@@ -142,12 +142,12 @@ mod tests {
     #[test]
     fn the_error_nearest_to_its_bound_stands_for_the_experiment() {
         let findings = vec![finding("a", 0.004, 0.01), finding("b", 0.001, 0.002)];
-        let found = Found { findings, utilization: Some(0.995), missing: None };
+        let found = JudgeFindings { findings, utilization: Some(0.995), missing: None };
         let lines = [
             ExperimentLine::made("fairness", found.clone(), true),
             ExperimentLine::made(
                 "minimum",
-                Found { missing: Some("x/asked".to_owned()), ..found },
+                JudgeFindings { missing: Some("x/asked".to_owned()), ..found },
                 false,
             ),
             ExperimentLine::skipped("delay", "delay bounds: none".to_owned()),

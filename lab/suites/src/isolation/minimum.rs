@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A tenth of the link, guaranteed, against vifs that flood it.
+//! Row 4: a vif that is guaranteed a tenth of the link gets it in every second, while ten other
+//! vifs flood the link on the wire, and 999 do in virtual time.
 
 use weir_experiment::prelude::*;
 use weir_experiment::sim_star::{bits_each_second, sim_node, sim_source};
@@ -17,7 +18,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     rec.within("memory/", in_memory)
 }
 
-/// 999 floods between ports in memory, in virtual time.
+/// Floods from 999 vifs, in virtual time.
 fn in_memory(rec: &mut Recording<'_>) -> Result {
     let (link, seconds): (_, usize) = (BitRate::from_mbps(1000), if rec.quick { 3 } else { 5 });
     let star = StarTopology::new("memory", 1000, link);
@@ -26,7 +27,7 @@ fn in_memory(rec: &mut Recording<'_>) -> Result {
     let mut sources: Vec<SimSource> = (0..star.tenants.len()).map(source).collect();
     let mut departures =
         node.record(&mut sources, Instant::from_nanos(seconds as u64 * SECOND_NS))?;
-    // All floods are one stream.
+    // All floods count as one stream.
     departures.iter_mut().for_each(|departure| departure.source = departure.source.min(1));
     let bits = |(name, source)| (name, bits_each_second(&departures, source, seconds));
     let streams = [("guaranteed", 0), ("floods", 1)].map(bits);
@@ -64,8 +65,8 @@ const fn guaranteed_bps(link: BitRate) -> u64 {
     link.as_bps() / 10
 }
 
-/// The guaranteed vif offers half as much again as it is guaranteed; all others together offer
-/// three links.
+/// Returns the rate that a tenant offers: the guaranteed vif half as much again as its guarantee,
+/// all others together three times the link.
 fn offer_bps(star: &StarTopology, tenant: usize) -> u64 {
     match tenant {
         0 => guaranteed_bps(star.rate) * 3 / 2,

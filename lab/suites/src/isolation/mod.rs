@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! First light: a switch that holds every tenant to its share.
+//! Table `first-light`: a switch that holds every tenant to its share, row by row.
 
 mod asking;
 mod broken_policies;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The cost of a packet in the scheduler, beside DPDK's `rte_sched`, in turns on one processor.
 //!
-//! Both sides do the same with the same number of classes and packets: 32 packets leave, each one's
-//! length is read from its descriptor, and they go back, into the classes that they came from
-//! (refill) or into others drawn at random. Nothing waits for a rate. HFSC has two levels, slices
-//! and vifs, each vif a weight and a guarantee, which sum up to half of the link; `rte_sched` has
-//! port, subport, pipe, traffic class and queue, with token buckets that never run dry.
+//! Both sides do the same work on the same number of classes and packets: 32 packets leave, the
+//! length of each is read from its descriptor, and they go back, into the classes that they came
+//! from (`refill`) or into others drawn at random. Nothing waits for a rate. HFSC has two levels,
+//! slices and vifs; each vif has a weight and a guarantee, and these sum up to half of the link.
+//! `rte_sched` has port, subport, pipe, traffic class and queue, with token buckets that never run
+//! dry.
 
 use rustix::time::{ClockId, clock_gettime};
 use weir_experiment::prelude::*;
@@ -26,7 +27,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         let title = format!("HFSC, 1 M classes, {load}: median time a packet");
         rec.claim(id, title, Rule::Median, bound, &[name])?;
     }
-    // Without the peer there is nothing to compare with: the row then cannot be made.
+    // Without the peer there is nothing to compare with, and the row fails as not made.
     let built = Built::new()?;
     for classes in BESIDE {
         let peer = built.start(worker_cpu(), classes, queued(classes))?;
@@ -42,7 +43,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     Ok(())
 }
 
-/// Keeps seconds a packet of all that take part, `LOAD/CLASSES/NAME`, each a sample in turn.
+/// Measures all schedulers in turn, and keeps the seconds that each takes a packet as series
+/// `LOAD/CLASSES/NAME`, a sample each turn.
 fn measure(rec: &mut Recording<'_>, classes: u32, peer: Option<Peer>, runs: usize) -> Result {
     rec.say(&format!("{classes} classes"));
     let measured = on_worker_cpu(move || in_turns(classes, peer, runs))?;
@@ -75,7 +77,7 @@ fn in_turns(classes: u32, mut peer: Option<Peer>, runs: usize) -> Result<Times> 
             if let Some(peer) = &mut peer {
                 turn_times.push(peer.run(load, PACKETS)?);
             }
-            // The first turn brings memory and queues to where they stay.
+            // The first turn only warms memory and queues up.
             if turn > 0 {
                 all.iter_mut().zip(turn_times).for_each(|(all, time)| all.1.push(time));
             }
@@ -85,7 +87,7 @@ fn in_turns(classes: u32, mut peer: Option<Peer>, runs: usize) -> Result<Times> 
     Ok(times)
 }
 
-/// Measures the seconds that a packet takes of this thread's time on the processor.
+/// Measures the processor time of this thread that a packet takes, in seconds.
 fn seconds_each(load: &str, ours: &mut dyn Load) -> Result<f64> {
     let start = clock_gettime(ClockId::ThreadCPUTime);
     let moved = if load == REFILL { ours.refill(PACKETS) } else { ours.random(PACKETS) };
@@ -105,15 +107,15 @@ const DRR: Subject = Subject::DRR;
 const HFSC: Subject = Subject::HFSC_TREE_MIN;
 const SUBJECTS: [Subject; 2] = [DRR, HFSC];
 
-/// Load, who, and at least how many times as fast as the peer.
+/// A load, a scheduler, and how many times as fast as the peer it has to be.
 const BOUNDS: [(&str, Subject, f64); 4] =
     [(REFILL, DRR, 4.0), (REFILL, HFSC, 1.2), ("random", DRR, 2.0), ("random", HFSC, 1.0)];
 
-/// At this many they are compared.
+/// The number of classes for which both are compared.
 const CLASSES: u32 = 4096;
-/// At these both are measured.
+/// The numbers of classes for which both are measured.
 const BESIDE: [u32; 3] = [64, CLASSES, 65_536];
-/// More than the peer has memory for.
+/// A number of classes beyond the peer's memory.
 const MILLION: u32 = 1 << 20;
 
 const PACKETS: u64 = 1_000_000;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A flow through routers one behind the other, each of which a node of its own holds at the same
-//! rate (§8.2, Fig. 20): what becomes of it on the way, and of a probe that is answered behind the
-//! first, the second, the third of them.
+//! A flow through a chain of routers, each of which a node of its own holds at the same rate (§8.2,
+//! Fig. 20): its loss on the way, and the loss and delay of probes that are answered behind the
+//! first, the second, the third router.
 //!
-//! The text probes each router from where its flow comes from, so that the probe shares the fate of
-//! the flow; what is seen at a hop is what happened up to there. A second probe enters by an
-//! interface of its own, as in the other trials. Loss of the flow is counted, not sampled.
+//! The text's probe enters where the flow does and shares its fate, so that the figures at a hop
+//! sum up everything up to there. A second probe enters by an interface of its own, as in the other
+//! experiments. Loss of the flow is counted, not sampled.
 
 use weir_api_types::xtc::DecisionView;
 use weir_control::Sample;
@@ -14,50 +14,50 @@ use weir_experiment::prelude::*;
 use super::kinds::HoldingMeans;
 use super::lab::RouterLab;
 use super::plan::{Plan, ProbePath, SAMPLING};
-use super::probe::{Probed, probing};
+use super::probe::{ProbeResult, probing};
 use super::sample::{pps, rate};
 use super::traffic::{RouterLoad, RouterTraffic};
 
-/// The parameters of a run.
+/// The parameters of an experiment with a chain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
     /// Set-points of all its routers, in percent of what it forwards without XTC.
     pub(crate) percents: &'static [u64],
     /// Rounds of probes; each probes every hop.
     rounds: usize,
-    /// Samples of each time.
+    /// Samples that a hop is probed for, in each round.
     samples: usize,
 }
 
-/// The result of a run.
+/// The result of an experiment with a chain.
 #[derive(Clone, Debug)]
-pub(crate) struct Tried {
+pub(crate) struct ChainTrial {
     /// The rate of the chain under a flood, without XTC, in packets a second.
     pub(crate) flood: f64,
-    /// Without XTC first.
+    /// The runs, that without XTC first.
     pub(crate) runs: Vec<ChainRun>,
 }
 
-/// A chain held in one way at one set-point.
+/// A run: the chain held by one means at one set-point.
 #[derive(Clone, Debug)]
 pub(crate) struct ChainRun {
     pub(crate) means: HoldingMeans,
-    /// 0 without XTC.
+    /// The set-point in percent; 0 without XTC.
     pub(crate) percent: u64,
-    /// Packets a second; 0 without XTC.
+    /// The set-point in packets a second; 0 without XTC.
     pub(crate) set_point: f64,
-    /// Packets a second that came to the first node, with those that it dropped.
+    /// Packets a second that came to the first node, including those that it dropped.
     pub(crate) came: f64,
-    /// The rate at which each router forwarded them, in the same seconds.
+    /// The rate at which each router forwarded them, in the same time.
     pub(crate) forwarded: Vec<f64>,
     /// Probes answered behind each router, by [`ProbePath::ALL`].
-    pub(crate) probed: Vec<[Probed; 2]>,
-    /// Decisions on each router, made on a sample while it was held so; none without XTC.
+    pub(crate) probed: Vec<[ProbeResult; 2]>,
+    /// Decisions on each router that followed from samples of this run; none without XTC.
     pub(crate) decisions: Vec<Vec<DecisionView>>,
 }
 
 impl Chain {
-    /// One set-point where trials are quick.
+    /// Returns the parameters of a whole or a quick experiment.
     pub(crate) const fn of(quick: bool) -> Self {
         if quick {
             Self { percents: &[50], rounds: 1, samples: 60 }
@@ -66,7 +66,7 @@ impl Chain {
         }
     }
 
-    /// Returns its length, nearly.
+    /// Estimates the length of the experiment.
     pub(crate) fn seconds(&self) -> u64 {
         let of = |samples: usize| samples as u64 * SAMPLING.as_nanos() / SECOND.as_nanos();
         let probing = (self.rounds * HOPS) as u64 * (of(self.samples) + LAST_ANSWERS_S);
@@ -74,9 +74,9 @@ impl Chain {
         BESIDE_RUNS_S + runs * (of(SETTLE) + of(COUNTED) + probing)
     }
 
-    /// Tries it: without XTC, then at each set-point by the caps alone and as Weir does by default.
-    /// What is offered is seven tenths of what the chain forwards of a flood.
-    pub(crate) fn run(&self, trial: &mut Recording<'_>) -> Result<Tried, ExperimentError> {
+    /// Runs it without XTC, then at each set-point by the caps alone and as Weir does by default.
+    /// Seven tenths of what the chain forwards of a flood are offered.
+    pub(crate) fn run(&self, rec: &mut Recording<'_>) -> Result<ChainTrial, ExperimentError> {
         let mut lab = RouterLab::up(Plan::chain("xtc-chain", HOPS))?;
         let (flood, _) = RouterTraffic::one(RouterLoad::Udp(None)).beside(&mut lab, |lab| {
             lab.watch_all(SETTLE)?;
@@ -84,16 +84,16 @@ impl Chain {
         })?;
         let flood = flood.1.last().copied().unwrap_or(0.0);
         let offered = pps(flood * 0.7).as_pps();
-        trial.say(&format!("{flood:.0} packets a second of a flood; {offered} are offered"));
+        rec.say(&format!("{flood:.0} packets a second of a flood; {offered} are offered"));
         let load = RouterTraffic::one(RouterLoad::Udp(Some(offered)));
-        let (runs, _) = load.beside(&mut lab, |lab| self.measure(lab, trial))?;
-        Ok(Tried { flood, runs })
+        let (runs, _) = load.beside(&mut lab, |lab| self.measure(lab, rec))?;
+        Ok(ChainTrial { flood, runs })
     }
 
     fn measure(
         &self,
         lab: &mut RouterLab,
-        trial: &mut Recording<'_>,
+        rec: &mut Recording<'_>,
     ) -> Result<Vec<ChainRun>, ExperimentError> {
         let mut runs = Vec::new();
         let mut all = 0.0;
@@ -103,7 +103,7 @@ impl Chain {
             let set_point = pps(all * float(percent) / 100.0);
             let run = self.held(lab, means, percent, set_point)?;
             for line in run.lines() {
-                trial.say(&line);
+                rec.say(&line);
             }
             if means == HoldingMeans::Without {
                 all = run.delivered();
@@ -136,7 +136,7 @@ impl Chain {
                 means.name()
             )));
         }
-        let mut probed = vec![<[Probed; 2]>::default(); HOPS];
+        let mut probed = vec![<[ProbeResult; 2]>::default(); HOPS];
         for _ in 0..self.rounds {
             for (hop, probed) in probed.iter_mut().enumerate() {
                 let ((_, flow), own) = probing(lab, hop, ProbePath::Own, |lab| {
@@ -158,19 +158,19 @@ impl Chain {
     }
 }
 
-impl Tried {
-    /// Keeps all that was seen, under names that begin with `before`.
+impl ChainTrial {
+    /// Keeps everything measured, under names that begin with `before`.
     pub(crate) fn keep(
         &self,
-        trial: &mut Recording<'_>,
+        rec: &mut Recording<'_>,
         before: &str,
     ) -> Result<(), ExperimentError> {
         let flood = Series::unordered("packet/s", vec![self.flood]);
-        trial.keep(&format!("{before}flood"), flood)?;
-        self.runs.iter().try_for_each(|run| run.keep(trial, before))
+        rec.keep(&format!("{before}flood"), flood)?;
+        self.runs.iter().try_for_each(|run| run.keep(rec, before))
     }
 
-    /// Returns the runs held in that way, by rising set-point.
+    /// Returns the runs held by these means, by rising set-point.
     pub(crate) fn held(&self, means: HoldingMeans) -> impl Iterator<Item = &ChainRun> {
         self.runs.iter().filter(move |run| run.means == means)
     }
@@ -182,7 +182,7 @@ impl ChainRun {
         self.forwarded.last().copied().unwrap_or(0.0)
     }
 
-    /// The part of the flow that was lost up to and at a router.
+    /// Returns the part of the flow that was lost up to and at a router.
     pub(crate) fn lost(&self, hop: usize) -> f64 {
         lost(self.came, self.forwarded.get(hop).copied().unwrap_or(0.0))
     }
@@ -198,7 +198,7 @@ impl ChainRun {
 
     /// Describes each hop in words.
     fn lines(&self) -> Vec<String> {
-        let of = |(hop, ways): (usize, &[Probed; 2])| {
+        let of = |(hop, ways): (usize, &[ProbeResult; 2])| {
             let [own, flow] = ways.each_ref().map(|probed| {
                 let (lost, mean) =
                     (probed.loss() * 100.0, weir_experiment::mean(&probed.times_s) * 1e3);
@@ -218,10 +218,10 @@ impl ChainRun {
         self.probed.iter().enumerate().map(of).collect()
     }
 
-    fn keep(&self, trial: &mut Recording<'_>, before: &str) -> Result<(), ExperimentError> {
+    fn keep(&self, rec: &mut Recording<'_>, before: &str) -> Result<(), ExperimentError> {
         let before = format!("{before}{}", prefix(self.means, self.percent));
         let mut keep = |name: &str, rates: Vec<f64>| {
-            trial.keep(&format!("{before}{name}"), Series::unordered("packet/s", rates))
+            rec.keep(&format!("{before}{name}"), Series::unordered("packet/s", rates))
         };
         keep("came", vec![self.came])?;
         keep("forwarded", self.forwarded.clone())?;
@@ -230,26 +230,26 @@ impl ChainRun {
         }
         for (hop, ways) in self.probed.iter().enumerate() {
             for (way, probed) in ProbePath::ALL.into_iter().zip(ways) {
-                probed.keep(trial, &format!("{before}hop{}/{}", hop + 1, way.key()))?;
+                probed.keep(rec, &format!("{before}hop{}/{}", hop + 1, way.key()))?;
             }
         }
         for (hop, made) in self.decisions.iter().enumerate() {
             let name = format!("{before}hop{}/decisions", hop + 1);
-            trial.keep(&name, Series::count("1", made.len() as u64))?;
+            rec.keep(&name, Series::count("1", made.len() as u64))?;
             if let Some(last) = made.last() {
-                trial.result.add_note(format!("{name}: {}", last.text));
+                rec.result.add_note(format!("{name}: {}", last.text));
             }
         }
         Ok(())
     }
 }
 
-/// The part of what came that was not forwarded.
+/// Returns the part of what came that was not forwarded.
 pub(crate) fn lost(came: f64, forwarded: f64) -> f64 {
     1.0 - forwarded / came.max(1.0)
 }
 
-/// Before the names of all series of a chain held in one way.
+/// Returns the beginning of the names of all series of a run.
 pub(crate) fn prefix(means: HoldingMeans, percent: u64) -> String {
     match means {
         HoldingMeans::Without => format!("{}/", means.key()),
@@ -269,19 +269,19 @@ fn counted(lab: &mut RouterLab) -> Result<(f64, Vec<f64>), ExperimentError> {
 /// Routers one behind the other, as in the text.
 pub(crate) const HOPS: usize = 3;
 
-/// Samples until it is counted, and in which it is.
+/// Samples before a run is counted, and those in which it is.
 const SETTLE: usize = 20;
 const COUNTED: usize = 30;
 
-/// More decisions than a router is held for, as a test shows.
+/// The most decisions that are read: more than a run makes, as a test shows.
 const LOG: usize = 1000;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// Two probes wait a second each for their last answers.
+/// The time after a probing: two probes wait a second each for their last answers.
 const LAST_ANSWERS_S: u64 = 2;
 
-/// Bringing three nodes up, and the flood.
+/// The time for bringing three nodes up, and for the flood.
 const BESIDE_RUNS_S: u64 = 14;
 
 #[cfg(test)]
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     fn run(came: f64, forwarded: [f64; HOPS]) -> ChainRun {
-        let probed = Probed { times_s: vec![0.001], due: 2, unsent: 0 };
+        let probed = ProbeResult { times_s: vec![0.001], due: 2, unsent: 0 };
         ChainRun {
             means: HoldingMeans::Weir,
             percent: 50,

@@ -22,7 +22,7 @@ mod traffic;
 mod training;
 
 pub(crate) use bench::{BenchLoad, RouterBench};
-pub(crate) use chain::{Chain, ChainRun, HOPS, Tried, lost, prefix};
+pub(crate) use chain::{Chain, ChainRun, ChainTrial, HOPS, lost, prefix};
 pub use contender::{Contender, LeastCap};
 pub(crate) use contender::{PERIOD_TEXT, RouterKnowledge};
 pub(crate) use disturbance::Disturbance;
@@ -30,7 +30,7 @@ pub(crate) use kinds::HoldingMeans;
 pub use kinds::RouterKind;
 pub(crate) use lab::RouterLab;
 pub(crate) use plan::{Plan, ProbePath, SAMPLING};
-pub(crate) use probe::{Probed, probing};
+pub(crate) use probe::{ProbeResult, probing};
 pub(crate) use rules::RuleList;
 pub(crate) use sample::{RouterSample, part, pps, shares};
 pub(crate) use traffic::{Flowed, RouterLoad, RouterTraffic};

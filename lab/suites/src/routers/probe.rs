@@ -21,7 +21,7 @@ use super::plan::ProbePath;
 
 /// The result of probes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Probed {
+pub(crate) struct ProbeResult {
     /// Round-trip times of those that came back, in seconds.
     pub(crate) times_s: Vec<f64>,
     /// The number that was due.
@@ -30,7 +30,7 @@ pub(crate) struct Probed {
     pub(crate) unsent: u64,
 }
 
-impl Probed {
+impl ProbeResult {
     /// Returns the number that did not come back, for any reason.
     pub(crate) fn failed(&self) -> u64 {
         self.due.saturating_sub(self.times_s.len() as u64)
@@ -77,7 +77,7 @@ pub(crate) fn probing<T>(
     router: usize,
     way: ProbePath,
     work: impl FnOnce(&mut RouterLab) -> Result<T, ExperimentError>,
-) -> Result<(T, Probed), ExperimentError> {
+) -> Result<(T, ProbeResult), ExperimentError> {
     let [from, to] = lab.plan().probe(router, way).map(|(namespace, address)| {
         (Namespace::open(&namespace), SocketAddr::from((address, PORT)))
     });
@@ -124,12 +124,12 @@ fn answer(socket: &UdpSocket, stop: &AtomicBool) {
 ///
 /// Its own time limit would not do: that timer is as coarse as the kernel's tick and runs among
 /// soft interrupts, so that a flood delays it by more than a turn.
-fn probe(socket: &UdpSocket, stop: &AtomicBool) -> Result<Probed, ExperimentError> {
+fn probe(socket: &UdpSocket, stop: &AtomicBool) -> Result<ProbeResult, ExperimentError> {
     let mut waiter = Waiter::new(WaitMode::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO })?;
     let watched = waiter.add(socket.as_fd());
     watched.map_err(|error| ExperimentError::io("a probe's socket", error))?;
     let _urgent = urgent();
-    let mut probed = Probed::default();
+    let mut probed = ProbeResult::default();
     let mut back: Vec<bool> = Vec::new();
     let mut due_ns = clock::monotonic_ns();
     while !stop.load(Ordering::Relaxed) && back.len() < PROBES_MAX {
@@ -154,7 +154,7 @@ fn receive_until(
     waiter: &mut Waiter,
     until_ns: u64,
     back: &mut [bool],
-    probed: &mut Probed,
+    probed: &mut ProbeResult,
 ) {
     loop {
         let mut bytes = [0; 16];
@@ -175,7 +175,7 @@ fn receive_until(
 }
 
 /// Counts an answer that is the first to its probe, and not too late.
-fn note(bytes: &[u8; 16], back: &mut [bool], probed: &mut Probed) {
+fn note(bytes: &[u8; 16], back: &mut [bool], probed: &mut ProbeResult) {
     let word = |at: usize| {
         let part = bytes.get(at..).and_then(|rest| rest.first_chunk());
         part.map_or(0, |part| u64::from_be_bytes(*part))
@@ -246,10 +246,10 @@ mod tests {
 
     #[test]
     fn what_was_not_answered_failed_whyever() {
-        let mut probed = Probed { times_s: vec![0.001; 8], due: 10, unsent: 1 };
+        let mut probed = ProbeResult { times_s: vec![0.001; 8], due: 10, unsent: 1 };
         assert_eq!((probed.failed(), probed.loss().to_bits()), (2, 0.2_f64.to_bits()));
-        probed.add(Probed { times_s: vec![0.002; 10], due: 10, unsent: 0 });
+        probed.add(ProbeResult { times_s: vec![0.002; 10], due: 10, unsent: 0 });
         assert_eq!((probed.failed(), probed.due, probed.unsent), (2, 20, 1));
-        assert_eq!(Probed::default().loss().to_bits(), 0.0_f64.to_bits());
+        assert_eq!(ProbeResult::default().loss().to_bits(), 0.0_f64.to_bits());
     }
 }

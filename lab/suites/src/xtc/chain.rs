@@ -10,7 +10,7 @@
 
 use weir_experiment::prelude::*;
 
-use crate::routers::{Chain, ChainRun, HoldingMeans, Tried};
+use crate::routers::{Chain, ChainRun, ChainTrial, HoldingMeans};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -19,7 +19,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     judge(rec, &tried)
 }
 
-fn judge(rec: &mut Recording<'_>, tried: &Tried) -> Result<(), ExperimentError> {
+fn judge(rec: &mut Recording<'_>, tried: &ChainTrial) -> Result<(), ExperimentError> {
     let of = |value: &dyn Fn(&ChainRun) -> f64| tried.held(HoldingMeans::Weir).map(value).collect();
     let decisions = |run: &ChainRun, hop: usize| run.decisions.get(hop).map_or(0, Vec::len) as u64;
     let series: [(&str, &str, Vec<f64>); 9] = [
@@ -76,7 +76,7 @@ mod tests {
     use weir_result::{Origin, ResultFile};
 
     use super::*;
-    use crate::routers::{HOPS, Probed};
+    use crate::routers::{HOPS, ProbeResult};
 
     fn decision() -> DecisionView {
         DecisionView {
@@ -95,8 +95,8 @@ mod tests {
     }
 
     /// Half of what comes passes the first hop and all of that the others; no probe is lost.
-    fn held() -> Tried {
-        let probed = |time_s: f64| Probed { times_s: vec![time_s; 10], due: 10, unsent: 0 };
+    fn held() -> ChainTrial {
+        let probed = |time_s: f64| ProbeResult { times_s: vec![time_s; 10], due: 10, unsent: 0 };
         let run = ChainRun {
             means: HoldingMeans::Weir,
             percent: 50,
@@ -106,7 +106,7 @@ mod tests {
             probed: [1e-3, 1e-3, 1.05e-3].map(|time_s| [probed(time_s), probed(time_s)]).to_vec(),
             decisions: vec![vec![decision()]; HOPS],
         };
-        Tried { flood: 1500.0, runs: vec![run] }
+        ChainTrial { flood: 1500.0, runs: vec![run] }
     }
 
     /// The cases that do not hold.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One router of each kind held at set-points from a tenth of its capacity up by its cap alone,
-//! with UDP and TCP (row 2).
+//! Row 2: one router of each kind, under UDP and under TCP, is held by its cap alone at set-points
+//! from a tenth of its capacity up.
 //!
-//! Capacity is what the router forwards with its largest cap under the same load. Each set-point
-//! begins anew from that cap, with a controller that knows nothing of the router but its training,
-//! if it needs one. Judged are samples of a second, in which the text's controllers decide once and
-//! Weir's ten times; what it is worth where it decides once is shown beside that.
+//! Capacity is the rate that the router forwards with its largest cap under the same load. Each
+//! set-point begins anew from that cap, with a controller that knows nothing of the router but its
+//! training, if it needs one. Samples of a second are judged. In a second the text's controllers
+//! decide once and Weir's ten times; Weir's, deciding once, is shown beside them.
 
 use weir_experiment::prelude::*;
 
@@ -76,7 +76,8 @@ fn judge(
     claim("rmse", text, Rule::GreatestRatio, Bound::at_most(1.2), &both)
 }
 
-/// Weir's is beside itself, too: deciding as rarely as the text's.
+/// The controllers to compare, with their periods. Weir's is there twice: at its own period, and
+/// deciding as rarely as the text's.
 const CONTROLLERS: [(&str, Contender, Nanos); 5] = [
     ("weir", Contender::FeedForward, Contender::FeedForward.period()),
     ("weir-each-second", Contender::FeedForward, PERIOD_TEXT),

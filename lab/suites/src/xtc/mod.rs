@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! XTC: a packet rate for every router, held by feedback.
+//! Table `xtc`: a packet rate for every router, held by feedback, row by row.
 
 mod chain;
 mod changes;
@@ -83,7 +83,7 @@ const ROWS: &[Requirement] = &[
     row(14, "guests of a real Xen are held by their caps", &[Plain(xen::show)]),
 ];
 
-/// A part for each of both kinds of router under UDP and under TCP.
+/// Makes a part for each of the two kinds of router, under UDP and under TCP.
 const fn on_each_bench(run: PartOf) -> [RowPart; 4] {
     [With(run, 0), With(run, 1), With(run, 2), With(run, 3)]
 }

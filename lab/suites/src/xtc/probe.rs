@@ -8,7 +8,8 @@ use weir_policy::ControllerKind;
 use super::combined;
 use super::parts::{MEAN_OF, SETTLE};
 use crate::routers::{
-    BenchLoad, Contender, ProbePath, Probed, RouterBench, RouterKnowledge, RouterLab, part, probing,
+    BenchLoad, Contender, ProbePath, ProbeResult, RouterBench, RouterKnowledge, RouterLab, part,
+    probing,
 };
 
 /// Shows the row on bench number `bench`. The probe comes by a vif of its own, beside the traffic's
@@ -48,8 +49,8 @@ pub(super) fn alone(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 fn probed(
     bench: &RouterBench,
     points: &[u64],
-    mut probe: impl FnMut(&mut RouterLab, PacketRate) -> Result<Probed, ExperimentError>,
-) -> Result<Vec<(u64, Probed)>, ExperimentError> {
+    mut probe: impl FnMut(&mut RouterLab, PacketRate) -> Result<ProbeResult, ExperimentError>,
+) -> Result<Vec<(u64, ProbeResult)>, ExperimentError> {
     let (_, seen) = bench.run(|lab, capacity| {
         let at = |percent: &u64| Ok((*percent, probe(lab, part(capacity, *percent))?));
         points.iter().map(at).collect()
@@ -61,7 +62,7 @@ fn judge(
     rec: &mut Recording<'_>,
     bench: &RouterBench,
     percent: u64,
-    probed: &Probed,
+    probed: &ProbeResult,
 ) -> Result<(), ExperimentError> {
     let id = |part: &str| format!("{}/{percent}%/{part}", bench.name());
     probed.keep(rec, &format!("{}/{percent}%", bench.name()))?;
@@ -89,7 +90,7 @@ fn tell(
     rec: &mut Recording<'_>,
     bench: &RouterBench,
     percent: u64,
-    probed: &Probed,
+    probed: &ProbeResult,
 ) -> Result<(), ExperimentError> {
     probed.keep(rec, &format!("alone/{}/{percent}%", bench.name()))?;
     let (failed, due) = (probed.failed(), probed.due);

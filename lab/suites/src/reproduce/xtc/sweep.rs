@@ -9,7 +9,7 @@ use weir_units::CpuShare;
 
 use super::flow::{BESIDE_LAB_S, FigureFlow};
 use crate::routers::{
-    Contender, Disturbance, ProbePath, Probed, RouterKind, RouterKnowledge, RouterLab,
+    Contender, Disturbance, ProbePath, ProbeResult, RouterKind, RouterKnowledge, RouterLab,
     RouterSample, part, probing,
 };
 
@@ -137,7 +137,7 @@ struct SweepRun {
     set_point: PacketRate,
     held: Vec<RouterSample>,
     disturbed: Vec<RouterSample>,
-    probed: Option<Probed>,
+    probed: Option<ProbeResult>,
 }
 
 impl SweepRun {
