@@ -58,13 +58,13 @@ impl Conformance {
             }
         }
         if result.cases().is_empty() {
-            // Nothing judged is nothing shown: a script must not take it for a success.
+            // A run that judges nothing must not look like a success.
             return Err(format!("{}: all of these experiments were skipped", plane.name).into());
         }
         Ok(status)
     }
 
-    /// Makes the experiments, each whatever becomes of the others.
+    /// Runs the experiments. One that cannot be made does not keep the others from running.
     fn measure(
         &self,
         rec: &mut Recording<'_>,
@@ -116,6 +116,7 @@ fn experiment_names() -> PossibleValuesParser {
     names().collect::<Vec<_>>().into()
 }
 
+/// Prints all data planes and experiments.
 fn list() -> Result<(), Failure> {
     let mut text = String::from("data planes\n");
     for plane in PLANES {

@@ -28,18 +28,20 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The folder of the result of `name`, which may have parts (`conformance/switch`).
+    /// Returns the folder of the result of `name`, which may have parts (`conformance/switch`).
     pub(crate) fn folder(&self, name: &str) -> PathBuf {
         self.out.clone().unwrap_or_else(|| Path::new("out").join(name))
     }
 
-    /// Returns these options for one of several results, with a folder of its own in the given one.
+    /// Returns these options for one of several results, whose folder `name` is inside the given
+    /// one.
     pub(crate) fn part(&self, name: &str) -> Self {
         let out = self.out.as_ref().map(|out| out.join(name));
         Self { out, json: self.json, quick: self.quick }
     }
 
-    /// Measures into a new result; progress goes to the terminal, never into the JSON.
+    /// Calls `measure` with a new recording, and returns its result. Progress goes to standard
+    /// error, so that it is never part of the JSON.
     pub(crate) fn measure<T>(
         &self,
         measure: impl FnOnce(&mut Recording<'_>) -> Result<T, Failure>,
@@ -52,7 +54,7 @@ impl Output {
         Ok((result, measured))
     }
 
-    /// Writes the result, prints it if JSON is wanted, and gives the exit status.
+    /// Writes the result, prints it if JSON is wanted, and returns the exit status.
     pub(crate) fn finish(&self, name: &str, result: &ResultFile) -> Result<ExitCode, Failure> {
         let folder = self.folder(name);
         std::fs::create_dir_all(&folder)
@@ -68,13 +70,13 @@ impl Output {
         Ok(ExitCode::from(result.exit_status()))
     }
 
-    /// Tells progress: to the terminal, never into the JSON.
+    /// Prints progress, to standard error.
     pub(crate) fn say(text: &str) {
         eprintln!("{text}");
     }
 }
 
-/// Returns place and time of this run.
+/// Returns where, when and by which command this run was made.
 pub(crate) fn origin() -> Origin {
     machine::origin(&machine::command_line(), option_env!("WEIR_COMMIT").unwrap_or("unknown"))
 }

@@ -39,7 +39,7 @@ impl Verify {
         let table = TABLES.iter().find(|table| table.name == *name).ok_or_else(unknown)?;
         let rows = self.rows(table)?;
         if rows.is_empty() {
-            // Nothing judged is nothing shown: a script must not take it for a success.
+            // A run that judges nothing must not look like a success.
             return Err(
                 UsageError(format!("{name}: none of these rows judges correctness alone")).into()
             );
@@ -72,7 +72,8 @@ impl Verify {
     }
 }
 
-/// Runs rows, and returns why some were not made: one that cannot be made must not hide the others.
+/// Runs rows, and returns the reasons for which some were not made. A row that cannot be made does
+/// not keep the others from running.
 fn run(rows: &[&Requirement], rec: &mut Recording<'_>) -> Result<Vec<String>, Failure> {
     let mut broken = Vec::new();
     for row in rows {
@@ -97,6 +98,7 @@ fn not_made(count: usize, first: &str) -> String {
     }
 }
 
+/// Prints all tables and their rows.
 fn list(as_json: bool) -> std::io::Result<()> {
     if as_json {
         let row = |row: &Requirement| json!({ "number": row.number, "title": row.title });
