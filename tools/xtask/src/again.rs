@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Repeats a few failed tests alone.
+//! Runs a few failed tests again, alone.
 //!
-//! Many judge time on a machine that has two processors for all of them. What holds alone does not
-//! fail the run, and is named at its end. What fails alone has failed, unless the machine's host
-//! took processors meanwhile: then it is made once more, if all of it has real packets or
-//! processes. Where the host took so much each time that nothing can be waited for, it is not
-//! judged, and named with what was taken.
+//! Many tests run in parallel on a machine with two processors, and some of them judge time. One
+//! that fails in parallel and passes alone is *flaky*: it is named at the end and does not fail the
+//! run. One that fails alone has failed, unless the machine's host took processors meanwhile. Then
+//! the failed tests run once more, if all of them have real packets or processes. If the host took
+//! so much each time that waiting for a condition is in vain, they are not judged, and named with
+//! the part that was taken.
 
 use crate::stolen::DISTURBED;
 use crate::summary::TestSummary;
 
-/// Makes again what failed: `alone` makes tests by their names and says what part of the
-/// processors' time was stolen meanwhile.
+/// Runs the failed tests again. `alone` runs tests by their names, and returns their summary and
+/// the part of the processors' time that the machine's host took meanwhile.
 pub(crate) fn again(
     summary: &mut TestSummary,
     mut alone: impl FnMut(&[String]) -> (TestSummary, f64),
 ) {
-    if !summary.may_be_unsteady() {
+    if !summary.may_be_flaky() {
         return;
     }
     let mut least_stolen = f64::INFINITY;
     for _ in 0..ATTEMPTS {
-        println!("\nwhat failed is made again, alone");
+        println!("\nfailed tests run again, alone");
         let (run, stolen) = alone(&summary.failures);
         least_stolen = least_stolen.min(stolen);
         let is_told = summary.take_alone(&run);
@@ -38,8 +39,8 @@ pub(crate) fn again(
 /// The most attempts that a failed test gets.
 const ATTEMPTS: u32 = 3;
 
-/// The part of a processor's time without which a test is not judged that fails each time: those
-/// that wait for something wait for a minute.
+/// If the host took this part of the processors each time, tests that failed each time are not
+/// judged. They wait for a condition for a minute.
 const LOST: f64 = 0.3;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The developer's tasks in one program: `cargo xtask COMMAND`, or `./x COMMAND` on a machine that
-//! may lack Debian packages.
+//! The developer's tasks in one program: `cargo xtask COMMAND`. `./x COMMAND` runs the same, and
+//! first installs the Debian packages that a machine may lack.
 //!
 //! Every command prints the command lines that it runs, so that any of them can be repeated by
 //! hand. The exit status is 0 if all held, 1 if something did not, 2 for a wrong call; `demo` and
@@ -93,18 +93,18 @@ usage: ./x COMMAND [ARGUMENTS]   (or: cargo xtask COMMAND)
   test              everything that must hold: what continuous integration runs
   test ARGS         `cargo test ARGS` alone, with the same summary
   ci                the same as `test` without arguments
-  openapi           docs/openapi.json anew, from the routes
-  web               the node's page: types, tests, and web/dist anew
+  openapi           write docs/openapi.json anew, from the routes
+  web               the node's page: write types, run tests, build web/dist anew
   tidy              the rules of style that a program can check
-  house [PATH]      cycles between files, names used twice, riddles: counts, and those below PATH
+  house [PATH]      count cycles between files, names used twice, riddles; list those below PATH
   no-std            the proof that the pure crates need no operating system
   fuzz [SECONDS]    every fuzz target for that long (30)
   bench [NAME..]    all benches, or those named; `bench --help` says which, how long they take,
                     what is kept where, and how to compare with another revision
   bless             rewrite goldens and generated documents, then show what changed
   picture           run the demo, and put its chart and table into the README
-  claims RESULT..   identifier, rule and bound of every claim in result files
-  lines [REVISION]  lines of code that no product binary reaches, here or at a revision
+  claims RESULT..   list identifier, rule and bound of every claim in result files
+  lines [REVISION]  count the lines of code that no product binary reaches, here or at a revision
   deb [--out DIR]   a Debian package, in target/debian; the same tree gives the same bytes
   xen-lab [ARGS]    Xen with two guests in QEMU, and Weir that holds their rates: out/xen
   help              this text

@@ -20,18 +20,18 @@ pub(crate) struct TestSummary {
     pub(crate) skipped: Vec<String>,
     /// Suites whose closing line was seen.
     pub(crate) suites: u64,
-    /// Suites that were begun: one that crashes has no closing line.
+    /// Suites that began. One that crashes has no closing line.
     begun: u64,
-    /// It ended otherwise than by its tests: a signal, a silence, a crash at exit.
+    /// True if the run ended by a signal, a silence or a crash at exit.
     pub(crate) crashed: bool,
     /// Names of the tests that failed.
     pub(crate) failures: Vec<String>,
     /// Names of the tests that passed.
     held: Vec<String>,
     /// Names of flaky tests: they failed in parallel and passed alone.
-    unsteady: Vec<String>,
-    /// Whose output is read.
-    shown: String,
+    flaky: Vec<String>,
+    /// The test whose captured output is being read.
+    printing: String,
     /// Names of tests that said that they, or a part of them, did not run.
     not_run: BTreeSet<String>,
     /// Names of tests with real packets or processes.
@@ -39,15 +39,15 @@ pub(crate) struct TestSummary {
 }
 
 impl TestSummary {
-    /// Takes one line of `cargo test`'s output into account.
+    /// Reads one line of the output of `cargo test`.
     pub(crate) fn add_line(&mut self, line: &str) {
         if let Some(reason) = line.trim_start().strip_prefix("SKIPPED ") {
             self.skipped.push(reason.trim().to_string());
-            self.not_run.insert(self.shown.clone());
+            self.not_run.insert(self.printing.clone());
         } else if line.trim() == "ON THE HOST" {
-            self.on_host.insert(self.shown.clone());
+            self.on_host.insert(self.printing.clone());
         } else if let Some(name) = headed(line) {
-            name.clone_into(&mut self.shown);
+            name.clone_into(&mut self.printing);
         } else if is_beginning(line) {
             self.begun += 1;
         } else if let Some(name) = named(line, " ... FAILED") {
@@ -56,7 +56,7 @@ impl TestSummary {
             self.held.push(name.to_owned());
         } else if let Some(rest) = line.strip_prefix("test result: ") {
             self.suites += 1;
-            self.shown.clear();
+            self.printing.clear();
             self.passed += number_before(rest, " passed");
             self.failed += number_before(rest, " failed");
         } else if line.starts_with("test ") && line.contains(" ... ignored") {
@@ -65,18 +65,18 @@ impl TestSummary {
         }
     }
 
-    /// Returns true if the failures may have lacked a processor beside others: they are a few
-    /// tests, and nothing crashed.
-    pub(crate) fn may_be_unsteady(&self) -> bool {
-        let few = 1..=UNSTEADY_MAX;
+    /// Returns true if the failures may be flaky, for lack of a processor beside other tests: they
+    /// are few, and nothing crashed.
+    pub(crate) fn may_be_flaky(&self) -> bool {
+        let few = 1..=FLAKY_MAX;
         few.contains(&self.failures.len())
             && self.failed == self.failures.len() as u64
             && self.begun == self.suites
             && !self.crashed
     }
 
-    /// Takes another run into account, of the failed tests alone. Returns true if it tells the
-    /// result of each of them: nothing crashed, and all names were found.
+    /// Takes the result of each failed test from `alone`, a run of these tests only. Returns false,
+    /// and takes nothing, if that run crashed or lacks a test.
     pub(crate) fn take_alone(&mut self, alone: &Self) -> bool {
         let is_told = |name: &String| alone.held.contains(name) || alone.failures.contains(name);
         let crashed = alone.crashed || alone.begun != alone.suites;
@@ -90,25 +90,26 @@ impl TestSummary {
             }
             self.failed -= 1;
             if alone.not_run.contains(&name) {
-                self.skipped.push(format!("{name}: failed beside others, did not run alone"));
+                self.skipped.push(format!("{name}: failed in parallel, did not run alone"));
             } else {
                 self.passed += 1;
-                self.unsteady.push(name);
+                self.flaky.push(name);
             }
         }
         true
     }
 
-    /// Returns true if each failed test is `ON THE HOST` and has a name of its own.
+    /// Returns true if each failed test is `ON THE HOST`. Its name must be unique, since what a
+    /// test prints is known by its name alone.
     pub(crate) fn is_all_on_host(&self) -> bool {
-        let named = |name: &String| {
+        let count = |name: &String| {
             self.held.iter().chain(&self.failures).filter(|other| *other == name).count()
         };
-        self.failures.iter().all(|name| self.on_host.contains(name) && named(name) == 1)
+        self.failures.iter().all(|name| self.on_host.contains(name) && count(name) == 1)
     }
 
-    /// Reports the failed tests as not judged: the machine's host took at least this part of the
-    /// processors each time.
+    /// Counts the failed tests as not judged, since the machine's host took at least this part of
+    /// the processors each time.
     pub(crate) fn leave_out(&mut self, least_stolen: f64) {
         let reason = format!("fails, and the machine's host takes {:.0} %", 100.0 * least_stolen);
         self.failed -= self.failures.len() as u64;
@@ -116,7 +117,8 @@ impl TestSummary {
         self.skipped.extend(all.map(|name| format!("{name}: {reason}")));
     }
 
-    /// Cargo counts one that says that it did not run among the passed.
+    /// Ends the reading. Tests that said that they did not run, which Cargo counts as passed, are
+    /// counted as skipped only.
     pub(crate) fn close(&mut self) {
         let held = self.not_run.iter().filter(|name| self.held.contains(name));
         self.passed = self.passed.saturating_sub(held.count() as u64);
@@ -130,7 +132,7 @@ impl fmt::Display for TestSummary {
     }
 }
 
-/// The skipped by name, then the line that sums all up.
+/// Prints the names of skipped, flaky and failed tests, then the line that sums all up.
 pub(crate) fn report(summary: &TestSummary) {
     if !summary.skipped.is_empty() {
         println!("\n*** {} NOT RUN:", summary.skipped.len());
@@ -138,9 +140,9 @@ pub(crate) fn report(summary: &TestSummary) {
             println!("***   SKIPPED {skipped}");
         }
     }
-    if !summary.unsteady.is_empty() {
-        println!("\n*** {} UNSTEADY, failed beside others and held alone:", summary.unsteady.len());
-        summary.unsteady.iter().for_each(|name| println!("***   {name}"));
+    if !summary.flaky.is_empty() {
+        println!("\n*** {} FLAKY, failed in parallel and passed alone:", summary.flaky.len());
+        summary.flaky.iter().for_each(|name| println!("***   {name}"));
     }
     if !summary.failures.is_empty() {
         println!("\n*** {} FAILED:", summary.failures.len());
@@ -149,32 +151,32 @@ pub(crate) fn report(summary: &TestSummary) {
     println!("\n{summary}");
 }
 
-/// `running 12 tests`, as a suite begins.
+/// Returns true for the first line of a suite: `running 12 tests`.
 fn is_beginning(line: &str) -> bool {
     let words: Vec<&str> = line.split(' ').collect();
     matches!(words[..], ["running", count, "test" | "tests"] if count.parse::<u64>().is_ok())
 }
 
-/// The name in `test NAME ... FAILED`, where that is what it came to.
-fn named<'l>(line: &'l str, came_to: &str) -> Option<&'l str> {
-    let name = line.strip_prefix("test ")?.strip_suffix(came_to)?;
+/// Returns the name in `test NAME ... FAILED`, if the line has that outcome.
+fn named<'l>(line: &'l str, outcome: &str) -> Option<&'l str> {
+    let name = line.strip_prefix("test ")?.strip_suffix(outcome)?;
     Some(name.strip_suffix(" - should panic").unwrap_or(name))
 }
 
-/// The name in `---- NAME stdout ----`, before what the test has printed.
+/// Returns the name in `---- NAME stdout ----`, the line before what the test has printed.
 fn headed(line: &str) -> Option<&str> {
     line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
 }
 
-/// The number that ends right before `label`; 0 if there is none.
+/// Returns the number that ends right before `label`; 0 if there is none.
 fn number_before(text: &str, label: &str) -> u64 {
     let Some(end) = text.find(label) else { return 0 };
     let digits = text[..end].rsplit(|c: char| !c.is_ascii_digit()).next();
     digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// More that fail at once are no accident.
-const UNSTEADY_MAX: usize = 8;
+/// The most failures that may be flaky. More at a time are no accident.
+const FLAKY_MAX: usize = 8;
 
 #[cfg(test)]
 impl TestSummary {
@@ -228,14 +230,14 @@ test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
     }
 
     #[test]
-    fn what_holds_alone_is_unsteady_and_said() {
+    fn what_passes_alone_is_flaky_and_named() {
         let mut summary =
             run("test a::b ... FAILED\ntest c ... ok", "test result: FAILED. 1 passed; 1 failed;");
-        assert!(summary.may_be_unsteady());
+        assert!(summary.may_be_flaky());
         let alone = run("test a::b ... ok", "test result: ok. 1 passed; 0 failed;");
         assert!(summary.take_alone(&alone));
         assert_eq!(summary.to_string(), "2 passed, 0 failed, 0 skipped");
-        assert_eq!((summary.unsteady, summary.failures), (vec!["a::b".to_owned()], vec![]));
+        assert_eq!((summary.flaky, summary.failures), (vec!["a::b".to_owned()], vec![]));
     }
 
     #[test]
@@ -244,7 +246,7 @@ test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
         let lines = "test a ... ok\n---- a stdout ----\nSKIPPED a: no time";
         assert!(summary.take_alone(&run(lines, "test result: ok. 1 passed; 0 failed;")));
         assert_eq!(summary.to_string(), "0 passed, 0 failed, 1 skipped");
-        assert_eq!(summary.unsteady, [""; 0]);
+        assert_eq!(summary.flaky, [""; 0]);
     }
 
     #[test]
@@ -285,14 +287,14 @@ test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
 
     #[test]
     fn many_failures_or_a_crash_are_no_accident() {
-        let many = "test a ... FAILED\n".repeat(UNSTEADY_MAX + 1);
-        assert!(!run(&many, "test result: FAILED. 0 passed; 9 failed;").may_be_unsteady());
-        assert!(!run("test a ... FAILED", "").may_be_unsteady(), "no closing line");
-        assert!(!run("test a ... ok", "test result: ok. 2 passed; 0 failed;").may_be_unsteady());
+        let many = "test a ... FAILED\n".repeat(FLAKY_MAX + 1);
+        assert!(!run(&many, "test result: FAILED. 0 passed; 9 failed;").may_be_flaky());
+        assert!(!run("test a ... FAILED", "").may_be_flaky(), "no closing line");
+        assert!(!run("test a ... ok", "test result: ok. 2 passed; 0 failed;").may_be_flaky());
         let mut ended = run("test a ... FAILED", "test result: FAILED. 0 passed; 1 failed;");
-        assert!(ended.may_be_unsteady());
+        assert!(ended.may_be_flaky());
         ended.crashed = true;
-        assert!(!ended.may_be_unsteady());
+        assert!(!ended.may_be_flaky());
         assert!(!is_beginning("running away tests"));
     }
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The files of a crate depend on each other in one direction.
+//! The rule that the files of a crate depend on each other in one direction.
 //!
-//! A file depends on another where it names one of its items. A name is followed to the file that
+//! A file depends on another if it names one of its items. A name is followed to the file that
 //! defines it: an item that a parent only re-exports is its child's. Tests do not count. Files that
-//! reach each other form a cycle, so no stranger can read one without the others; each such group
-//! (a strongly connected component of the graph) is a problem.
+//! reach each other form a cycle, so that nobody can read one without the others. Each such group,
+//! a strongly connected component of the graph, is a problem.
+//!
+//! The code is not parsed as a compiler does: strings and comments are masked, then `use`
+//! statements and paths are found by their text. That is exact enough for code in rustfmt's form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +15,7 @@ use super::file::{SourceFile, StyleProblem};
 use super::mask::mask;
 use super::source::implementation;
 
-/// Names one problem for each group of files that depend on each other in a circle.
+/// Returns a problem for each group of files that depend on each other in a circle.
 pub(crate) fn cycles(files: &[SourceFile]) -> Vec<StyleProblem> {
     let mut crates: BTreeMap<&str, Vec<Module<'_>>> = BTreeMap::new();
     for file in files {
@@ -30,7 +33,7 @@ struct Module<'f> {
     path: Vec<String>,
     /// Paths that the file uses, from the root of the crate.
     uses: Vec<Vec<String>>,
-    /// Names that the file only passes on, and where they come from.
+    /// Names that the file re-exports, and the paths that they stand for.
     exports: BTreeMap<String, Vec<String>>,
 }
 
@@ -41,17 +44,17 @@ impl<'f> Module<'f> {
         let mut rest = code.as_str();
         while let Some(at) = next_use(rest) {
             let (before, statement) = rest.split_at(at);
-            module.inline(before);
+            module.add_paths(before);
             let end = statement.find(';').unwrap_or(statement.len());
-            module.statement(&statement[..end], before.ends_with("pub "));
+            module.add_use(&statement[..end], before.ends_with("pub "));
             rest = &statement[end..];
         }
-        module.inline(rest);
+        module.add_paths(rest);
         module
     }
 
-    /// A `use` statement without its semicolon.
-    fn statement(&mut self, statement: &str, is_public: bool) {
+    /// Adds the names of a `use` statement, which comes without its semicolon.
+    fn add_use(&mut self, statement: &str, is_public: bool) {
         let tree: String = statement[4..].split_whitespace().collect::<Vec<_>>().join(" ");
         for (path, name) in leaves(&tree) {
             let Some(path) = self.absolute(&path) else { continue };
@@ -63,8 +66,8 @@ impl<'f> Module<'f> {
         }
     }
 
-    /// Paths in code, such as `crate::a::B` or `super::f`.
-    fn inline(&mut self, code: &str) {
+    /// Adds the paths in code, such as `crate::a::B` or `super::f`.
+    fn add_paths(&mut self, code: &str) {
         let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
         for word in code.split(|c| !is_path(c)) {
             if word.starts_with("crate::") || word.starts_with("super::") {
@@ -80,7 +83,8 @@ impl<'f> Module<'f> {
         }
     }
 
-    /// The path from the root of the crate; `None` for another crate's.
+    /// Returns a path from the root of the crate. One that begins with a name of its own is taken
+    /// as a child's; [`owner`] leaves it out if there is no such child.
     fn absolute(&self, path: &[String]) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;
         let mut base = match first.as_str() {
@@ -94,7 +98,7 @@ impl<'f> Module<'f> {
                 base.extend(rest[ups..].iter().cloned());
                 return Some(base);
             }
-            // Of another crate, or a child's.
+            // A path of another crate, or of a child.
             _ => {
                 let mut base = self.path.clone();
                 base.extend(path.iter().cloned());
@@ -106,8 +110,8 @@ impl<'f> Module<'f> {
     }
 }
 
-/// `a/b.rs` and `a/b/mod.rs` are `a::b`; `lib.rs` is the root. `None` for what is not Rust, for
-/// tests in files of their own, and for a second root.
+/// Returns the path of the module in a file: `a::b` for `a/b.rs` and `a/b/mod.rs`, the root for
+/// `lib.rs`. Returns `None` for a file that is not Rust or holds tests.
 fn module_path(inside: &str) -> Option<Vec<String>> {
     let path = inside.strip_suffix(".rs")?;
     let mut words: Vec<_> = path.split('/').map(str::to_owned).collect();
@@ -133,7 +137,8 @@ fn next_use(code: &str) -> Option<usize> {
     starts.next().map(|(at, _)| at)
 }
 
-/// `a::{b, c::{self, d as e}}` as its paths, each with the name that it gets.
+/// Returns the paths in a tree such as `a::{b, c::{self, d as e}}`, each with the name that it
+/// gets.
 fn leaves(tree: &str) -> Vec<(Vec<String>, String)> {
     let Some(open) = tree.find('{') else {
         let (path, renamed) = tree.split_once(" as ").unwrap_or((tree, ""));
@@ -168,7 +173,7 @@ fn leaves(tree: &str) -> Vec<(Vec<String>, String)> {
     all
 }
 
-/// The groups of one crate.
+/// Finds the groups of one crate.
 fn groups(modules: &[Module<'_>]) -> Vec<StyleProblem> {
     let at: BTreeMap<&[String], usize> =
         modules.iter().enumerate().map(|(index, module)| (&module.path[..], index)).collect();
@@ -195,7 +200,7 @@ fn groups(modules: &[Module<'_>]) -> Vec<StyleProblem> {
     problems
 }
 
-/// The file that defines what a path names.
+/// Finds the file that defines what a path names.
 fn owner(
     modules: &[Module<'_>],
     at: &BTreeMap<&[String], usize>,
@@ -211,13 +216,13 @@ fn owner(
             whole.extend(path[length + 1..].iter().cloned());
             owner(modules, at, &whole, depth + 1)
         }
-        // The path began at a name of another crate, or of this very file.
-        _ if path.len() > length && is_foreign(modules, index, path, length) => None,
+        // The path begins with a name of another crate, or of this file.
+        _ if is_foreign(modules, index, path, length) => None,
         _ => Some(index),
     }
 }
 
-/// Returns true if the rest of a path is no item of the module, but of another crate or a type.
+/// Returns true if the next name of a path is no item of the module.
 fn is_foreign(modules: &[Module<'_>], index: usize, path: &[String], length: usize) -> bool {
     let name = &path[length];
     let text = &modules[index].file.text;
@@ -226,6 +231,7 @@ fn is_foreign(modules: &[Module<'_>], index: usize, path: &[String], length: usi
     name != "*" && !kinds.iter().any(|kind| text.contains(&format!("{kind} {name}")))
 }
 
+/// Returns all files that can be reached from one.
 fn reach(edges: &[BTreeSet<usize>], from: usize) -> BTreeSet<usize> {
     let (mut ahead, mut seen) = (vec![from], BTreeSet::new());
     while let Some(at) = ahead.pop() {
