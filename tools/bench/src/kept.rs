@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The runs that are kept: a line of JSON each, in a file that is committed.
 //!
-//! A line must be worth keeping, when it is written and each time when it is read: of a clean tree,
-//! of a commit that HEAD descends from, not of a quick run, and with at least five samples of each
-//! figure.
+//! A line must be worth keeping, when it is written and each time it is read: it is of a clean tree
+//! and of a commit that HEAD descends from, it is no quick run, and it has at least five samples of
+//! each figure.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -14,7 +14,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 use weir_result::{ATTEMPT, Case, MACHINE, Machine, ResultFile, Rule, RuleError, Series};
 
-/// The runs of a file: the last of each bench.
+/// The runs that count, by bench: the last of each.
 pub(crate) type KeptLines = BTreeMap<String, KeptLine>;
 
 /// One run of one bench.
@@ -29,10 +29,10 @@ pub(crate) struct KeptLine {
     pub(crate) start: String,
     /// The figures, by name.
     pub(crate) series: BTreeMap<String, Summary>,
-    /// Settings of the run, and facts that it found once, by name.
+    /// Settings of the run, and facts that it measured once, by name.
     pub(crate) settings: BTreeMap<String, KeptSetting>,
     pub(crate) cases: Vec<Case>,
-    /// First ÷ second in each turn, by the case that claims a ratio of medians.
+    /// The ratio of first to second in each turn, for each case that claims a ratio of medians.
     pub(crate) pairs: BTreeMap<String, Summary>,
     pub(crate) notes: Vec<String>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct KeptSetting {
     pub(crate) value: f64,
 }
 
-/// Adds the run in the result file `result` as that of bench `name`.
+/// Appends the run in the result file `result`, which is one of bench `name`, to the file `lines`.
 ///
 /// # Errors
 /// No such file, or a run that is not worth keeping.
@@ -91,7 +91,7 @@ pub(crate) fn read(path: &str) -> Result<KeptLines, Box<dyn Error>> {
     Ok(lines)
 }
 
-/// Errors begin with the number of the line.
+/// Reads lines of JSON. An error begins with the number of its line.
 pub(crate) fn parse(text: &str) -> Result<KeptLines, String> {
     let mut last = KeptLines::new();
     for (number, text) in (1..).zip(text.lines()) {
@@ -136,7 +136,7 @@ impl KeptLine {
         })
     }
 
-    /// Why it is not worth keeping, if so.
+    /// Returns why the line is not worth keeping; `None` if it is.
     fn problem(&self) -> Option<String> {
         let commit = &self.commit;
         if commit.len() != 40 || !commit.chars().all(|c| c.is_ascii_hexdigit()) {
@@ -159,13 +159,15 @@ impl Summary {
         Ok(Self { unit: unit.to_owned(), samples: samples.len(), least, median, greatest })
     }
 
+    /// Returns the value of a series whose samples are all the same.
     fn constant(&self) -> Option<f64> {
         (self.least.to_bits() == self.greatest.to_bits()).then_some(self.median)
     }
 }
 
-/// The ratio in each turn, for claims on a ratio of medians in files that say by `setting/turns`
-/// how many turns there were. A turn's samples follow each other; their median is the turn's value.
+/// Computes the ratio in each turn, for each claim on a ratio of medians. The series
+/// `setting/turns` says how many turns there were; files without it have no ratios. A turn's
+/// samples follow each other, and their median is the turn's value.
 fn pairs(file: &ResultFile) -> Result<BTreeMap<String, Summary>, RuleError> {
     let mut pairs = BTreeMap::new();
     let turns = file.series().iter().find(|(name, _)| without_row(name) == TURNS);
@@ -187,7 +189,7 @@ fn pairs(file: &ResultFile) -> Result<BTreeMap<String, Summary>, RuleError> {
     Ok(pairs)
 }
 
-/// The median of each turn; nothing if turns have different numbers of samples.
+/// Returns the median of each turn; nothing if turns have different numbers of samples.
 fn by_turn(series: &Series, turns: usize) -> Result<Vec<f64>, RuleError> {
     let samples = &series.samples;
     if samples.is_empty() || !samples.len().is_multiple_of(turns) {
@@ -196,11 +198,12 @@ fn by_turn(series: &Series, turns: usize) -> Result<Vec<f64>, RuleError> {
     samples.chunks(samples.len() / turns).map(|turn| Rule::Median.apply(&[turn])).collect()
 }
 
+/// Converts a sample to a count, rounded up, of at most [`TURNS_MAX`].
 fn count(value: f64) -> Option<usize> {
     (1..=TURNS_MAX).find(|count| f64::from(*count) >= value).map(|count| count as usize)
 }
 
-/// The name without the row of a table of requirements before it.
+/// Returns a name without the row of a table of requirements before it.
 pub(crate) fn without_row(name: &str) -> &str {
     match name.split_once('/') {
         Some((table, rest)) if table.contains('.') => rest,
@@ -208,20 +211,20 @@ pub(crate) fn without_row(name: &str) -> &str {
     }
 }
 
-/// Returns true if a series is a figure of the run. The parts of a recomputed case, the time that
-/// the host took, and the samples of an attempt that does not count are none.
+/// Returns true if a series is a figure of the run. The verdicts on parts, the time that the host
+/// took, and the samples of an attempt that does not count are no figures.
 fn is_figure(name: &str) -> bool {
     !name.ends_with("/parts")
         && !without_row(name).starts_with(MACHINE)
         && !name.starts_with(ATTEMPT)
 }
 
-/// A series `setting/NAME` says what the run was made with.
+/// Returns true if a series, `setting/NAME`, says what the run was made with.
 fn is_setting(name: &str) -> bool {
     without_row(name).starts_with(SETTING)
 }
 
-/// Why the commit is none that HEAD descends from, if so.
+/// Returns the problem with a commit that HEAD does not descend from; `None` if it does.
 fn foreign(commit: &str) -> Option<String> {
     let mut git = Command::new("git");
     let found = git.args(["merge-base", "--is-ancestor", commit, "HEAD"]).output();
@@ -236,20 +239,20 @@ fn foreign(commit: &str) -> Option<String> {
     }
 }
 
-/// Returns true if git has only the last commits, as on many build machines.
+/// Returns true if the repository has only the last commits, as on many build machines.
 fn is_shallow() -> bool {
     let said = Command::new("git").args(["rev-parse", "--is-shallow-repository"]).output();
     said.is_ok_and(|said| said.stdout.starts_with(b"true"))
 }
 
-/// A median of fewer is hardly one.
+/// The fewest samples of which a median is kept.
 const SAMPLES_MIN: usize = 5;
 
 /// The series that counts how often everything was measured in turn.
 const TURNS: &str = "setting/turns";
 const TURNS_MAX: u32 = 10_000;
 
-/// The first part of a name that says what a run was made with.
+/// The first part of the name of a setting.
 pub(crate) const SETTING: &str = "setting/";
 
 #[cfg(test)]

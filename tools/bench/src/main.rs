@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Works on the figures of `./x bench`: turns the output of a bench into a result file, compares
-//! two trees, keeps a line for a run, writes the page of the kept lines.
+//! The figures of `./x bench`: turns the output of a bench into a result file, compares two trees,
+//! keeps a line for each run, and writes the page of the kept lines.
 //!
 //! Exit status: 0 done, 1 it could not be done, 2 the command line was wrong, 3 a bench's own
 //! bound does not hold.
@@ -36,11 +36,12 @@ fn main() -> ExitCode {
     })
 }
 
+/// Returns the exit status of work that has none of its own.
 fn done(outcome: Result<(), Box<dyn Error>>) -> Result<ExitCode, Box<dyn Error>> {
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// Writes the page and the README's table that follow from the lines.
+/// Writes the page and the README's table, which follow from the lines.
 fn document(lines: &str, page: &str, readme: &str) -> Result<(), Box<dyn Error>> {
     for (path, text) in documents(lines, page, readme)? {
         fs::write(path, text).map_err(|error| format!("{path}: {error}"))?;
@@ -48,7 +49,7 @@ fn document(lines: &str, page: &str, readme: &str) -> Result<(), Box<dyn Error>>
     Ok(())
 }
 
-/// Refuses a page or a README that is not the one that follows from the lines.
+/// Refuses a page or a README that does not follow from the lines.
 fn check(lines: &str, page: &str, readme: &str) -> Result<(), Box<dyn Error>> {
     for (path, text) in documents(lines, page, readme)? {
         if read(path)? != text {
@@ -59,7 +60,7 @@ fn check(lines: &str, page: &str, readme: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Both documents, each with the text that it should have.
+/// Returns the paths of both documents, each with the text that follows from the lines.
 fn documents<'p>(
     lines: &str,
     page: &'p str,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The section on limits: the bound of each resource, and how far Weir is from it. A sentence whose
-//! figure was not measured is left out; one without a figure is marked as supposed.
+//! The section on limits: for each path, what it costs, which resource bounds it, and how far Weir
+//! is from that bound. A paragraph whose figures were not all measured is left out. A statement
+//! that no figure shows is marked as supposed.
 
 use std::fmt::Write;
 
@@ -8,12 +9,12 @@ use weir_result::{quantity, wrapped};
 
 use crate::kept::KeptLines;
 
-/// The section.
+/// Writes the section.
 pub(super) fn text(lines: &KeptLines) -> String {
-    let known = Known(lines);
-    let sentences =
+    let known = KnownFigures(lines);
+    let paragraphs =
         [queued(&known), beside(&known), switch(&known), redirected(&known), schedulers(&known)];
-    let found: Vec<String> = sentences.into_iter().flatten().collect();
+    let found: Vec<String> = paragraphs.into_iter().flatten().collect();
     if found.is_empty() {
         return String::new();
     }
@@ -24,9 +25,10 @@ pub(super) fn text(lines: &KeptLines) -> String {
     text
 }
 
-struct Known<'a>(&'a KeptLines);
+/// The medians of the kept lines.
+struct KnownFigures<'a>(&'a KeptLines);
 
-impl Known<'_> {
+impl KnownFigures<'_> {
     fn median(&self, bench: &str, series: &str) -> Option<f64> {
         Some(self.0.get(bench)?.series.get(series)?.median)
     }
@@ -41,13 +43,13 @@ impl Known<'_> {
         Some(setting.value <= 0.0)
     }
 
-    /// Seconds of the switch for a small frame, in and out.
+    /// Returns the seconds that the switch takes for a small frame, in and out.
     fn switch(&self) -> Option<f64> {
         Some(1.0 / self.median("packets", "send/both")?)
     }
 }
 
-fn queued(known: &Known<'_>) -> Option<String> {
+fn queued(known: &KnownFigures<'_>) -> Option<String> {
     let frame = 1.0 / known.forwarding("apart/weir-queued", "rate")?;
     let kernel = known.forwarding("apart/weir-queued", "in-kernel")?;
     let turn = known.forwarding("apart/weir-queued", "frames-a-turn")?;
@@ -72,7 +74,7 @@ fn queued(known: &Known<'_>) -> Option<String> {
     Some(text)
 }
 
-fn beside(known: &Known<'_>) -> Option<String> {
+fn beside(known: &KnownFigures<'_>) -> Option<String> {
     let rate = |who| known.forwarding(who, "rate");
     let queued = rate("apart/weir-queued")?;
     let htb = queued / rate("apart/bridge-htb")?;
@@ -93,7 +95,7 @@ fn beside(known: &Known<'_>) -> Option<String> {
     Some(text)
 }
 
-fn switch(known: &Known<'_>) -> Option<String> {
+fn switch(known: &KnownFigures<'_>) -> Option<String> {
     let (switch, frame) = (known.switch()?, 1.0 / known.forwarding("apart/weir-queued", "rate")?);
     let far = known.median("machine", "load-32MiB")?;
     let copy = known.median("machine", "copy-64")?;
@@ -111,7 +113,7 @@ fn switch(known: &Known<'_>) -> Option<String> {
     ))
 }
 
-fn redirected(known: &Known<'_>) -> Option<String> {
+fn redirected(known: &KnownFigures<'_>) -> Option<String> {
     let rate = |who| known.forwarding(who, "rate");
     let (redirected, bridge) = (rate("together/weir-redirected")?, rate("together/bridge")?);
     let near = known.median("machine", "load-512KiB")?;
@@ -128,7 +130,7 @@ fn redirected(known: &Known<'_>) -> Option<String> {
     ))
 }
 
-fn schedulers(known: &Known<'_>) -> Option<String> {
+fn schedulers(known: &KnownFigures<'_>) -> Option<String> {
     let series = |classes: u32, who: &str| {
         known.median("rte_sched", &format!("netback.6/refill/{classes}/{who}"))
     };
