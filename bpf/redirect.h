@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The redirected path: a vif and direction without a minimum to hold, without shaping or smoothing
- * is policed here and leaves for its target device at once. Each function returns an XDP action,
- * or -1 where user space must see the frame: unknown and group addresses, another slice's, a
- * receiver that is not on this path. LEAVE: likewise, and the path is left until that frame has
- * gone through: the path or its receiver still has frames in user space.
+ * The redirected path: frames of a vif and direction that needs no queue (no minimum to hold
+ * against others, no shaping, no smoothing) are policed here and leave for their target device at
+ * once.
+ *
+ * Frames must not overtake each other. A path therefore *engages* only once all frames that its
+ * gate let into user space have left it, and disengages when one enters user space again.
+ *
+ * Each function returns an XDP action or, where user space must see the frame, one of
+ *   -1     an unknown or a group address, an address of another slice, a receiver that is queued;
+ *   LEAVE  the same, and the path must disengage: it or its receiver has frames in user space.
  */
 #ifndef WEIR_REDIRECT_H
 #define WEIR_REDIRECT_H
 
 #include "maps.h"
 
-/* Time is counted in 1/256 ns, modulo 2^64: it wraps every 2.3 years, differences do not care. */
+/* Time is counted in 1/256 ns, modulo 2^64. It wraps every 2.3 years, which differences survive. */
 #define TIME_SHIFT 8
 #define COST_SHIFT 16
 
-/* 18 minutes, twice the deepest bucket: what is further ahead is a time from before a wrap. */
+/* 18 minutes, twice the deepest bucket. A time further ahead is one from before a wrap. */
 #define DEPTH_MAX (1ull << 48)
 
 /* Beside the actions of XDP, none of which is negative. */
@@ -24,10 +29,13 @@
 /* Both headers of a slice have 7 bytes. */
 #define HEADERS_MASK 7
 
-/* More processors than this in the same bucket at the same instant: the frame is refused. */
+/* Attempts at a bucket. If as many other processors were faster each time, it refuses the frame. */
 #define BUCKET_TRIES 8
 
-/* In a row of its own a processor needs no atomic: nothing interrupts the program for itself. */
+/*
+ * Counts a frame. A processor with a row of its own needs no atomic, since the program never
+ * interrupts itself.
+ */
 static __always_inline void count(struct tally *tally, __u64 bytes)
 {
 	if (settings.row_is_own) {
@@ -48,7 +56,10 @@ static __always_inline struct path_counters *counters_of(__u32 gate)
 	return bpf_map_lookup_elem(&path_counts, &index);
 }
 
-/* Takes `time` from the bucket if it is there. Processors race: none spends the same credit. */
+/*
+ * Takes `time` from the bucket, if it holds that much. Processors race for it by compare-and-swap,
+ * so that no two spend the same credit.
+ */
 static __always_inline int take(struct bucket *bucket, __u64 time, __u64 now)
 {
 	__u64 depth = *(volatile __u64 *)&bucket->depth;
@@ -78,7 +89,10 @@ static __always_inline struct bucket *path_bucket(const struct path *path, __u32
 	return bpf_map_lookup_elem(&buckets, &index);
 }
 
-/* Even positions count packets, odd ones bytes. Rounded up: never faster than the rate. */
+/*
+ * Returns the time that a frame costs: of one packet at even positions, of its bytes at odd ones.
+ * It is rounded up, so that the rate is never exceeded.
+ */
 static __always_inline __u64 bucket_time(const struct bucket *bucket, __u32 position, __u64 bytes)
 {
 	__u64 units = position & 1 ? bytes : 1;
@@ -86,7 +100,7 @@ static __always_inline __u64 bucket_time(const struct bucket *bucket, __u32 posi
 	return (units * bucket->cost + (1 << COST_SHIFT) - 1) >> COST_SHIFT;
 }
 
-/* Charges every bucket of the path, or none; counts the first that refuses. */
+/* Charges every bucket of the path, or none, and counts a drop at the first that refuses. */
 static __always_inline int police(const struct path *path, struct path_counters *counters,
 				  __u64 length, __u64 now)
 {
@@ -109,13 +123,13 @@ static __always_inline int police(const struct path *path, struct path_counters 
 			__sync_fetch_and_add(&bucket->full_at,
 					     -bucket_time(bucket, i, bytes));
 	}
-	/* The bound is known to hold; the verifier wants to see it. */
+	/* The verifier wants to see this bound, which holds here. */
 	if (refused < PATH_BUCKETS)
 		count(&counters->policed[refused], length);
 	return 0;
 }
 
-/* Whether frames may overtake user space: from when nothing of the path is there any more. */
+/* Returns whether the path is engaged, and engages it if none of its frames is in user space. */
 static __always_inline int engaged(struct path *path, const struct gate *gate)
 {
 	if (!(*(volatile __u32 *)&path->flags & PATH_REDIRECT))
@@ -129,9 +143,9 @@ static __always_inline int engaged(struct path *path, const struct gate *gate)
 }
 
 /*
- * A frame of the path has entered user space, where others are: none may overtake it. Another
- * processor may have engaged the path meanwhile, so this comes after the frame was let in, from
- * when on nobody finds the path drained.
+ * Disengages the path of a frame that has entered user space, so that no later frame overtakes it.
+ * Another processor may engage the path until the gate counts the frame; this therefore comes after
+ * the gate has let the frame in.
  */
 static __always_inline void leave(__u32 index)
 {
@@ -141,7 +155,7 @@ static __always_inline void leave(__u32 index)
 		*(volatile __u32 *)&path->engaged = 0;
 }
 
-/* Six bytes as three halves: both sides are aligned to two. */
+/* Compares six bytes as three 16-bit words: both sides are aligned to two. */
 static __always_inline int same_address(const __u8 *a, const __u8 *b)
 {
 	const __u16 *x = (const void *)a, *y = (const void *)b;
@@ -268,7 +282,7 @@ static __always_inline long send_to(struct station *station, struct path_counter
 	return bpf_redirect_map(&targets, station->target, XDP_DROP);
 }
 
-/* A frame of a vif: to another vif of the bridge, or out by the port. */
+/* Redirects a frame of a vif: to another vif of the bridge, or out by the port. */
 static __always_inline long redirect_from_vif(struct xdp_md *ctx, const struct device *device,
 					      __u32 index, struct gate *gate)
 {
@@ -289,7 +303,7 @@ static __always_inline long redirect_from_vif(struct xdp_md *ctx, const struct d
 		return -1;
 	if (!engaged(path, gate))
 		return LEAVE;
-	/* A vif's frames carry no headers of a port; user space counts those that do. */
+	/* A vif's frames must not carry headers of a port; user space counts those that do. */
 	if (ethernet->h_proto == bpf_htons(ETH_P_8021Q) ||
 	    ethernet->h_proto == bpf_htons(ETH_P_8021AD) ||
 	    ethernet->h_proto == bpf_htons(ETH_P_PIH))
@@ -325,8 +339,8 @@ static __always_inline long redirect_from_vif(struct xdp_md *ctx, const struct d
 		return -1;
 	if (!engaged(other, other_gate)) {
 		/*
-		 * This frame goes through user space, and the receiver may engage before it is
-		 * there: the sender has to drain again before it may overtake.
+		 * This frame goes through user space, and the receiver may engage before it has
+		 * arrived there. So the sender has to drain, too, before it redirects again.
 		 */
 		return *(volatile __u32 *)&other->flags & PATH_REDIRECT ? LEAVE : -1;
 	}
@@ -356,8 +370,8 @@ static __always_inline int same_tag(struct xdp_md *ctx, const struct path *path,
 }
 
 /*
- * Returns true if user space has to see a frame of a port: other headers than the slice's, a source
- * that it has to learn, or that is one of the bridge's own vifs (a loop, or a forgery).
+ * Returns true if user space has to see a frame of a port: it has other headers than the slice's,
+ * its source has to be learned, or its source is a vif of the bridge (a loop, or a forgery).
  */
 static __always_inline int suspect(struct xdp_md *ctx, const struct path *path, int headers)
 {
@@ -385,7 +399,7 @@ static __always_inline int suspect(struct xdp_md *ctx, const struct path *path, 
 	return !station || station->kind == STATION_VIF;
 }
 
-/* A frame of a port whose receiver is known; it carries so many bytes of the slice's headers. */
+/* Redirects a frame of a port to its receiver. `headers`: the bytes of the slice's headers. */
 static __always_inline long redirect_to_vif(struct xdp_md *ctx, struct station *station,
 					    struct gate *gate, __u64 length, int headers)
 {
@@ -403,7 +417,7 @@ static __always_inline long redirect_to_vif(struct xdp_md *ctx, struct station *
 		return LEAVE;
 	if (suspect(ctx, path, headers))
 		return -1;
-	/* The headers are the port's own and count for nobody. */
+	/* The headers exist on the port only, and are charged to nobody. */
 	length -= headers;
 	now_ns = bpf_ktime_get_ns();
 	if (!police(path, counters, length, now_ns << TIME_SHIFT))

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The program stands in for a worker that has no sockets here, since the node restarts or was
- * killed. It polices and forwards frames whose output follows from addresses alone, and drops all
- * others. A vif's frames for another vif of its slice go there, all its others out by its port. A
- * port's frames go to the vif that has the address; those to a group or to nobody are dropped.
- * Nothing is queued, so minimums are not held.
+ * The stand-in for a worker that has no sockets here, since the node restarts or was killed. The
+ * program then polices and forwards the frames whose target follows from addresses alone, and drops
+ * all others. Frames of a vif for another vif of its slice go there; all its other frames go out by
+ * its port. Frames of a port go to the vif that has the address; those to a group or to an unknown
+ * address are dropped. Nothing is queued, so no minimum is held.
  *
- * Each function returns an XDP action, or -1 where there is no way.
+ * Each function returns an XDP action, or -1 where the frame has no target.
  */
 #ifndef WEIR_STAND_IN_H
 #define WEIR_STAND_IN_H
 
 #include "redirect.h"
 
-/* The kernel takes a socket out of the table as it is closed, however its process ends. */
+/* Returns whether a worker has this socket. The kernel removes a socket from the table when it is
+ * closed, however its process ends. */
 static __always_inline int has_worker(__u32 socket)
 {
 	return bpf_map_lookup_elem(&sockets, &socket) != 0;
@@ -69,7 +70,7 @@ static __always_inline long stand_in_for_vif(struct xdp_md *ctx, __u32 index)
 			return -1;
 		return pass_to(counters, path->device, length);
 	}
-	/* Slices do not meet inside the node. */
+	/* Frames of one slice never reach another inside the node. */
 	if (station->slice != path->slice || station->stand_in == NO_TARGET)
 		return -1;
 	other = stand_in_path(station->gate);
@@ -112,8 +113,8 @@ static __always_inline long stand_in_for_port(struct xdp_md *ctx, struct station
 }
 
 /*
- * Not inlined: a frame that is redirected while a worker is here, as nearly all are, does not pay
- * in registers for what it never needs.
+ * Not inlined: nearly all frames are redirected while a worker is here, and must not pay in
+ * registers for code that they never run.
  */
 static __noinline long stand_in(struct xdp_md *ctx, int of_vif, __u32 index,
 				struct station *station, int headers)

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
- * The part of the switch that runs before a frame costs anything: classify, ask the gate, and
- * either hand the frame to the worker's socket or drop it where it stands, counted.
+ * The part of the switch that runs on a device before a frame is copied: it finds the gate of the
+ * frame, and either hands the frame to the worker's socket or drops and counts it.
  *
- * A vif's frames are its own, by device. A port's frames belong to the vif that has the
- * destination address in that VLAN; unknown and multicast ones share the port's flood gate.
- * A vif and direction on the redirected path does not see user space at all (redirect.h).
- * While no worker has its sockets here, what can be is policed and passed on (stand_in.h).
- * No frame is ever passed to the kernel's own stack: the host is a vif like any other.
+ * The gate of a frame from a vif is that of the device. The gate of a frame from a port is that of
+ * the vif that has the destination address in that VLAN; unknown and multicast frames share the
+ * flood gate of the port. The frames of a redirected vif and direction never enter user space
+ * (redirect.h). While no worker has its sockets here, the program polices and forwards what it can
+ * (stand_in.h). No frame is ever passed to the kernel's own stack: the host is a vif like any
+ * other.
  */
 #include <linux/pkt_cls.h>
 
@@ -33,7 +34,7 @@ static __always_inline int count_fault(const struct device *device, enum fault f
 	return XDP_DROP;
 }
 
-/* Without hashing where no other device has the same low bits of its ifindex. */
+/* Looks a device up: by the low bits of its ifindex, or by hash if another device has the same. */
 static __always_inline const struct device *find_device(__u32 ifindex)
 {
 	__u32 slot = ifindex & (NEAR_DEVICES - 1);
@@ -44,7 +45,11 @@ static __always_inline const struct device *find_device(__u32 ifindex)
 	return bpf_map_lookup_elem(&devices, &ifindex);
 }
 
-/* Whether one more frame may enter. Several processors may ask at once: none enters unpaid. */
+/*
+ * Takes one frame's credit from the gate. Returns 0 if there is none left. Several processors may
+ * ask at once: the credit is counted first and given back if it was too much, so that no frame
+ * enters without credit.
+ */
 static __always_inline int enter(struct gate *gate, __u64 length)
 {
 	__u64 granted = *(volatile __u64 *)&gate->granted;
@@ -59,8 +64,8 @@ static __always_inline int enter(struct gate *gate, __u64 length)
 	return 0;
 }
 
-/* A frame that entered and found no socket is in nobody's hands. */
-static __always_inline void take_back(struct gate *gate, __u64 length)
+/* Gives the credit of a frame back that was let in and found no socket. */
+static __always_inline void give_back(struct gate *gate, __u64 length)
 {
 	__sync_fetch_and_add(&gate->accepted_packets, -1);
 	__sync_fetch_and_add(&gate->accepted_bytes, -length);
@@ -73,9 +78,9 @@ static __always_inline void count_drop(struct gate *gate, __u64 length)
 }
 
 /*
- * The vif that a frame from a port is for, or NULL: unknown, to a group, or of the port's own side.
- * `headers` are the bytes of the slice's headers on the port; -1 if the tag is cut short. A header
- * of a parallel internet that no vif is in, or that is cut short, is for user space to count.
+ * Finds the vif that a frame from a port is for. NULL: the address is unknown, a group's, or behind
+ * the port itself. `headers`: the bytes of the slice's headers on the port; -1 if the tag is cut
+ * short. User space counts frames whose parallel internet has no vif, or whose header is cut short.
  */
 static __always_inline struct station *find_station(const struct device *device, void *data,
 						    void *end, int *headers)
@@ -117,8 +122,8 @@ static __always_inline struct station *find_station(const struct device *device,
 }
 
 /*
- * Tells the worker which gate let the frame in, so that it knows what each has in flight: by the
- * word before the frame, in place of what another program may have put there.
+ * Writes the gate that let a frame in into the word before it, from which the worker counts what
+ * each gate has in flight. The word replaces metadata that another program may have put there.
  */
 static __always_inline void mark_gate(struct xdp_md *ctx, __u32 gate)
 {
@@ -132,7 +137,7 @@ static __always_inline void mark_gate(struct xdp_md *ctx, __u32 gate)
 		*word = GATE_MARK | (gate & 0xffff);
 }
 
-/* A frame that goes on in the kernel takes no mark along: it would be read as its receiver's. */
+/* Removes the mark of a frame that is forwarded in the kernel: its receiver would read it. */
 static __always_inline void unmark(struct xdp_md *ctx)
 {
 	if ((void *)(long)ctx->data_meta < (void *)(long)ctx->data)
@@ -188,7 +193,7 @@ int weir_xdp(struct xdp_md *ctx)
 				leave(index);
 			return XDP_REDIRECT;
 		}
-		take_back(gate, length);
+		give_back(gate, length);
 		if (device->kind == DEVICE_PORT)
 			unmark(ctx);
 	} else if (has_worker(device->socket_base + queue)) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Shared by the data-plane program and user space. Each struct has its twin in weir-ports. Tables
- * outlive the program that made them: what is changed here changes LAYOUT in weir-ports, too.
+ * The tables that the data-plane program and user space share. Each struct has its twin in
+ * weir-ports. Tables outlive the program that made them, so a change here needs another LAYOUT in
+ * weir-ports.
  */
 #ifndef WEIR_H
 #define WEIR_H
@@ -28,10 +29,10 @@ struct device {
 	__u32 frame_max;
 };
 
-/* Places of the table that is looked at first; a power of two. */
+/* Size of the table of near devices, which is looked up first; a power of two. */
 #define NEAR_DEVICES 1024
 
-/* A device in the place that the low bits of its ifindex name; 0: none. */
+/* A device at the index that the low bits of its ifindex give; an ifindex of 0: none. */
 struct near_device {
 	__u32 ifindex;
 	struct device device;
@@ -55,7 +56,7 @@ struct station {
 	/* The device's index, or NO_TARGET. */
 	__u32 target;
 	__u32 slice;
-	/* The same while no worker has its sockets here. */
+	/* The target while no worker has its sockets here. */
 	__u32 stand_in;
 	__u32 reserved;
 	/* When a frame was last redirected here, in ns of CLOCK_MONOTONIC; written by the program. */
@@ -99,7 +100,7 @@ struct faults {
 } __attribute__((aligned(64)));
 
 enum path_flag {
-	/* Redirect, from the first moment that no frame is in user space. */
+	/* Redirect, as soon as none of its frames is in user space. */
 	PATH_REDIRECT = 1,
 	/* Police and pass on while no worker has its sockets here. */
 	PATH_STAND_IN = 2,
@@ -114,7 +115,7 @@ enum path_flag {
 /* A vif and direction on the redirected path; same index as its gate. */
 struct path {
 	__u32 flags;
-	/* Set by the program once it redirects; user space clears it with the flags. */
+	/* Set by the program while it redirects; user space clears it with the flags. */
 	__u32 engaged;
 	/* The port's device index, and the slice's bridge there. */
 	__u16 device;
@@ -122,7 +123,7 @@ struct path {
 	__u32 slice;
 	/* Bytes that a frame counts beyond its length. */
 	__s32 overhead;
-	/* How many of `mac` count; 0: any source address. */
+	/* The number of addresses in `mac`; 0: any source address is allowed. */
 	__u32 macs;
 	__u8 mac[PATH_MACS][6];
 	/* Index + 1 of each bucket, 0 for no limit. */
@@ -139,21 +140,21 @@ struct tally {
 	__u64 bytes;
 };
 
-/* What a path has counted; same index, in the row of the processor. */
+/* The counters of a path: same index, in the row of the processor. */
 struct path_counters {
 	struct tally redirected;
 	struct tally spoofed;
-	/* Of those redirected, between two vifs of the bridge: counted at both. */
+	/* The part of `redirected` between two vifs of the bridge; counted at both. */
 	struct tally local;
-	/* Of a sender: dropped because the other vif's bucket refused it. */
+	/* Frames of a sender that a bucket of the receiving vif refused. */
 	struct tally refused;
-	/* Dropped by the bucket of the same position. */
+	/* Drops at each bucket, by position. */
 	struct tally policed[PATH_BUCKETS];
 } __attribute__((aligned(64)));
 
 /*
- * A token bucket as the time at which it is full again (generic cell rate algorithm). Times are
- * in 1/256 ns, which keeps the error of 64 bytes at 10 Gb/s below 80 parts in a million.
+ * A token bucket, kept as the time at which it is full again (generic cell rate algorithm). Times
+ * are in 1/256 ns, which keeps the error of 64 bytes at 10 Gb/s below 80 parts in a million.
  */
 struct bucket {
 	/* Time of one unit (packet or byte), times 65 536, rounded up. */
