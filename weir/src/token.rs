@@ -13,7 +13,7 @@ use weir_platform::output;
 /// its digest.
 #[derive(Debug, Args)]
 pub(crate) struct TokenCommand {
-    /// Its owner, as the record of changes names him
+    /// The name of its owner, as the record of changes has it
     name: String,
     /// Slice of a tenant; without it the token is an administrator's
     #[arg(long)]

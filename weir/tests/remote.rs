@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A tenant's own machine: the command line over TCP, with his token, against a running node.
+//! A tenant's own machine: the command line over TCP, with its token, against a running node.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;

@@ -266,7 +266,7 @@ fn process_router(site: &Site, process: Process, group: &std::path::Path) {
     assert!(status()["lost"].as_u64().unwrap() >= 1);
 }
 
-/// A tenant reads of his routers, and changes nothing; metrics have the same.
+/// A tenant reads the state of its routers, and changes nothing; metrics have the same.
 fn whoever_asks_sees_his_own(site: &Site) {
     let client = Client::new(site.path("node-node.sock").as_ref());
     let page = client.text("/metrics").unwrap();

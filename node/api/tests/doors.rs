@@ -351,8 +351,8 @@ fn events_tell_the_policy_when_it_has_changed() {
     let start = Instant::now();
     // As many as may have come by now: one more than intervals, for the first comes at once.
     let due = || usize::try_from(start.elapsed().as_millis() / 100).unwrap() + 1;
-    let [mut his, mut ours] = [&tenant, &all].map(|token| Listener::new(listen(&token.0)));
-    for listener in [&mut his, &mut ours] {
+    let [mut theirs, mut ours] = [&tenant, &all].map(|token| Listener::new(listen(&token.0)));
+    for listener in [&mut theirs, &mut ours] {
         listener.hear("status", 3);
         let [policy, status] =
             ["event: policy", "event: status"].map(|event| listener.text.find(event));
@@ -365,12 +365,12 @@ fn events_tell_the_policy_when_it_has_changed() {
     let before = due();
     ours.hear("policy", 2);
     // At least four of them were said after the change.
-    his.hear("status", before + 4);
-    assert_eq!((his.count("policy"), ours.count("policy")), (1, 2));
-    assert!(his.count("status") <= due(), "{} by {}", his.count("status"), due());
+    theirs.hear("status", before + 4);
+    assert_eq!((theirs.count("policy"), ours.count("policy")), (1, 2));
+    assert!(theirs.count("status") <= due(), "{} by {}", theirs.count("status"), due());
 }
 
-/// One who listens to events, and all that he has heard.
+/// A listener to events, and the events that it has got.
 struct Listener {
     stream: TcpStream,
     text: String,
@@ -460,7 +460,7 @@ fn who_asks_too_often_is_told_so() {
     assert!(slowed[0].contains("retry-after: 1"), "{}", slowed[0]);
 }
 
-/// A tenant reads the report of his own slice, whatever he asks for.
+/// A tenant reads the report of its own slice, whatever it asks for.
 #[test]
 fn a_tenant_reads_his_own_report() {
     let (token, sha256) = weir_api::token::new().unwrap();

@@ -82,11 +82,11 @@ fn routers_are_held_while_they_contend() {
     assert!(node.holds("x", 23_750) && node.holds("y", 47_500) && node.holds("k", 23_750));
     let policing = node.manager.load().policing.unwrap();
     assert!(policing.contended && policing.changes == 1, "{policing:?}");
-    // Who wants less than his share leaves the rest.
+    // A router that wants less than its share leaves the rest.
     offer(&mut node, [60, 10, 60]);
     node.run(20);
     let shares = ["x", "y", "k"].map(|name| node.status(name).set_point.unwrap().as_pps());
-    assert_eq!(shares, [41_250, 20_000, 41_250], "but a quarter, and keeps his minimum");
+    assert_eq!(shares, [41_250, 20_000, 41_250], "but a quarter, and keeps its minimum");
     offer(&mut node, [20, 10, 20]);
     node.run(10);
     assert!(["x", "y", "k"].iter().all(|name| !is_touched(&node, name)));

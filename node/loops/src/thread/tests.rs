@@ -114,7 +114,7 @@ fn a_thread_that_is_always_late_answers() {
     assert_eq!(done.recv_timeout(LONG), Ok("ended"));
 }
 
-/// Something hangs: who asks is told so, and what he wants is done when it is over.
+/// While something hangs, a caller is told so; its request is done when that is over.
 #[test]
 fn a_thread_that_hangs_is_not_waited_for() {
     let (release, hangs) = channel::<()>();
