@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // The client of the node's interface. Each failure names its request, what went wrong, and after
-// how long: a refusal of the node becomes a `Refused`, everything else an `Unanswered`.
+// how long. A refusal of the node is thrown as a `Refused`, everything else as an `Unanswered`.
 
 import type { ApiError, ErrorCode, KeyView } from "./api";
 import { EventParser, type ServerEvent } from "./sse";
@@ -15,7 +15,7 @@ class Sent {
     readonly path: string,
   ) {}
 
-  /** Such as `GET /v1/caller: status 503 after 12 ms`. */
+  /** Describes a failure, as in `GET /v1/caller: status 503 after 12 ms`. */
   failed(how: string): string {
     return `${this.method} ${this.path}: ${how} after ${duration(performance.now() - this.#at)}`;
   }
@@ -39,7 +39,7 @@ export class Refused extends Error {
 /** No answer came, or it broke off. The message names the request and the failure. */
 export class Unanswered extends Error {}
 
-/** A failure in one line: request, failure, time, and the node's text if there is one. */
+/** Describes a failure in one line: request, failure, time, and the node's text if there is one. */
 export function described(error: unknown): string {
   if (error instanceof Refused) return `${error.request}: ${error.message}`;
   return error instanceof Error ? error.message : String(error);
@@ -66,7 +66,7 @@ export class Client {
     stop: AbortSignal,
     patienceMs: number,
   ): AsyncGenerator<ServerEvent, void, void> {
-    // One signal for both: AbortSignal.any is younger than some browsers that are in use.
+    // One signal for both reasons. `AbortSignal.any` is missing in browsers that are still in use.
     const both = new AbortController();
     const stopped = () => both.abort();
     if (stop.aborted) stopped();
@@ -134,5 +134,5 @@ export class Client {
   }
 }
 
-/** A change of vifs waits for devices to come up, a second at most. */
+/** The longest wait for an answer. A change of vifs waits a second at most for devices. */
 const ANSWER_MS = 15_000;

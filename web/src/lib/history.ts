@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Recent samples in bounded memory.
+// The newest samples of several quantities, in bounded memory.
 
 /** A sample, or nothing: a gap in the line. */
 export type Sample = number | null;
 
-/** So many rows of so many columns; a new row takes the place of the oldest. */
+/** A table of so many columns and at most so many rows; a new row takes the place of the oldest. */
 export class History {
   readonly #columns: Sample[][];
   readonly #capacity: number;
@@ -19,7 +19,7 @@ export class History {
     return this.#columns[0]?.length ?? 0;
   }
 
-  /** Adds a row: a value for each column; what is left out is a gap. */
+  /** Adds a row: a value for each column. A value that is left out is a gap. */
   push(...row: Sample[]): void {
     this.#columns.forEach((column, index) => {
       column.push(row[index] ?? null);
@@ -27,12 +27,12 @@ export class History {
     });
   }
 
-  /** A column, oldest first: to read, and valid until the next row. */
+  /** Returns a column, oldest first. It is valid until the next row. */
   column(index: number): readonly Sample[] {
     return this.#columns[index] ?? [];
   }
 
-  /** The greatest of a column; 0 without any. */
+  /** Returns the greatest value of a column; 0 without any. */
   max(index: number): number {
     let most = 0;
     for (const value of this.column(index)) if (value !== null && value > most) most = value;

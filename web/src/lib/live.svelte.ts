@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// The state of the page, and the connection that feeds it: it listens to the node's events, and
-// connects again by itself when the stream breaks. All requests of the page go through here.
+// The state of the page, and the connection that feeds it. It listens to the node's events, and
+// connects again by itself when the stream breaks. All requests of the page are made here.
 
 import { Client, Refused, described } from "./client";
 import { Meter } from "./meter";
@@ -18,9 +18,9 @@ class Live {
   policy = $state.raw<Policy>();
   status = $state.raw<Status>();
   changes = $state.raw<Change[]>([]);
-  /** Counts looks: charts follow it. */
+  /** Counts looks. Charts are drawn anew with each. */
   tick = $state(0);
-  /** Counts what digits follow, so that they can be read. */
+  /** Counts slower than `tick`. Numbers change with it, so that they can be read. */
   beat = $state(0);
   /** When the last figures came, by the browser's clock. */
   heardAt = $state(0);
@@ -40,12 +40,12 @@ class Live {
   /** Takes the token of the address or of this tab, and connects. */
   begin(): void {
     const given = /[#&]token=([^&]+)/.exec(location.hash)?.[1];
-    // Out of the address, so that it is not copied with it.
+    // The token leaves the address bar, so that nobody copies it with the address.
     if (given) history.replaceState(null, "", location.pathname + location.search);
     this.use(given ?? sessionStorage.getItem(TOKEN) ?? "");
   }
 
-  /** Connects with a token, which this tab keeps. Another one's figures are not its own. */
+  /** Connects with a token, which this tab keeps. With another token, all figures are forgotten. */
   use(token: string): void {
     this.#stop.abort();
     this.#stop = new AbortController();
@@ -82,7 +82,7 @@ class Live {
     this.use(this.#client.token);
   }
 
-  /** Changes a vif: the node checks it, and its words come back as an error. */
+  /** Changes a vif. The node checks the change; its refusal is thrown as an error. */
   change(vif: string, body: unknown): Promise<Change> {
     return this.#client.patch<Change>(`/v1/vifs/${encodeURIComponent(vif)}`, body);
   }
@@ -92,7 +92,7 @@ class Live {
     await this.#client.post<Change>("/v1/undo", { id });
   }
 
-  /** Reads the record: one request at a time, however often it changes meanwhile. */
+  /** Reads the record of changes, by one request at a time, however often it changes meanwhile. */
   async #readChanges(client: Client): Promise<void> {
     const record = this.#record;
     record.again = true;
@@ -100,7 +100,7 @@ class Live {
     record.busy = true;
     while (record.again && client === this.#client) {
       record.again = false;
-      // What cannot be read now is read after the next change, or when the connection is back.
+      // After a failure it is read with the next change, or when the connection is back.
       const path = `/v1/changes?newest=${CHANGES}`;
       const newest = await client.get<Change[]>(path).catch(() => undefined);
       if (newest && client === this.#client) this.changes = newest.reverse();
@@ -108,7 +108,7 @@ class Live {
     record.busy = false;
   }
 
-  /** Connects, and connects again, until stopped or the token is refused. */
+  /** Keeps a connection, until stopped or the token is refused. */
   async #keep(client: Client, stop: AbortSignal): Promise<void> {
     for (let attempt = 0; !stop.aborted; attempt += 1) {
       const heard = this.heardAt;
@@ -180,10 +180,11 @@ const TOKEN = "weir-token";
 const ROWS = 600;
 /** The number of changes that a person looks through. */
 const CHANGES = 20;
+/** The most vifs of which ten statuses a second are read. */
 const VIFS_FAST = 100;
-/** Digits that change more often cannot be read. */
+/** The least time between two changes of a number: more often, nobody can read it. */
 const BEAT_MS = 300;
-/** Events come once a second at least. */
+/** The silence after which the connection counts as broken. Events come once a second at least. */
 const SILENCE_MS = 4000;
 
 export const live = new Live();

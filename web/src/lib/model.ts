@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// From counters to what a person looks at: rates, queues and drops, of each tenant and each of its
-// vifs. Counters come as they are read; nothing here knows the time of day, and nothing judges.
+// Turns the counters of a node into figures for people: rates, queues and drops of each tenant and
+// each of its vifs. Each status is a *look*; a rate is the difference of two looks, up to a second
+// apart. All times are the node's. Nothing here judges: verdicts are the node's, too.
 
 import { History } from "./history";
 import { SIDES } from "./types";
@@ -44,7 +45,7 @@ export interface Tenant {
   history: Record<Side, History>;
 }
 
-/** The sums of one look at one direction. */
+/** The counters of one direction at one look. */
 interface Look {
   atNs: number;
   bytes: number;
@@ -59,7 +60,7 @@ interface Look {
   marked: number;
 }
 
-/** Looks at one direction of one vif, as far back as a second needs. */
+/** The looks at one direction of one vif, as many as the last second needs. */
 class Track {
   #looks: Look[] = [];
   verdict: Shown = "unknown";
@@ -92,7 +93,7 @@ class Track {
     while ((this.#looks[1]?.atNs ?? Infinity) <= atNs - WINDOW_NS) this.#looks.shift();
   }
 
-  /** Recent bits a second; null before there are two looks. */
+  /** Bits a second over the last half second; null before there are two looks. */
   get latest(): number | null {
     const now = this.#looks.at(-1);
     const before = this.#looks.findLast((look) => now && look.atNs <= now.atNs - LINE_NS)
@@ -122,7 +123,7 @@ export class Model {
     this.times = new History(1, rows);
   }
 
-  /** Another policy holds. Tenants that stay keep their history. */
+  /** Follows another policy. Tenants that stay keep their history. */
   follow(policy: Policy): void {
     const before = new Map(this.tenants.map((tenant) => [tenant.name, tenant]));
     this.tenants = policy.slices.map((slice) => {
@@ -132,7 +133,7 @@ export class Model {
       for (const side of SIDES) {
         const guarantee = guaranteed(slice, vifs, side);
         const most = limit(slice[side].rate_bps, vifs, side);
-        // What was seen of it stays until the next look.
+        // Its figures stay until the next look.
         sides[side] = { ...(old?.sides[side] ?? NOTHING), guarantee, limit: most };
       }
       const history = old?.history ?? { send: this.#blank(), receive: this.#blank() };
@@ -144,7 +145,7 @@ export class Model {
     }
   }
 
-  /** Nothing was heard for a while: the lines have a gap, and rates begin anew. */
+  /** Notes that nothing was heard for a while: lines get a gap, and rates begin anew. */
   lose(): void {
     this.#tracks.clear();
     const last = this.times.column(0).at(-1);
@@ -153,9 +154,9 @@ export class Model {
     for (const tenant of this.tenants) for (const side of SIDES) tenant.history[side].push();
   }
 
-  /** Another look at the counters. */
+  /** Takes a look at the counters. */
   look(status: Status): void {
-    // The node answers several listeners with one look; the same one twice is none.
+    // The node answers several listeners with one status. The same one again is no look.
     if (status.now_ns === this.#lookedAtNs) return;
     this.#lookedAtNs = status.now_ns;
     if (status.uptime_ns < this.#uptimeNs) this.#restart(status.now_ns);
@@ -177,12 +178,12 @@ export class Model {
         }
         sides[side] = this.#sum(tenant, side, tracks, judged?.[side] ?? "unknown");
       }
-      // Another object: whoever shows it sees that it is news.
+      // A new object tells Svelte that the figures have changed.
       tenant.sides = sides;
     }
   }
 
-  /** One vif's figures. */
+  /** Returns the figures of a vif. */
   vif(vif: Vif, side: Side): Figures {
     const { min_rate_bps, rate_bps } = vif[side];
     const track = this.track(vif.name, side);
@@ -205,7 +206,7 @@ export class Model {
     return now;
   }
 
-  /** Another process counts, its counters began anew; on another machine its clock, too. */
+  /** Begins anew after a restart of the node; on another machine its clock began anew, too. */
   #restart(nowNs: number): void {
     this.#tracks.clear();
     const last = this.times.column(0).at(-1) ?? 0;
@@ -224,7 +225,7 @@ export class Model {
   }
 }
 
-/** The guarantee of a slice: its own on each port, or the sum of its vifs' if it has none. */
+/** Returns the guarantee of a slice: on each port its own, or without one the sum of its vifs'. */
 function guaranteed(slice: Group, vifs: readonly Vif[], side: Side): number {
   const ports = new Map<string, number>();
   for (const vif of vifs) {
@@ -234,7 +235,7 @@ function guaranteed(slice: Group, vifs: readonly Vif[], side: Side): number {
   return [...ports.values()].reduce((sum, one) => sum + one, 0);
 }
 
-/** The least of a slice's limit and what its vifs' limits come to. */
+/** Returns the limit of a slice: the lesser of its own and the sum of its vifs'. */
 function limit(own: number | undefined, vifs: readonly Vif[], side: Side): number | undefined {
   const each = vifs.map((vif) => vif[side].rate_bps);
   const sum = each.every((one) => one !== undefined) && each.length > 0
@@ -299,7 +300,7 @@ const NOTHING: Figures = {
   verdict: "unknown",
 };
 
-/** The time over which digits are means: a second is calm, and soon enough. */
+/** The time that a shown number is the mean of: long enough to be calm, short enough to be news. */
 const WINDOW_NS = 1e9;
-/** The time that a point of a line stands for: a shorter one would show packets, not rates. */
+/** The time that a point of a line is the mean of: a shorter one would show packets, not rates. */
 const LINE_NS = 0.5e9;

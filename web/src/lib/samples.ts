@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// What tests let the node say.
+// Statuses and policies for tests.
 
 import type { Direction, Policy, Status, Verdict, Vif } from "./types";
 
+/** The values that a test chooses; all others are zero. */
 export interface Said {
   /** Bytes that left on port up0. */
   port?: number;

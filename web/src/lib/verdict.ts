@@ -4,19 +4,19 @@
 
 import type { Verdict } from "./types";
 
-/** The verdict that is shown: the node's, or that there is none yet. */
+/** A verdict as it is shown: the node's, or `unknown` if there is none yet. */
 export type Shown = Verdict | "unknown";
 
 /** Returns true if there is a guarantee, and a second that was compared with it. */
 export const isJudged = (shown: Shown): boolean => shown !== "none" && shown !== "unknown";
 
-/** The verdict on both directions: the worst that is said of either. */
+/** Returns the worst of several verdicts. */
 export function worst(verdicts: readonly Shown[]): Shown {
   const order: Shown[] = ["below", "limited", "holds", "less", "idle", "none"];
   return order.find((one) => verdicts.includes(one)) ?? "unknown";
 }
 
-/** In words, for the badge and for whoever hears the page instead of seeing it. */
+/** The words for each verdict, on the badge and for screen readers. */
 export const WORDS: Record<Shown, { mark: string; badge: string; why: string }> = {
   unknown: { mark: "…", badge: "Not judged", why: "the node has no whole second of it" },
   none: { mark: "○", badge: "No guarantee", why: "takes what the others leave" },
