@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The service report: `/v1/report`.
+//! The service report, `/v1/report`: what slices and vifs were guaranteed, offered and got in a
+//! span of time. Offered and got count layer 2; the guarantee and the worst second count as the
+//! port's layer does.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Routers that a control loop holds at a packet rate: `/v1/xtc`.
+//! Routers that a control loop holds at a packet rate: `/v1/xtc`. Rates are packets a second, caps
+//! and used CPU time are millionths of a processor. A field is absent if its value is not known,
+//! not metered, or not for the caller.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
