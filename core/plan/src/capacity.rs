@@ -22,7 +22,7 @@ pub(crate) struct CapacityBound {
     /// It is proven that the slices do not fit.
     pub(crate) falls_short: bool,
     /// The weight of each resource of each kind; positive where it is scarce.
-    pub(crate) weights: Vec<[f64; Resource::ALL.len()]>,
+    pub(crate) weights: Vec<KindWeights>,
 }
 
 /// When to stop.
@@ -52,7 +52,7 @@ pub(crate) fn capacity_bound(
     let mut bound = CapacityBound { falls_short: false, weights: program.even_weights() };
     let mut weights = bound.weights.clone();
     for _ in 0..ROUNDS_MAX {
-        let Some(way) = program.cheapest(&weights) else {
+        let Some(way) = cheapest_kinds(request, counts, &program.of_a_node(&weights)) else {
             // A slice that fits nowhere.
             bound.falls_short = true;
             return bound;
@@ -80,7 +80,37 @@ pub(crate) fn capacity_bound(
 }
 
 /// The kind that each shape is given to; `None` where there are no slices of it.
-type SharedOut = Vec<Option<usize>>;
+pub(crate) type SharedOut = Vec<Option<usize>>;
+
+/// The weight of each resource of a kind of node.
+pub(crate) type KindWeights = [f64; Resource::ALL.len()];
+
+/// Gives each slice to the kind where what it takes of a node weighs least; `None` if one fits
+/// nowhere.
+pub(crate) fn cheapest_kinds(
+    request: &ShapedRequest,
+    counts: &[u32],
+    weights: &[KindWeights],
+) -> Option<SharedOut> {
+    let kind_of = |shape: usize| {
+        if counts[shape] == 0 {
+            return Some(None);
+        }
+        let price = |kind: usize| {
+            let numbers = &request.kinds[kind];
+            let demand = request.shapes[shape][kind]?;
+            if numbers.count == 0 || !demand.fits(&numbers.capacity) {
+                return None;
+            }
+            let shares = demand.shares(&numbers.capacity);
+            let price: f64 = shares.iter().zip(&weights[kind]).map(|(share, w)| share * w).sum();
+            Some((kind, price))
+        };
+        let kinds = (0..request.kinds.len()).filter_map(price);
+        Some(Some(kinds.min_by(|a, b| a.1.total_cmp(&b.1))?.0))
+    };
+    (0..counts.len()).map(kind_of).collect()
+}
 
 struct LoadProgram<'r> {
     request: &'r ShapedRequest,
@@ -109,13 +139,19 @@ impl<'r> LoadProgram<'r> {
         Self { request, counts, linear, rows }
     }
 
-    fn even_weights(&self) -> Vec<[f64; Resource::ALL.len()]> {
+    /// The weights of a node's resources, by those of all nodes' of its kind.
+    fn of_a_node(&self, weights: &[KindWeights]) -> Vec<KindWeights> {
+        let each = self.request.kinds.iter().zip(weights);
+        each.map(|(kind, of)| of.map(|w| w / f64::from(kind.count.max(1)))).collect()
+    }
+
+    fn even_weights(&self) -> Vec<KindWeights> {
         let each = 1.0 / float(self.rows.iter().flatten().flatten().count().max(1) as u64);
         let row = |row: &[Option<usize>; 4]| row.map(|row| row.map_or(0.0, |_| each));
         self.rows.iter().map(row).collect()
     }
 
-    fn weights(&self) -> Vec<[f64; Resource::ALL.len()]> {
+    fn weights(&self) -> Vec<KindWeights> {
         let prices = self.linear.prices();
         let weight = |row: Option<usize>| row.map_or(0.0, |row| (-prices[row]).max(0.0));
         self.rows.iter().map(|rows| rows.map(weight)).collect()
@@ -123,7 +159,7 @@ impl<'r> LoadProgram<'r> {
 
     /// The share of all nodes of a kind that `count` slices of a shape take of each resource;
     /// `None` where one does not fit.
-    fn load(&self, shape: usize, kind: usize) -> Option<[f64; Resource::ALL.len()]> {
+    fn load(&self, shape: usize, kind: usize) -> Option<KindWeights> {
         let numbers = &self.request.kinds[kind];
         let demand = self.request.shapes[shape][kind]?;
         if numbers.count == 0 || !demand.fits(&numbers.capacity) {
@@ -131,23 +167,6 @@ impl<'r> LoadProgram<'r> {
         }
         let times = f64::from(self.counts[shape]) / f64::from(numbers.count);
         Some(demand.shares(&numbers.capacity).map(|share| share * times))
-    }
-
-    /// Gives each slice to the kind where it is cheapest; `None` if one fits nowhere.
-    fn cheapest(&self, weights: &[[f64; Resource::ALL.len()]]) -> Option<SharedOut> {
-        let kind_of = |shape: usize| {
-            if self.counts[shape] == 0 {
-                return Some(None);
-            }
-            let price = |kind: usize| {
-                let load = self.load(shape, kind)?;
-                let price: f64 = load.iter().zip(&weights[kind]).map(|(load, w)| load * w).sum();
-                Some((kind, price))
-            };
-            let kinds = (0..self.request.kinds.len()).filter_map(price);
-            Some(Some(kinds.min_by(|a, b| a.1.total_cmp(&b.1))?.0))
-        };
-        (0..self.counts.len()).map(kind_of).collect()
     }
 
     /// Adds a way to share the slices out; returns whether it improves the program.
@@ -171,7 +190,7 @@ impl<'r> LoadProgram<'r> {
 
     /// Tells whether the weights prove, in integers, that the slices do not fit. Demands are
     /// rounded down, weights are exact.
-    fn proves(&self, weights: &[[f64; Resource::ALL.len()]]) -> bool {
+    fn proves(&self, weights: &[KindWeights]) -> bool {
         let exact: Vec<_> =
             weights.iter().map(|of| of.map(|w| u128::from(whole(w * WEIGHT)))).collect();
         let all: u128 = exact.iter().flatten().sum::<u128>() << PROOF_BITS;

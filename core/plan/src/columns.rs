@@ -40,8 +40,6 @@ pub(crate) struct PatternMix {
     pub(crate) uses: Vec<(usize, f64)>,
     /// The lower bound, in units of [`VALUE`].
     pub(crate) bound: u128,
-    /// The value of each item that proves it.
-    pub(crate) values: Vec<u64>,
 }
 
 /// Finds the best mixture. New patterns are added to the pool.
@@ -74,7 +72,7 @@ pub(crate) fn generate(
         }
     }
     master.program.solve(PIVOTS_MAX);
-    PatternMix { uses: master.uses(), bound, values: best.values }
+    PatternMix { uses: master.uses(), bound }
 }
 
 struct MasterProgram<'p> {

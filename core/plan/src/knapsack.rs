@@ -150,10 +150,7 @@ impl KnapsackSearch {
 }
 
 /// The prices of the relaxation's resources, a unit of each.
-pub(crate) fn resource_prices(
-    room: &ResourceAmounts,
-    items: &[KnapsackItem],
-) -> [f64; Resource::ALL.len()] {
+fn resource_prices(room: &ResourceAmounts, items: &[KnapsackItem]) -> [f64; Resource::ALL.len()] {
     let mut program = LinearProgram::new(&[LinearRow::AtMost { bound: 1.0 }; 4]);
     let most = items.iter().map(|item| item.value).max().unwrap_or(1).max(1);
     for item in items {
@@ -172,7 +169,7 @@ pub(crate) fn resource_prices(
 }
 
 /// The cost of amounts at these prices.
-pub(crate) fn weighed(prices: &[f64; Resource::ALL.len()], amounts: &ResourceAmounts) -> f64 {
+fn weighed(prices: &[f64; Resource::ALL.len()], amounts: &ResourceAmounts) -> f64 {
     prices.iter().zip(amounts.0).map(|(price, amount)| price * float(amount)).sum()
 }
 

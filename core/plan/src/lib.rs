@@ -50,6 +50,7 @@ mod document;
 mod effort;
 mod filling;
 mod first_fit;
+mod fluid;
 mod knapsack;
 mod lp;
 mod packing;

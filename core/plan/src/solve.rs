@@ -2,16 +2,16 @@
 //! From shapes to a placement and a proven bound: classes, columns, rounding, filling, repair.
 
 use crate::classes::{SliceClass, classify};
-use crate::columns::{ColumnLimits, PackingGoal, PatternMix, generate};
+use crate::columns::{ColumnLimits, PackingGoal, generate};
 use crate::effort::PlanEffort;
 use crate::filling::fill;
 use crate::first_fit::first_fit;
-use crate::knapsack::{KnapsackItem, KnapsackLimits, pack_node, resource_prices, weighed};
+use crate::fluid::fluid_bound;
+use crate::knapsack::{KnapsackLimits, pack_node};
 use crate::packing::{NodePattern, PackingProblem, PatternPool};
 use crate::placement::SlicePlacement;
-use crate::proof::{BoundedKind, VALUE, lower_bound};
+use crate::proof::VALUE;
 use crate::repair::{improve, insert};
-use crate::resource::{float, whole};
 use crate::rounding::whole_nodes;
 use crate::shapes::ShapedRequest;
 
@@ -34,10 +34,9 @@ pub(crate) fn solve<'r>(
     let mut pool = first_patterns(&problem, &classes, &simple);
     let limits = ColumnLimits { rounds: effort.rounds, steps: effort.steps };
     let mix = generate(&problem, &mut pool, PackingGoal::Cost, limits);
-    let bound = match is_exact(request, &classes) {
-        true => mix.bound,
-        false => shape_bound(request, slices, &classes, &mix, effort),
-    };
+    let fluid = fluid_bound(request, &request.counts(slices));
+    // The master program's bound is one on means, unless each class is of one shape.
+    let bound = if is_exact(request, &classes) { fluid.max(mix.bound) } else { fluid };
     let limits = ColumnLimits { rounds: effort.rounds / 10, steps: effort.steps / 10 };
     let patterns = whole_nodes(&problem, &mut pool, &mix, limits);
     let (mut placement, left) = fill(request, &classes, &patterns);
@@ -125,58 +124,6 @@ fn first_patterns(
         pool.add(NodePattern { kind: node.kind, items });
     }
     pool
-}
-
-/// The bound for slices as they are, from the values of their classes. A slice is worth as much
-/// more than its class's mean as it takes more at the prices of the kind where the class is packed
-/// best.
-fn shape_bound(
-    request: &ShapedRequest,
-    slices: &[usize],
-    classes: &[SliceClass],
-    mix: &PatternMix,
-    effort: &PlanEffort,
-) -> u128 {
-    let problem = PackingProblem::of(&request.kinds, classes);
-    let kinds = 0..request.kinds.len();
-    let prices: Vec<_> = kinds
-        .clone()
-        .map(|kind| {
-            let room = &request.kinds[kind].capacity;
-            resource_prices(room, &problem.priced(kind, &mix.values))
-        })
-        .collect();
-    let counts = request.counts(slices);
-    let mut values = vec![0_u64; request.shapes.len()];
-    for (class, value) in classes.iter().zip(&mix.values) {
-        let worth = |kind: usize| {
-            let takes = weighed(&prices[kind], &class.mean[kind]?);
-            (takes > 0.0).then(|| (kind, float(*value) / takes))
-        };
-        let best = kinds.clone().filter_map(worth).max_by(|a, b| a.1.total_cmp(&b.1));
-        let Some((kind, worth)) = best else { continue };
-        for slice in &class.members {
-            let shape = request.shape_of[*slice];
-            let demand = request.shapes[shape][kind].unwrap_or_default();
-            values[shape] = whole(weighed(&prices[kind], &demand) * worth);
-        }
-    }
-    let upper = |kind: usize| {
-        let numbers = &request.kinds[kind];
-        let item = |shape: usize| {
-            let demand = request.shapes[shape][kind]?;
-            Some(KnapsackItem { id: shape, value: values[shape], demand, most: counts[shape] })
-        };
-        let items: Vec<_> = (0..counts.len()).filter_map(item).collect();
-        let cost = numbers.cost * VALUE;
-        let limits = KnapsackLimits { floor: cost, steps: effort.steps * 10 };
-        let upper = pack_node(&numbers.capacity, &items, limits).upper;
-        BoundedKind { count: numbers.count, cost, upper }
-    };
-    let kinds: Vec<_> = kinds.map(upper).collect();
-    let value = values.iter().zip(&counts);
-    let value = value.map(|(value, count)| u128::from(*value) * u128::from(*count)).sum();
-    lower_bound(value, &kinds)
 }
 
 fn gcd(a: u64, b: u64) -> u64 {
