@@ -2,7 +2,8 @@
 //! The shipped binary: subcommands, nothing else.
 //!
 //! Exit status: 0 done, 1 it could not be done, 2 the command line was wrong, 4 a node was not
-//! confirmed in time and has undone what it did. (3 is `weir-lab`'s: a case does not hold.)
+//! confirmed in time and has undone what it did, 5 the slices of a plan do not fit. (3 is
+//! `weir-lab`'s: a case does not hold.)
 
 mod clean;
 mod doctor;
@@ -12,6 +13,7 @@ mod live;
 mod moved;
 mod node;
 mod page;
+mod plan;
 mod report;
 mod token;
 mod top;
@@ -62,6 +64,8 @@ enum Command {
     /// Routers that a node holds at a packet rate
     #[command(subcommand)]
     Xtc(xtc::XtcCommand),
+    /// Place slices on nodes: whether they fit, where, with which caps and phases
+    Plan(plan::PlanCommand),
     /// Open the node's page to a browser on this machine
     Page(page::Page),
     /// Make a token for the node's interface
@@ -104,6 +108,7 @@ fn main() -> ExitCode {
         Command::Report(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Xtc(command) => command.run(),
+        Command::Plan(command) => command.run(),
         Command::Page(command) => command.run(),
         Command::Token(command) => command.run(),
         Command::Clean(command) => command.run(),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The IIP node: parallel internets on one link, told apart by a header, kept apart by time.
+//! The IIP node: parallel internets on one link, told apart by a header, kept apart by time; and
+//! the planner, which says what fits where.
 
 mod classifier;
 mod cost;
@@ -7,6 +8,8 @@ mod formula;
 mod in_kernel;
 mod kernel_cost;
 mod phases;
+mod plan_requests;
+mod planner;
 mod wire;
 
 use weir_experiment::RowPart::{Plain, With};
@@ -37,6 +40,23 @@ const ROWS: &[Requirement] = &[
         6,
         "a cycle costs what the formula says, at every size of the text",
         &[With(formula::show, 0), With(formula::show, 1)],
+    )
+    .correctness(),
+    row(
+        13,
+        "5000 slices on 1000 nodes of four kinds: near the proven bound, below first fit",
+        &[
+            With(planner::places, 0),
+            With(planner::places, 1),
+            With(planner::places, 2),
+            With(planner::places, 3),
+            Plain(planner::repeats),
+        ],
+    ),
+    row(
+        14,
+        "a request that does not fit: an irreducible conflict, the smallest relaxation",
+        &[Plain(planner::refuses)],
     )
     .correctness(),
 ];
