@@ -11,7 +11,7 @@ use crate::capture::CapturePort;
 use crate::facts::DeviceAnswers;
 use crate::memory::MemoryPort;
 use crate::packet::PacketPort;
-use crate::pool::{Pool, Remains};
+use crate::pool::{LentChunks, Pool};
 use crate::port::{FramePort, PortStatistics};
 use crate::tap::TapPort;
 use crate::xdp::{Devices, XdpPlane, XdpPort};
@@ -135,12 +135,12 @@ impl AnyPort {
 
 impl ClosingPort {
     /// Closes the port, by system calls that take some 10 ms. Pass the result to
-    /// [`Pool::forget_all`].
-    pub fn shut(self, devices: &Devices) -> Remains {
+    /// [`Pool::reclaim`].
+    pub fn shut(self, devices: &Devices) -> LentChunks {
         match self.0 {
             Some(AnyPort::Xdp(port)) => port.shut(devices),
             // The others have given their chunks back.
-            _ => Remains::default(),
+            _ => LentChunks::default(),
         }
     }
 }

@@ -40,7 +40,7 @@ pub use facts::{DeviceAnswers, Questions};
 pub use link_events::{LinkEvents, device_number};
 pub use memory::MemoryPort;
 pub use packet::{PacketConfig, PacketPort};
-pub use pool::{BindMode, Pool, Region, Remains};
+pub use pool::{BindMode, LentChunks, Pool, Region};
 pub use port::{FramePort, PortStatistics};
 pub use sys::now;
 pub use tap::{TapConfig, TapPort};

@@ -15,8 +15,8 @@ use crate::memory_map::Mapping;
 
 /// Equal chunks of memory, and the list of the free ones.
 ///
-/// A chunk is owned by whoever took it from the list, or received its frame from a port, until it
-/// is freed or handed to a port for transmission.
+/// A chunk is owned by the code that took it from the list, or received its frame from a port,
+/// until it is freed or given to a port for transmission.
 #[derive(Debug)]
 pub struct Pool {
     region: Region,
@@ -24,7 +24,7 @@ pub struct Pool {
     chunk: u32,
     frames: u32,
     free: Vec<u32>,
-    /// One bit a chunk, set while it is free: a second freeing is seen, not believed.
+    /// One bit a chunk, set while it is free, so that a second freeing is detected and ignored.
     is_free: Vec<u64>,
     /// The socket whose rings hold a chunk, 0 for none: the chunks return when it closes.
     lent_to: Vec<u16>,
@@ -46,7 +46,7 @@ struct Registry {
     anchors: Vec<(BindMode, Weak<OwnedFd>)>,
 }
 
-/// The first byte of the pool, at hand for each frame; the region keeps it mapped.
+/// The first byte of the pool, kept here to save two pointers a frame; the region keeps it mapped.
 #[derive(Debug)]
 struct Start(NonNull<u8>);
 
@@ -59,12 +59,12 @@ unsafe impl Sync for Start {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Borrower(u16);
 
-/// A closed port's sockets, whose chunks are still lent: for [`Pool::forget_all`].
+/// The chunks that are still lent to the sockets of a closed port, until [`Pool::reclaim`].
 #[derive(Debug, Default)]
-#[must_use = "the chunks come back with Pool::forget_all"]
-pub struct Remains(pub(crate) Vec<Borrower>);
+#[must_use = "the chunks come back with Pool::reclaim"]
+pub struct LentChunks(pub(crate) Vec<Borrower>);
 
-/// The way of frames between the device and the pool.
+/// The way in which frames get from the device into the pool and back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindMode {
     /// The kernel copies each frame. Works on every device.
@@ -77,7 +77,7 @@ impl Pool {
     /// A pool of `frames` chunks (1 ..= 2²⁴) of `chunk` bytes (2048 or 4096).
     ///
     /// # Errors
-    /// A bound is broken, or the memory is not to be had.
+    /// A size is out of bounds, or there is no memory.
     pub fn new(frames: u32, chunk: u32) -> Result<Self, PortError> {
         if chunk != 2048 && chunk != 4096 {
             let message = format!("frame_size is {chunk}; it may be 2048 or 4096");
@@ -106,13 +106,13 @@ impl Pool {
         &self.region
     }
 
-    /// Frees all that the sockets of a closed port held.
-    pub fn forget_all(&mut self, remains: Remains) {
-        remains.0.into_iter().for_each(|borrower| self.forget(borrower));
+    /// Frees the chunks that the sockets of a closed port held.
+    pub fn reclaim(&mut self, lent: LentChunks) {
+        lent.0.into_iter().for_each(|borrower| self.forget(borrower));
     }
 
-    /// A free chunk with `len` bytes of frame at the usual distance from its start; `None` if all
-    /// chunks are in use or a chunk is too short. The bytes are what the chunk held before.
+    /// Takes a free chunk, as a frame of `len` bytes behind the usual headroom; `None` if all
+    /// chunks are in use, or a chunk is too short. The bytes are left over from an earlier frame.
     pub fn frame(&mut self, len: u16) -> Option<Frame> {
         if u32::from(len) > self.frame_max() {
             return None;
@@ -219,13 +219,13 @@ impl Region {
         registry.anchors.iter().filter(|(m, _)| *m == mode).find_map(|(_, socket)| socket.upgrade())
     }
 
-    /// Any socket that is bound to the memory, also one that shares, serves as an anchor: so the
-    /// memory is registered once, whichever port leaves first.
+    /// Adds a socket that is bound to the memory as an anchor, even one that shares another's
+    /// registration: so the memory stays registered once, whichever port closes first.
     pub(crate) fn add_anchor(&self, mode: BindMode, socket: &Arc<OwnedFd>) {
         self.registry().anchors.push((mode, Arc::downgrade(socket)));
     }
 
-    /// A name for a socket that is to hold chunks; `None` while 65 535 sockets do.
+    /// A number for a socket that will hold chunks; `None` while 65 535 sockets have one.
     pub(crate) fn new_borrower(&self) -> Option<Borrower> {
         let mut registry = self.registry();
         if let Some(idle) = registry.idle.pop() {
@@ -235,18 +235,18 @@ impl Region {
         Some(Borrower(registry.borrowers))
     }
 
-    /// Does [`Pool::forget_all`] for a port that was closed before anybody adopted it: it never
+    /// Does [`Pool::reclaim`] for a port that was closed before anybody adopted it: it never
     /// held a chunk.
-    pub fn retire_all(&self, remains: Remains) {
-        remains.0.into_iter().for_each(|borrower| self.retire(borrower));
+    pub fn retire_all(&self, lent: LentChunks) {
+        lent.0.into_iter().for_each(|borrower| self.retire(borrower));
     }
 
-    /// Takes back the name of a socket that never held a chunk.
+    /// Takes back the number of a socket that never held a chunk.
     pub(crate) fn retire(&self, borrower: Borrower) {
         self.registry().idle.push(borrower);
     }
 
-    /// The lists stay whole whatever happened to the thread that held their lock.
+    /// Locks the registry. Its lists are consistent even after a panic of the lock's holder.
     fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -306,8 +306,8 @@ impl FramePool for Pool {
     }
 }
 
-/// The room that the kernel leaves before a received frame (`XDP_PACKET_HEADROOM`); ours are alike,
-/// so that a tag can be pushed before any frame.
+/// The room that the kernel leaves before a received frame (`XDP_PACKET_HEADROOM`). Frames made
+/// here have the same, so that a tag can be pushed before any frame.
 pub(crate) const HEADROOM: u16 = 256;
 
 /// 32 GiB of the smaller chunks.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use weir_policy::Policy;
-use weir_ports::Remains;
+use weir_ports::LentChunks;
 use weir_units::{Instant, PacketRate};
 
 use crate::capture::{CaptureError, CaptureRequest, Capturing};
@@ -20,7 +20,7 @@ pub enum WorkerCommand {
     /// Takes over another policy and the devices opened for it.
     Reconfigure(Box<Reconfiguration>, SyncSender<ReconfigurationReply>),
     /// Returns the frames of closed devices to the pool, and counts what was dropped there last.
-    Forget(Vec<Remains>, u64),
+    Forget(Vec<LentChunks>, u64),
     /// Reads counters, queues and lateness.
     Status(SyncSender<NodeStatus>),
     /// Copies a vif's frames.

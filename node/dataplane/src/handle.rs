@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use weir_ports::Remains;
+use weir_ports::LentChunks;
 use weir_units::{Instant, PacketRate};
 
 use crate::capture::{CaptureError, CaptureRequest, Capturing};
@@ -94,9 +94,9 @@ impl WorkerHandle {
     }
 
     /// Returns the frames of closed devices to the pool, and counts what was dropped there last.
-    pub fn forget(&self, remains: Vec<Remains>, dropped: u64) {
+    pub fn forget(&self, lent: Vec<LentChunks>, dropped: u64) {
         // A worker that has ended has no pool any more.
-        let _ended = self.commands.send(WorkerCommand::Forget(remains, dropped));
+        let _ended = self.commands.send(WorkerCommand::Forget(lent, dropped));
     }
 
     /// Ends the worker, which hands its devices back.

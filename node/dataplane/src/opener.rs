@@ -15,8 +15,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use weir_policy::{Kind, Policy, RingFrames};
 use weir_ports::{
-    AnyPort, BindMode, DeviceRole, Devices, GateId, PacketConfig, PacketPort, Pins, PlaneLimits,
-    Pool, PortError, Questions, Region, Remains, TapConfig, TapPort, XdpConfig, XdpPlane, XdpPort,
+    AnyPort, BindMode, DeviceRole, Devices, GateId, LentChunks, PacketConfig, PacketPort, Pins,
+    PlaneLimits, Pool, PortError, Questions, Region, TapConfig, TapPort, XdpConfig, XdpPlane,
+    XdpPort,
 };
 use weir_switch::IfaceId;
 
@@ -113,13 +114,13 @@ impl Opener {
         }
     }
 
-    /// Closes a device that the worker has let go. Returns its frames, for [`Pool::forget_all`],
+    /// Closes a device that the worker has let go. Returns its frames, for [`Pool::reclaim`],
     /// and how many were dropped there since it was let go.
-    pub fn shut(&mut self, detached: DetachedDevice) -> (Remains, u64) {
-        let remains = detached.port.shut(&self.devices);
+    pub fn shut(&mut self, detached: DetachedDevice) -> (LentChunks, u64) {
+        let lent = detached.port.shut(&self.devices);
         let dropped = detached.gates.dropped(self.devices.gates()).saturating_sub(detached.dropped);
         self.free(detached.gates);
-        (remains, dropped)
+        (lent, dropped)
     }
 
     fn free(&mut self, gates: DeviceGates) {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{iter, thread};
 
 use weir_policy::{Policy, PortId, VifId};
-use weir_ports::{AnyPort, Faults, GateId, Gates, Pool, PortError, Remains, XdpPlane};
+use weir_ports::{AnyPort, Faults, GateId, Gates, LentChunks, Pool, PortError, XdpPlane};
 use weir_switch::{Direction, IfaceId, Reason, Switch, Tally};
 use weir_units::Instant;
 
@@ -338,7 +338,7 @@ impl NodePorts {
         let ports = Mutex::new(ports.into_iter());
         let next = || ports.lock().unwrap_or_else(PoisonError::into_inner).next();
         let close = || iter::from_fn(next).map(|port| port.shut(plane.devices())).collect();
-        let remains: Vec<Vec<Remains>> = thread::scope(|scope| {
+        let lent: Vec<Vec<LentChunks>> = thread::scope(|scope| {
             // This thread closes too, so that all are closed even if no other can be made.
             let start = |_| thread::Builder::new().spawn_scoped(scope, close).ok();
             let closers: Vec<_> = (1..threads).filter_map(start).collect();
@@ -347,7 +347,7 @@ impl NodePorts {
             let others = closers.into_iter().filter_map(|closer| closer.join().ok());
             iter::once(own).chain(others).collect()
         });
-        remains.into_iter().flatten().for_each(|remains| pool.forget_all(remains));
+        lent.into_iter().flatten().for_each(|lent| pool.reclaim(lent));
     }
 }
 

@@ -368,9 +368,9 @@ impl Worker {
             WorkerCommand::Reconfigure(wanted, reply) => {
                 let _gone = reply.try_send(self.reconfigure(now, *wanted, waiter));
             }
-            WorkerCommand::Forget(remains, dropped) => {
+            WorkerCommand::Forget(lent, dropped) => {
                 self.dropped_late += dropped;
-                remains.into_iter().for_each(|remains| self.pool.forget_all(remains));
+                lent.into_iter().for_each(|lent| self.pool.reclaim(lent));
             }
             WorkerCommand::Status(reply) => {
                 let _gone = reply.try_send(self.status(now));

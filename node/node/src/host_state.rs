@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use weir_policy::{Kind, Policy};
-use weir_ports::{Remains, device_number};
+use weir_ports::{LentChunks, device_number};
 use weir_switch::{Switch, SwitchError};
 
 use crate::control::{Refusal, RefusalKind};
@@ -321,10 +321,10 @@ fn devices(policy: &Policy) -> impl Iterator<Item = &str> {
     ports.chain(policy.vifs.iter().map(|vif| vif.device.as_str()))
 }
 
-fn forget(worker: &WorkerHandle, shut: Vec<(Remains, u64)>) {
+fn forget(worker: &WorkerHandle, shut: Vec<(LentChunks, u64)>) {
     if !shut.is_empty() {
-        let (remains, dropped): (Vec<_>, Vec<u64>) = shut.into_iter().unzip();
-        worker.forget(remains, dropped.iter().sum());
+        let (lent, dropped): (Vec<_>, Vec<u64>) = shut.into_iter().unzip();
+        worker.forget(lent, dropped.iter().sum());
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) use devices::link as link_program;
 use crate::error::PortError;
 use crate::facts::DeviceAnswers;
 use crate::link;
-use crate::pool::{BindMode, Pool, Region, Remains};
+use crate::pool::{BindMode, LentChunks, Pool, Region};
 use crate::port::{FramePort, PortStatistics};
 use devices::DeviceEntry;
 use socket::{Socket, SocketConfig};
@@ -174,25 +174,25 @@ impl XdpPort {
     /// Detaches the program, closes the sockets and returns their chunks. Dropping the port does
     /// the first two only.
     pub fn close(self, plane: &mut XdpPlane, pool: &mut Pool) {
-        let remains = self.shut(plane.devices());
-        pool.forget_all(remains);
+        let lent = self.shut(plane.devices());
+        pool.reclaim(lent);
     }
 
     /// Does [`Self::close`] on a thread that does not own the pool.
-    pub fn shut(self, devices: &Devices) -> Remains {
+    pub fn shut(self, devices: &Devices) -> LentChunks {
         drop(self.link);
         devices.release(self.ifindex);
         devices.remove_device(self.ifindex, &self.entry);
-        Remains(self.sockets.into_iter().filter_map(Socket::shut).collect())
+        LentChunks(self.sockets.into_iter().filter_map(Socket::shut).collect())
     }
 
     /// Does [`Self::shut`], but leaves again what an earlier process left.
-    pub fn abandon(self, devices: &Devices) -> Remains {
+    pub fn abandon(self, devices: &Devices) -> LentChunks {
         if !self.adopted {
             return self.shut(devices);
         }
         devices.put_back(self.ifindex, &self.entry);
-        Remains(self.sockets.into_iter().filter_map(Socket::shut).collect())
+        LentChunks(self.sockets.into_iter().filter_map(Socket::shut).collect())
     }
 
     /// Does [`Self::close`] when the data plane is gone already.
