@@ -85,6 +85,7 @@ async function visit(page) {
   for (const view of VIEWS) await look(page, view, "page", findings);
 
   await change(page, findings);
+  await shape(page, findings);
   await outage(page, findings);
   await ask("empty");
   await page.getByRole("heading", { name: "No tenants yet" }).waitFor();
@@ -203,6 +204,54 @@ async function change(page, findings) {
   say({ event: "undone" });
   await page.waitForTimeout(4000);
   sample("shown/undone", await shownMbps(card));
+  await card.locator("summary").click();
+}
+
+/** Puts a smooth window into the place of the bucket, then another queue; takes both back. */
+async function shape(page, findings) {
+  await page.setViewportSize({ width: 1600, height: 1000 });
+  const card = page.getByRole("article", { name: `Tenant ${vif}` });
+  await card.locator("summary").click();
+  const form = card.getByRole("form");
+  const sends = form.getByRole("group", { name: "Sends" });
+  const field = (label) => sends.getByLabel(label, { exact: true });
+  let last = "none yet";
+  const apply = async () => {
+    await form.getByRole("button", { name: "Apply" }).click();
+    const note = form.getByText(/Holds as change \d+/).filter({ hasNotText: last });
+    await note.waitFor();
+    last = await note.innerText();
+    return /\d+/.exec(last)[0];
+  };
+  /** The form shows what the node says. */
+  const shows = async (label, value) => {
+    for (let tries = 0; tries < 100; tries += 1) {
+      if ((await field(label).inputValue()) === value) return true;
+      await page.waitForTimeout(100);
+    }
+    return false;
+  };
+  const bucket = await field("Burst").inputValue();
+  await field("Limit").fill(`${mbps}M`);
+  await field("Shaper").selectOption("smooth");
+  await field("Width").fill("5ms");
+  const changes = [await apply()];
+  // The rest of the window, and the queue behind it, are the node's defaults.
+  const smooth = [await shows("Width", "5 ms"), await shows("Credit", "100 ms")];
+  smooth.push(await shows("Queue", "fifo"));
+  for (const view of VIEWS) await look(page, view, "smooth", findings);
+  await page.setViewportSize({ width: 1600, height: 1000 });
+  await field("Shaper").selectOption("bucket");
+  changes.unshift(await apply());
+  smooth.push(await shows("Queue", "flows"));
+  await field("Queue").selectOption("fifo");
+  changes.unshift(await apply());
+  for (const id of changes) {
+    await page.getByRole("button", { name: `Undo change ${id}`, exact: true }).click();
+    await page.getByText(`takes back #${id}`).waitFor();
+  }
+  smooth.push(await shows("Queue", "flows"), await shows("Burst", bucket));
+  sample("smooth", smooth.every((one) => one));
   await card.locator("summary").click();
 }
 

@@ -17,6 +17,61 @@ fn refusal(answer: Result<Value, ClientError>) -> (ErrorCode, String) {
     }
 }
 
+/// Goal: the queue of a vif is changed while packets pass, shown, and taken back: none is lost.
+#[test]
+fn a_queue_is_changed_and_shown_live() {
+    let Some(site) = Site::up("weir-t-queue", common::TOPOLOGY, common::POLICY) else { return };
+    let node = site.run(&[]);
+    site.wait_for_node();
+    let client = Client::new(site.path("node-node.sock").as_ref());
+    let said = |words: &[&str]| {
+        let output = site.weir(words);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let before = client.text("/v1/document").unwrap();
+    let queue = || client.get::<Value>("/v1/vifs/gold.0").unwrap()["send_queue"].clone();
+    let flows = || {
+        let status = site.status();
+        let vifs = status["vifs"].as_array().unwrap();
+        vifs.iter().find(|vif| vif["name"] == "gold.0").unwrap()["send"]["flows"].clone()
+    };
+    assert_eq!((&queue()["kind"], &queue()["target_ns"]), (&json!("flows"), &json!(5_000_000)));
+    assert!(site.reaches("gold", "10.9.0.9"));
+    assert!(flows()["started"].as_u64().unwrap() > 0, "{}", flows());
+    let mut ping = site.inside("gold", "ping");
+    ping.args(["-q", "-i", "0.005", "-c", "600", "-w", "60", "10.9.0.9"]);
+    let ping = ping.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let set = said(&["set", "vif", "gold.0", "--queue", "fifo", "--aqm", "none"]);
+    assert!(set.contains("vif gold.0 send.queue.kind: nothing -> \"fifo\""), "{set}");
+    let now = queue();
+    assert!(now["kind"] == "fifo" && now.get("target_ns").is_none(), "{now}");
+    assert_eq!(flows(), Value::Null);
+    said(&["set", "vif", "gold.0", "--queue", "flows", "--aqm", "lan", "--l4s", "1ms"]);
+    let now = queue();
+    let of = |key: &str| now[key].as_u64().unwrap();
+    assert_eq!((of("target_ns"), of("l4s_ns"), &now["ecn"]), (250_000, 1_000_000, &json!(true)));
+    assert!(soon(|| flows()["started"].as_u64() > Some(0)), "{}", flows());
+    let metrics = client.text("/metrics").unwrap();
+    for name in ["weir_flows_active", "weir_marked_packets_total"] {
+        let series = format!("{name}{{vif=\"gold.0\",direction=\"send\"}}");
+        assert!(metrics.contains(&series), "no {series} in:\n{metrics}");
+    }
+    assert!(said(&["top", "--once", "--json"]).contains("\"flows\""));
+    let smooth = ["--rate", "20Mbit", "--shaper", "smooth", "--queue", "flows"];
+    let refused = site.weir(&[&["set", "vif", "gold.0"], &smooth[..]].concat());
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && text.contains("must be \"fifo\""), "{text}");
+    let back = said(&["set", "vif", "gold.0", "--queue", "default", "--aqm", "default"]);
+    assert!(back.contains("send.queue.kind: \"flows\" -> nothing"), "{back}");
+    (0..3).for_each(|_| drop(said(&["undo"])));
+    assert_eq!(client.text("/v1/document").unwrap(), before);
+    let ping = ping.wait_with_output().unwrap();
+    let text = String::from_utf8(ping.stdout).unwrap();
+    assert!(text.contains(" 0% packet loss"), "{text}");
+    site.stop(node);
+}
+
 /// A change holds in the data plane, is on record, outlives the node, and goes without a trace.
 #[test]
 fn a_change_holds_outlives_the_node_and_is_taken_back() {
