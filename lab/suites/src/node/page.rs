@@ -259,4 +259,4 @@ const WIRE_ERROR: f64 = 0.02;
 /// The page tries again every five seconds at the latest.
 const BACK_S: f64 = 7.0;
 /// Length of the run: that of the browser's visit, with time to spare on a busy machine.
-const SECONDS: usize = 140;
+const SECONDS: usize = 160;
