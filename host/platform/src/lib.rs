@@ -25,6 +25,7 @@ pub mod netns;
 pub mod output;
 mod proc_stat;
 pub mod process;
+pub mod processor_time;
 pub mod program;
 mod purpose;
 pub mod run;

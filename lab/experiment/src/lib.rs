@@ -13,7 +13,6 @@ mod attempt;
 pub mod bpf_system;
 pub mod claims;
 pub mod clock;
-pub mod cpu_time;
 mod error;
 pub mod host_changes;
 pub mod node_process;

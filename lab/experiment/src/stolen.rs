@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::cpu_time::CpuTime;
+use weir_platform::processor_time::CpuTime;
 
 /// A thread that looks every `LOOK`. It ends with this value.
 #[derive(Debug)]

@@ -2,11 +2,11 @@
 //! A run over the wire: a star of namespaces with the data plane in its middle, an XDP generator,
 //! and XDP sinks.
 
-use weir_experiment::cpu_time::CpuTime;
 use weir_experiment::senders::{hardly_catching_up, in_cells, worker_cpu};
 use weir_experiment::{
     ExperimentError, Forwarder, Result, StarTopology, Testbed, TrafficRecord, TrafficRun, clock,
 };
+use weir_platform::processor_time::CpuTime;
 use weir_policy::Policy;
 use weir_sim::DataPlane;
 use weir_traffic::XdpStream;

@@ -17,9 +17,9 @@
 
 use std::time::Instant;
 
-use weir_experiment::cpu_time::{Busy, CpuTime};
 use weir_experiment::prelude::*;
 use weir_experiment::senders::{hardly_reading_the_clock, worker_cpu};
+use weir_platform::processor_time::{Busy, CpuTime};
 use weir_platform::run::Command;
 use weir_policy::{Kind, SliceId};
 use weir_traffic::{Mac, ReceiveMethod, ReceiveSpec, SinkVerdict, XdpStream};

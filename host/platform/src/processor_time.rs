@@ -5,7 +5,7 @@
 use std::fs;
 use std::time::Instant;
 
-use crate::{ExperimentError, Result};
+use crate::error::HostError;
 
 /// The counters of all processors at an instant.
 #[derive(Clone, Debug)]
@@ -33,10 +33,21 @@ pub struct Busy {
     pub own: f64,
 }
 
+/// The load of one processor between two instants, in percent of that time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProcessorLoad {
+    /// The time that it worked, soft interrupts included.
+    pub busy_percent: f64,
+    /// The time in soft interrupts.
+    pub softirq_percent: f64,
+    /// The time that the machine's host took.
+    pub stolen_percent: f64,
+}
+
 impl CpuTime {
     /// Reads the counters.
-    pub fn now() -> Result<Self> {
-        let text = fs::read_to_string(STAT).map_err(|error| ExperimentError::io(STAT, error))?;
+    pub fn now() -> Result<Self, HostError> {
+        let text = fs::read_to_string(STAT).map_err(|error| HostError::io("read", STAT, error))?;
         Ok(Self { at: Instant::now(), cpus: text.lines().filter_map(ticks).collect() })
     }
 
@@ -53,13 +64,32 @@ impl CpuTime {
         let total: u64 = spent.iter().map(|ticks| ticks.all).sum();
         let seconds = (self.at - earlier.at).as_secs_f64();
         // A tick's length follows from the elapsed time, whatever the kernel's unit is.
-        let tick = crate::float(spent.len() as u64) * seconds / crate::float(total.max(1));
-        let processors = |ticks: u64| crate::float(ticks) * tick / seconds;
+        let tick = float(spent.len() as u64) * seconds / float(total.max(1));
+        let processors = |ticks: u64| float(ticks) * tick / seconds;
         let busy = spent.iter().map(|ticks| ticks.all - ticks.idle.min(ticks.all)).sum();
         let own = spent.get(cpu).map_or(0, |ticks| {
             ticks.all.saturating_sub(ticks.idle).saturating_sub(ticks.soft_interrupt)
         });
         Busy { all: processors(busy), own: processors(own) }
+    }
+
+    /// Returns the load of each processor since `earlier`, by number.
+    pub fn each_since(&self, earlier: &Self) -> Vec<ProcessorLoad> {
+        let pairs = self.cpus.iter().zip(&earlier.cpus);
+        let percent = |part: u64, all: u64| 100.0 * float(part) / float(all.max(1));
+        pairs
+            .map(|(now, then)| {
+                let stolen = now.stolen.saturating_sub(then.stolen);
+                let all = now.all.saturating_sub(then.all) + stolen;
+                let idle = now.idle.saturating_sub(then.idle);
+                let soft = now.soft_interrupt.saturating_sub(then.soft_interrupt);
+                ProcessorLoad {
+                    busy_percent: percent(all.saturating_sub(idle).saturating_sub(stolen), all),
+                    softirq_percent: percent(soft, all),
+                    stolen_percent: percent(stolen, all),
+                }
+            })
+            .collect()
     }
 
     /// Seconds since `earlier`.
@@ -72,7 +102,7 @@ impl CpuTime {
     pub fn stolen_since(&self, earlier: &Self, cpu: usize) -> f64 {
         let stolen = |all: &Self| all.cpus.get(cpu).map_or(0, |ticks| ticks.stolen);
         let ticks = stolen(self).saturating_sub(stolen(earlier));
-        crate::float(ticks) / USER_HZ
+        float(ticks) / USER_HZ
     }
 
     /// Returns the stolen seconds of the processor that lost most.
@@ -99,6 +129,12 @@ fn ticks(line: &str) -> Option<Ticks> {
     Some(Ticks { idle, soft_interrupt, stolen, all })
 }
 
+/// A count of ticks; exact up to 2⁵³.
+#[expect(clippy::cast_precision_loss, reason = "ticks since boot stay below 2^53")]
+const fn float(count: u64) -> f64 {
+    count as f64
+}
+
 const STAT: &str = "/proc/stat";
 
 /// Ticks a second of what the kernel tells programs: a constant of its interface on all processors
@@ -120,6 +156,18 @@ mod tests {
         let busy = read(text, start + Duration::from_secs(1)).since(&then, 0);
         assert!((busy.all - 0.8).abs() < 1e-9, "{busy:?}");
         assert!((busy.own - 0.6).abs() < 1e-9, "{busy:?}");
+    }
+
+    #[test]
+    fn each_processor_has_its_own_load() {
+        let at = Instant::now();
+        let read = |text: &str| CpuTime { at, cpus: text.lines().filter_map(ticks).collect() };
+        let then = read("cpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0");
+        let now = read("cpu0 20 0 10 40 0 0 20 10\ncpu1 0 0 0 100 0 0 0 0");
+        let [first, second] = now.each_since(&then)[..] else { panic!("two processors") };
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(near(first.busy_percent, 50.0) && near(first.softirq_percent, 20.0), "{first:?}");
+        assert!(near(first.stolen_percent, 10.0) && near(second.busy_percent, 0.0));
     }
 
     #[test]
