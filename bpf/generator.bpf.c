@@ -18,8 +18,12 @@
 /* Streams looked at in one run; the next run goes on where this one stopped. */
 #define SCAN_MAX 16
 #define SIZES_MAX 16
-#define HEADERS_UNTAGGED 42
-#define HEADERS_TAGGED 46
+/* Lengths of headers. */
+#define LINK_UNTAGGED 14
+#define LINK_TAGGED 18
+#define IPV4 20
+#define IPV6 40
+#define UDP 8
 
 /* All fields are 64 bits wide, so that user space reads and writes an array of words. */
 struct stream {
@@ -37,10 +41,13 @@ struct stream {
 	__u64 sizes_count; /* 0: uniform between sizes[0] and sizes[1] */
 	__u64 sizes[SIZES_MAX];
 	__u64 tagged;
+	__u64 ipv6;
 	__u64 flows;      /* source ports in turn; at most 1: one */
 	__u64 port;       /* first source port */
-	__u64 checksum;   /* sum of the IPv4 header's words without the total length */
-	__u8 headers[48];
+	/* IPv4: sum of the IP header's words without the total length. IPv6: sum of the words of
+	 * pseudo-header, ports and the payload's magic, without lengths and the first source port. */
+	__u64 checksum;
+	__u8 headers[72];
 	/* Kept by the program. */
 	__u64 due_ns;
 	__u64 remainder;  /* of the division numerator / denominator */
@@ -133,48 +140,85 @@ static __always_inline __u32 next_size(struct stream *s)
 	return s->sizes[0] + ((span * bpf_get_prandom_u32()) >> 32);
 }
 
-static __always_inline void write_payload(void *at, struct stream *s, __u64 now)
+static __always_inline __u64 words_of(__u64 value)
+{
+	return (value >> 48) + (value >> 32 & 0xffff) + (value >> 16 & 0xffff) + (value & 0xffff);
+}
+
+static __always_inline __u16 folded(__u64 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum & 0xffff;
+}
+
+/* Writes the payload's header, and returns the sum of its words but the magic. */
+static __always_inline __u64 write_payload(void *at, struct stream *s, __u64 now)
 {
 	__u64 order = HEADER_VERSION << 56 | (s->packets & SEQUENCE_MASK) << 16 | (s->id & 0xffff);
 	*(__u32 *)at = bpf_htonl(HEADER_MAGIC);
 	/* The time first: its two upper bytes lie where the stream goes. */
 	*(__u64 *)(at + 10) = bpf_cpu_to_be64(now);
 	*(__u64 *)(at + 4) = bpf_cpu_to_be64(order);
+	return words_of(order) + words_of(now & TIME_MASK);
 }
 
-static __always_inline void write_network(void *ip, struct stream *s, __u32 length)
+/* `length`: of the packet. UDP's checksum is zero, which means none (RFC 768). */
+static __always_inline void write_ipv4(void *ip, struct stream *s, __u32 length)
 {
-	__u64 sum = s->checksum + length;
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
 	*(__u16 *)(ip + 2) = bpf_htons(length);
-	*(__u16 *)(ip + 10) = bpf_htons(~sum & 0xffff);
-	*(__u16 *)(ip + 24) = bpf_htons(length - 20);
-	if (s->flows > 1)
-		*(__u16 *)(ip + 20) = bpf_htons(s->port + s->packets % s->flows);
+	*(__u16 *)(ip + 10) = bpf_htons(folded(s->checksum + length));
+	*(__u16 *)(ip + IPV4 + 4) = bpf_htons(length - IPV4);
+}
+
+/*
+ * `length`: of UDP with its payload, which counts twice; `sum`: of what the payload says. Behind
+ * its header the payload is zero: the frame was made so, and every header is within the largest.
+ */
+static __always_inline void write_ipv6(void *ip, struct stream *s, __u32 length, __u64 sum)
+{
+	__u16 checksum = folded(s->checksum + 2 * length + sum);
+	*(__u16 *)(ip + 4) = bpf_htons(length);
+	*(__u16 *)(ip + IPV6 + 4) = bpf_htons(length);
+	*(__u16 *)(ip + IPV6 + 6) = checksum ? bpf_htons(checksum) : 0xffff;
+}
+
+/* `link` and `network` are constants: the verifier sees the length of every copy. */
+static __always_inline int write_all(void *data, void *end, struct stream *s, __u32 size,
+				     __u64 now, const __u32 link, const __u32 network)
+{
+	const __u32 headers = link + network + UDP;
+	if (data + headers + HEADER_BYTES > end)
+		return -1;
+	__builtin_memcpy(data, s->headers, headers);
+	__u64 sum = write_payload(data + headers, s, now);
+	__u64 port = s->port + (s->flows > 1 ? s->packets % s->flows : 0);
+	*(__u16 *)(data + link + network) = bpf_htons(port);
+	if (network == IPV4)
+		write_ipv4(data + link, s, size - link);
+	else
+		write_ipv6(data + link, s, size - link - network, sum + (port & 0xffff));
+	return 0;
 }
 
 static __always_inline int write_frame(struct xdp_md *ctx, struct stream *s, __u32 size, __u64 now)
 {
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+	/* A tagged frame may have left the end of its header behind an untagged one's. */
+	if (s->ipv6 && data + LINK_TAGGED + IPV6 + UDP + HEADER_BYTES <= end)
+		*(__u32 *)(data + LINK_UNTAGGED + IPV6 + UDP + HEADER_BYTES) = 0;
 	int change = (int)size - (int)settings.frame_bytes;
 	if (change && bpf_xdp_adjust_tail(ctx, change))
 		return -1;
-	void *data = (void *)(long)ctx->data;
-	void *end = (void *)(long)ctx->data_end;
-	if (s->tagged) {
-		if (data + HEADERS_TAGGED + HEADER_BYTES > end)
-			return -1;
-		__builtin_memcpy(data, s->headers, HEADERS_TAGGED);
-		write_network(data + 18, s, size - 18);
-		write_payload(data + HEADERS_TAGGED, s, now);
-		return 0;
-	}
-	if (data + HEADERS_UNTAGGED + HEADER_BYTES > end)
-		return -1;
-	__builtin_memcpy(data, s->headers, HEADERS_UNTAGGED);
-	write_network(data + 14, s, size - 14);
-	write_payload(data + HEADERS_UNTAGGED, s, now);
-	return 0;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	if (!s->ipv6)
+		return s->tagged ? write_all(data, end, s, size, now, LINK_TAGGED, IPV4)
+				 : write_all(data, end, s, size, now, LINK_UNTAGGED, IPV4);
+	if (s->tagged)
+		return write_all(data, end, s, size, now, LINK_TAGGED, IPV6);
+	return write_all(data, end, s, size, now, LINK_UNTAGGED, IPV6);
 }
 
 static __always_inline void advance(struct stream *s, __u32 size, __u64 now)

@@ -135,7 +135,12 @@ impl Problems {
         self.rate(&format!("{key}.rate"), stream.rate);
         self.count(&format!("{key}.count"), stream.count);
         self.within(&format!("{key}.weight"), stream.weight, 1..=65_535);
-        let least = UDP4_MIN + if stream.vlan.is_some() { 4 } else { 0 };
+        if stream.source.is_ipv6() != stream.destination.is_ipv6() {
+            let text = "source and destination are of different address families";
+            self.0.push(format!("{key}: {text}"));
+        }
+        let least = if stream.source.is_ipv6() { UDP6_MIN } else { UDP4_MIN };
+        let least = least + if stream.vlan.is_some() { 4 } else { 0 };
         self.sizes(&format!("{key}.sizes"), &stream.sizes, least, XDP_FRAME_MAX);
         if let Some(vlan) = stream.vlan {
             self.within(&format!("{key}.vlan"), vlan, 1..=4_094);
@@ -248,6 +253,16 @@ mod tests {
             serde_json::from_str::<ReceiveSpec>(text).unwrap().check().unwrap();
         }
         assert_eq!((examples("send").len(), examples("receive").len()), (3, 2));
+    }
+
+    #[test]
+    fn ipv6_needs_20_bytes_more_and_both_ends() {
+        let v6 = r#""source": "2001:2::1", "destination": "2001:2::2", "sizes"#;
+        assert!(xdp(&format!(r#"{v6}": {{"fixed": 80}}"#)).check().is_ok());
+        let told = refusal(&xdp(&format!(r#"{v6}": {{"fixed": 79}}"#)));
+        assert!(told.contains("79 is not within 80 to"), "{told}");
+        let told = refusal(&xdp(r#""source": "2001:2::1", "sizes": {"fixed": 100}"#));
+        assert!(told.contains("different address families"), "{told}");
     }
 
     #[test]

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The headers of a generated frame: Ethernet, an optional VLAN tag, IPv4, UDP. What depends on the
-//! frame's size is left zero, for the program to fill in.
+//! The headers of a generated frame: Ethernet, an optional VLAN tag, IPv4 or IPv6, UDP. What
+//! depends on the frame's size or payload is left zero, for the program to fill in.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::spec::{Mac, XdpStream};
 
-/// Ethernet, VLAN tag or not, IPv4 and UDP headers of a stream, padded with zeros.
+/// Ethernet, VLAN tag or not, IP and UDP headers of a stream, padded with zeros.
 pub(super) fn headers(stream: &XdpStream, source_mac: Mac) -> [u8; HEADERS_BYTES] {
     let mut bytes = Vec::with_capacity(HEADERS_BYTES);
     bytes.extend(stream.destination_mac.0);
@@ -13,37 +15,79 @@ pub(super) fn headers(stream: &XdpStream, source_mac: Mac) -> [u8; HEADERS_BYTES
         bytes.extend(ETHERTYPE_VLAN.to_be_bytes());
         bytes.extend(vlan.to_be_bytes());
     }
-    bytes.extend(ETHERTYPE_IPV4.to_be_bytes());
-    bytes.extend(ip_header(stream));
+    match (stream.source, stream.destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            bytes.extend(ETHERTYPE_IPV4.to_be_bytes());
+            bytes.extend(ipv4_header(source, destination));
+        }
+        (source, destination) => {
+            bytes.extend(ETHERTYPE_IPV6.to_be_bytes());
+            bytes.extend(ipv6_header(ipv6(source), ipv6(destination)));
+        }
+    }
     bytes.extend(stream.source_port.to_be_bytes());
     bytes.extend(stream.destination_port.to_be_bytes());
-    // Length later; checksum zero means none (RFC 768).
+    // Length and checksum later.
     bytes.extend([0; 4]);
     let mut padded = [0; HEADERS_BYTES];
     padded[..bytes.len()].copy_from_slice(&bytes);
     padded
 }
 
-/// The sum of the IPv4 header's 16-bit words without total length and checksum: what the program
-/// adds the length to.
+/// The constant part of the checksum that the program completes: for IPv4 that of the IP header
+/// without total length, for IPv6 that of UDP without lengths, source port and what the payload
+/// says behind the magic.
 pub(super) fn partial_sum(stream: &XdpStream) -> u64 {
-    let header = ip_header(stream);
-    let (words, _) = header.as_chunks::<2>();
-    words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum()
+    match (stream.source, stream.destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => words(&ipv4_header(source, destination)),
+        (source, destination) => {
+            let addresses = words(&ipv6(source).octets()) + words(&ipv6(destination).octets());
+            let ports = u64::from(stream.destination_port);
+            addresses + u64::from(UDP) + ports + words(MAGIC)
+        }
+    }
 }
 
 /// Don't fragment, TTL 64, UDP; total length and checksum zero.
-fn ip_header(stream: &XdpStream) -> [u8; 20] {
-    let mut header = [0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    header[12..16].copy_from_slice(&stream.source.octets());
-    header[16..20].copy_from_slice(&stream.destination.octets());
+fn ipv4_header(source: Ipv4Addr, destination: Ipv4Addr) -> [u8; 20] {
+    let mut header = [0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, UDP, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    header[12..16].copy_from_slice(&source.octets());
+    header[16..20].copy_from_slice(&destination.octets());
     header
 }
 
-/// Room for the headers of a tagged frame (46 bytes), in whole words.
-pub(super) const HEADERS_BYTES: usize = 48;
+/// Hop limit 64, UDP; payload length zero.
+fn ipv6_header(source: Ipv6Addr, destination: Ipv6Addr) -> [u8; 40] {
+    let mut header = [0; 40];
+    header[..8].copy_from_slice(&[0x60, 0, 0, 0, 0, 0, UDP, 64]);
+    header[8..24].copy_from_slice(&source.octets());
+    header[24..].copy_from_slice(&destination.octets());
+    header
+}
+
+/// The address itself, or as IPv6 knows one of IPv4: the checks refuse to mix them.
+const fn ipv6(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V6(address) => address,
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+    }
+}
+
+/// The sum of 16-bit words.
+fn words(bytes: &[u8]) -> u64 {
+    let (words, _) = bytes.as_chunks::<2>();
+    words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum()
+}
+
+/// Room for the headers of a tagged frame of IPv6 (66 bytes), in whole words.
+pub(super) const HEADERS_BYTES: usize = 72;
 const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_VLAN: u16 = 0x8100;
+/// Protocol number of UDP.
+const UDP: u8 = 17;
+/// The first four bytes of the payload.
+const MAGIC: &[u8] = b"WEIR";
 
 #[cfg(test)]
 mod tests {
@@ -66,6 +110,20 @@ mod tests {
         assert_eq!(tagged[12..16], [0x81, 0, 0, 100]);
         assert_eq!(plain[12..42], tagged[16..46]);
         assert_eq!(plain[34..38], [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn an_ipv6_header_has_its_places() {
+        let mut v6 = stream("");
+        v6.source = "2001:2::1".parse().unwrap();
+        v6.destination = "2001:2::2".parse().unwrap();
+        let bytes = headers(&v6, Mac([2, 0, 0, 0, 0, 1]));
+        assert_eq!(bytes[12..22], [0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 17, 64]);
+        assert_eq!((bytes[22..26].to_vec(), bytes[37]), (vec![0x20, 0x01, 0, 2], 1));
+        assert_eq!((bytes[53], bytes[54..58].to_vec()), (2, vec![1, 2, 3, 4]));
+        // Both addresses, the protocol, the destination port, the magic.
+        let addresses = 2 * (0x2001 + 2) + 1 + 2;
+        assert_eq!(partial_sum(&v6), addresses + 17 + 772 + 0x5745 + 0x4952);
     }
 
     #[test]

@@ -317,6 +317,7 @@ fn stream_words(
     words.extend((0..SIZES).map(|i| sizes.get(i).copied().map_or(0, u64::from)));
     words.extend([
         u64::from(stream.vlan.is_some()),
+        u64::from(stream.source.is_ipv6()),
         u64::from(stream.flows),
         u64::from(stream.source_port),
         frame::partial_sum(stream),
@@ -332,7 +333,7 @@ fn stream_words(
 #[expect(clippy::cast_possible_truncation, reason = "24 bytes")]
 const CONTEXT_BYTES: u32 = mem::size_of::<xdp_md>() as u32;
 const SIZES: usize = 16;
-const WORD_DUE: usize = 11 + SIZES + 4 + frame::HEADERS_BYTES / 8;
+const WORD_DUE: usize = 11 + SIZES + 5 + frame::HEADERS_BYTES / 8;
 const WORD_PACKETS: usize = WORD_DUE + 2;
 /// `enum netdev_xdp_act` in `linux/netdev.h`: takes frames through `ndo_xdp_xmit`.
 const NETDEV_XDP_ACT_NDO_XMIT: u64 = 4;

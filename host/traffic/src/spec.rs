@@ -116,7 +116,7 @@ pub struct XdpSend {
     pub clock_every: u32,
 }
 
-/// One stream of UDP over IPv4 in Ethernet frames.
+/// One stream of UDP over IPv4 or IPv6 in Ethernet frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct XdpStream {
@@ -144,10 +144,10 @@ pub struct XdpStream {
     pub vlan: Option<u16>,
     /// Source address.
     #[serde(default = "default_source")]
-    pub source: Ipv4Addr,
-    /// Destination address.
+    pub source: IpAddr,
+    /// Destination address, of the same family.
     #[serde(default = "default_destination")]
-    pub destination: Ipv4Addr,
+    pub destination: IpAddr,
     /// First source port.
     #[serde(default = "default_port")]
     pub source_port: u16,
@@ -438,12 +438,12 @@ const fn default_port() -> u16 {
 }
 
 /// 198.18.0.0/15 is set aside for measuring networks (RFC 2544).
-const fn default_source() -> Ipv4Addr {
-    Ipv4Addr::new(198, 18, 0, 1)
+const fn default_source() -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1))
 }
 
-const fn default_destination() -> Ipv4Addr {
-    Ipv4Addr::new(198, 19, 0, 1)
+const fn default_destination() -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(198, 19, 0, 1))
 }
 
 /// 7 small, 4 middle, 1 large, spread as evenly as twelve places allow.

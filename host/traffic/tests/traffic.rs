@@ -21,7 +21,7 @@ use pair::{Pair, receive_during};
 use serde_json::json;
 use weir_traffic::{
     Attach, FrameSizes, Order, Rate, ReceiveMethod, ReceiveResult, ReceiveSpec, RecordSpec,
-    SendMethod, SendSpec, SinkVerdict,
+    SendMethod, SendSpec, SinkVerdict, XdpStream,
 };
 
 #[test]
@@ -216,6 +216,46 @@ fn the_stack_accepts_generated_frames_of_all_sizes() {
     assert_eq!((socket.packets, socket.bytes), (20_000, sent.bytes));
     // The mean size of 20 000 is 787 ± 3 (one standard deviation).
     assert!((sent.bytes / 20_000).abs_diff(787) < 15, "{}", sent.bytes);
+}
+
+/// The stack takes frames of IPv6, whose UDP checksum it verifies: over all sizes, and beside a
+/// stream with a tag, which leaves a longer header in the generator's pages.
+#[test]
+fn the_stack_accepts_generated_frames_of_ipv6() {
+    let Some(pair) = Pair::new("stack6") else { return };
+    let [source, destination] = ["2001:2::1", "2001:2::2"];
+    for (netns, device, address) in [(&pair.a, "wa", source), (&pair.b, "wb", destination)] {
+        let words =
+            ["-n", netns, "address", "add", &format!("{address}/64"), "dev", device, "nodad"];
+        let (good, text) = pair::run("ip", &words);
+        assert!(good, "{text}");
+    }
+    let mut spec = pair.xdp_spec(6, Some(Rate::Pps(20_000)), 80, Some(20_000), 10_000);
+    let SendMethod::Xdp(xdp) = &mut spec.method else { panic!("an XDP sender") };
+    xdp.streams[0].source = source.parse().unwrap();
+    xdp.streams[0].destination = destination.parse().unwrap();
+    xdp.streams[0].flows = 100;
+    let tagged = XdpStream { stream: 7, vlan: Some(5), ..xdp.streams[0].clone() };
+    let tagged = XdpStream { sizes: FrameSizes::Fixed(84), ..tagged };
+    let v4 = pair.xdp_spec(8, Some(Rate::Pps(20_000)), 60, Some(20_000), 10_000);
+    let SendMethod::Xdp(v4) = v4.method else { panic!("an XDP sender") };
+    xdp.streams[0].sizes = FrameSizes::Uniform { min: 80, max: 1514 };
+    xdp.streams.extend([tagged, v4.streams[0].clone()]);
+    let mut sockets = pair.sockets_spec();
+    let ReceiveMethod::Sockets(addresses) = &mut sockets.method else { panic!("sockets") };
+    addresses.udp = vec!["[::]:9000".parse().unwrap()];
+    addresses.tcp.clear();
+    let ((sent, by_socket), by_sink) =
+        receive_during(&pair.sink_spec(SinkVerdict::PassAll), || {
+            receive_during(&sockets, || {
+                weir_traffic::send(&spec, &AtomicBool::new(false), &mut |_| ()).unwrap()
+            })
+        });
+    let seen: Vec<_> = by_sink.streams.iter().map(|one| (one.stream, one.packets)).collect();
+    assert_eq!(seen, [(6, 20_000), (7, 20_000), (8, 20_000)]);
+    // The untagged stream alone has a socket: each of its checksums was right.
+    let socket = by_socket.streams.iter().find(|one| one.stream == 6).unwrap();
+    assert_eq!((socket.packets, socket.bytes), (20_000, sent.streams[0].bytes));
 }
 
 /// Two streams with tags and shares by weight, on two pairs, from one generator.

@@ -58,8 +58,8 @@ impl StarTopology {
             netns: Some(self.namespace(&self.tenants[index])),
             rate,
             source_mac: Some(Self::mac(index)),
-            source: Self::address(index),
-            destination: Self::wire_address(),
+            source: Self::address(index).into(),
+            destination: Self::wire_address().into(),
             source_port: UDP_PORT,
             destination_port: UDP_PORT,
             ..XdpStream::new(stream, "eth0", Self::wire_mac(), FrameSizes::Fixed(size))
@@ -78,8 +78,8 @@ impl StarTopology {
             netns: Some(self.namespace("wire")),
             source_mac: Some(Self::wire_mac()),
             destination_mac: Self::mac(index),
-            source: Self::wire_address(),
-            destination: Self::address(index),
+            source: Self::wire_address().into(),
+            destination: Self::address(index).into(),
             ..self.stream(index, stream, size, rate)
         }
     }
@@ -94,7 +94,7 @@ impl StarTopology {
     ) -> XdpStream {
         XdpStream {
             destination_mac: Self::mac(to),
-            destination: Self::address(to),
+            destination: Self::address(to).into(),
             ..self.stream(index, stream, 1500, rate)
         }
     }

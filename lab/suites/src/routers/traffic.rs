@@ -228,8 +228,8 @@ fn stream(plan: &Plan, router: usize, rate: Option<Rate>) -> XdpStream {
         rate,
         weight: TURN,
         source_mac: Some(mac(At::Source)),
-        source: plan::address(first, At::Source),
-        destination: plan::address(last, At::Sink),
+        source: plan::address(first, At::Source).into(),
+        destination: plan::address(last, At::Sink).into(),
         ..XdpStream::new(number(router), &plan::device(first, At::Source), mac(At::Inside), sizes)
     }
 }
