@@ -10,6 +10,7 @@ mod doctor;
 mod documents;
 mod explain;
 mod live;
+mod measure;
 mod moved;
 mod node;
 mod page;
@@ -64,6 +65,9 @@ enum Command {
     /// Routers that a node holds at a packet rate
     #[command(subcommand)]
     Xtc(xtc::XtcCommand),
+    /// Measure a device under test between two interfaces
+    #[command(subcommand)]
+    Measure(measure::MeasureCommand),
     /// Place slices on nodes: whether they fit, where, with which caps and phases
     Plan(plan::PlanCommand),
     /// Open the node's page to a browser on this machine
@@ -108,6 +112,7 @@ fn main() -> ExitCode {
         Command::Report(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Xtc(command) => command.run(),
+        Command::Measure(command) => command.run(),
         Command::Plan(command) => command.run(),
         Command::Page(command) => command.run(),
         Command::Token(command) => command.run(),

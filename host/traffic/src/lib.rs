@@ -8,6 +8,9 @@
 //! namespaces of a machine, and the cells of all series begin at multiples of their width: what two
 //! ends counted lies side by side.
 //!
+//! [`WireMeasurer`] makes trials of a device under test of both, for the procedures of
+//! `weir-tester`.
+//!
 //! The XDP generator and sink count frames on the device; sockets are there for what needs the
 //! stack (TCP, many connections) and as a second opinion.
 
@@ -33,6 +36,8 @@ mod stop;
 mod tcp_receive;
 mod tcp_send;
 mod thread;
+mod trial;
+mod trial_sink;
 mod udp_send;
 
 use std::sync::atomic::AtomicBool;
@@ -50,6 +55,7 @@ pub use spec::{
     SendSpec, SinkSpec, SinkVerdict, SocketsSpec, TcpBulk, TcpSend, UdpSend, XdpSend, XdpStream,
 };
 pub use stop::{OnProgress, Progress, is_stopped, stop_on_signals};
+pub use trial::{TrialEnd, TrialTotals, WireMeasurer};
 pub use weir_result::{CELLS_MAX, Cells, Delays, Histogram, Order};
 
 /// Sends until the run is over, all is sent, or `stop` is set. Blocks; works on threads of its own,

@@ -20,12 +20,15 @@ pub fn send_raw<F: AsRef<[u8]> + Sync>(
     device: &str,
     frames: &[F],
 ) -> Result<usize, TrafficError> {
-    netns::in_namespace(namespace, || {
-        let failed = |error| TrafficError::system(format!("send frames from {device}"), error);
-        let socket = open(device).map_err(failed)?;
-        let is_taken = |frame: &&F| send(&socket, frame.as_ref(), SendFlags::empty()).is_ok();
-        Ok(frames.iter().filter(is_taken).count())
-    })?
+    netns::in_namespace(namespace, || send_here(device, frames))?
+}
+
+/// Sends frames as [`send_raw`] does, in the namespace of the calling thread.
+pub(super) fn send_here<F: AsRef<[u8]>>(device: &str, frames: &[F]) -> Result<usize, TrafficError> {
+    let failed = |error| TrafficError::system(format!("send frames from {device}"), error);
+    let socket = open(device).map_err(failed)?;
+    let is_taken = |frame: &&F| send(&socket, frame.as_ref(), SendFlags::empty()).is_ok();
+    Ok(frames.iter().filter(is_taken).count())
 }
 
 /// Opens a packet socket that is bound to `device` and receives nothing.

@@ -30,7 +30,7 @@ pub(super) fn receive(
 ) -> Result<ReceiveResult, TrafficError> {
     let link = inspect::link_in(&Host::default(), None, &sink.device)?;
     let maps = Maps::load(spec, sink, link.mtu)?;
-    let link = Link::attach(&maps.object, sink, link.ifindex)?;
+    let link = maps.attach(sink, link.ifindex)?;
     let mut course = Course::begin(&spec.run, None, stop, progress);
     let mut counting = Counting {
         maps,
@@ -120,7 +120,7 @@ impl Counting<'_> {
     }
 }
 
-struct Maps {
+pub(super) struct Maps {
     object: Object,
     streams: MapHandle,
     sources: MapHandle,
@@ -129,7 +129,26 @@ struct Maps {
 }
 
 impl Maps {
-    fn load(spec: &ReceiveSpec, sink: &SinkSpec, mtu: u32) -> Result<Self, TrafficError> {
+    /// The program, attached to a device.
+    pub(super) fn attach(&self, sink: &SinkSpec, device: u32) -> Result<SinkLink, TrafficError> {
+        SinkLink::attach(&self.object, sink, device)
+    }
+
+    /// The map of streams.
+    pub(super) fn streams(&self) -> Result<MapHandle, TrafficError> {
+        bpf::map(&self.object, "streams")
+    }
+
+    /// The map of recorded arrivals.
+    pub(super) fn arrivals(&self) -> Result<MapHandle, TrafficError> {
+        bpf::map(&self.object, "records")
+    }
+
+    pub(super) fn load(
+        spec: &ReceiveSpec,
+        sink: &SinkSpec,
+        mtu: u32,
+    ) -> Result<Self, TrafficError> {
         let (streams, sources) = (u32::from(spec.streams_max), u32::from(sink.sources_max));
         let records = spec.record.map_or(0, |record| record.packets_max);
         let settings = [
@@ -195,27 +214,31 @@ impl Maps {
         let packets = streams.get(&u32::from(record.stream)).map_or(0, |stream| stream.packets);
         let count = packets.min(u64::from(record.packets_max));
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        let map = bpf::map(&self.object, "records")?;
-        let entries = map
-            .lookup_batch(RECORDS_BATCH, MapFlags::ANY, MapFlags::ANY)
-            .map_err(|error| TrafficError::bpf("read the records", error))?;
-        let words = entries.take(count).map(|(_, value)| bpf::words_of(&value));
-        Ok(words
-            .map(|words| {
-                let [time_ns, sequence, bytes, delay_ns] = *words.first_chunk().unwrap_or(&[0; 4]);
-                Record { time_ns, sequence, bytes, delay_ns }
-            })
-            .collect())
+        read_records(&self.arrivals()?, count)
     }
 }
 
-/// The program on the device, for as long as this value lives.
-struct Link {
-    _fd: OwnedFd,
-    mode: &'static str,
+/// Reads the first `count` recorded arrivals.
+pub(super) fn read_records(map: &MapHandle, count: usize) -> Result<Vec<Record>, TrafficError> {
+    let entries = map
+        .lookup_batch(RECORDS_BATCH, MapFlags::ANY, MapFlags::ANY)
+        .map_err(|error| TrafficError::bpf("read the records", error))?;
+    let words = entries.take(count).map(|(_, value)| bpf::words_of(&value));
+    Ok(words
+        .map(|words| {
+            let [time_ns, sequence, bytes, delay_ns] = *words.first_chunk().unwrap_or(&[0; 4]);
+            Record { time_ns, sequence, bytes, delay_ns }
+        })
+        .collect())
 }
 
-impl Link {
+/// The program on the device, for as long as this value lives.
+pub(super) struct SinkLink {
+    _fd: OwnedFd,
+    pub(super) mode: &'static str,
+}
+
+impl SinkLink {
     fn attach(object: &Object, sink: &SinkSpec, device: u32) -> Result<Self, TrafficError> {
         let modes: &[(u32, &'static str)] = match sink.attach {
             Attach::Auto => &[(XDP_FLAGS_DRV_MODE, "native"), (XDP_FLAGS_SKB_MODE, "generic")],
@@ -253,7 +276,8 @@ fn create_link(object: &Object, device: u32, flags: u32) -> std::io::Result<Owne
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn collect_stream(words: &[u64], stream: &mut Received) {
+/// Takes over what the program counted of a stream.
+pub(super) fn collect_stream(words: &[u64], stream: &mut Received) {
     let Some(counts) = words.first_chunk::<WORD_WINDOW>() else { return };
     let [_, packets, bytes, first, next, lost, reordered, duplicated, stale, rest @ ..] = *counts;
     let [sum_ns, min_ns, max_ns, count, early, first_ns, last_ns] = rest;
@@ -279,6 +303,8 @@ const WORD_PACKETS: usize = 1;
 const WORD_WINDOW: usize = 16;
 const WORD_CELLS: usize = WORD_WINDOW + 16;
 const WORD_HISTOGRAM: usize = WORD_CELLS + CELLS * WORDS_PER_CELL;
+/// Words of `struct stream`: the histogram has 2048 steps.
+pub(super) const WORDS_PER_STREAM: usize = WORD_HISTOGRAM + 2_048;
 const RECORDS_BATCH: u32 = 4_096;
 static OBJECT: Aligned<[u8; include_bytes!(concat!(env!("OUT_DIR"), "/sink.bpf.o")).len()]> =
     Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/sink.bpf.o")));

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Trials of a device under test on the wire, or on virtual wires: the XDP generator at one
+//! interface, a sink at another.
+//!
+//! A trial has a *count* of packets for each stream, its rate times its duration. The generator has
+//! [`GRACE_MS`] after the duration for what is late; what it has not sent then is unsent. Then the
+//! traffic has ended, the sink is read until nothing more comes, and each packet is forwarded, lost
+//! or unsent: three counts that add up exactly.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_platform::processor_time::CpuTime;
+use weir_platform::run::{Command, Host, Platform};
+use weir_tester::{
+    CpuLoad, FramePattern, IpVersion, LatencySummary, Measurer, Outcome, RecoveryRequest,
+    TrafficProfile, TrialRequest, TrialResult,
+};
+use weir_units::Nanos;
+
+use super::error::TrafficError;
+use super::generator;
+use super::packet::send_here;
+use super::result::{Received, SendResult};
+use super::spec::{
+    FrameSizes, Mac, Rate, RunSpec, SendMethod, SendSpec, SinkSpec, XdpSend, XdpStream,
+};
+use super::thread::run_inside;
+use super::trial_sink::{RECORDED, STREAMS, TrialSink};
+use weir_result::Delays;
+
+/// An interface at which a measurement begins or ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrialEnd {
+    /// Named network namespace of the device; the caller's if absent.
+    pub netns: Option<String>,
+    /// The device.
+    pub device: String,
+    /// IP address in the packets; one of those set aside for benchmarks if absent.
+    pub address: Option<IpAddr>,
+}
+
+/// A measurer between two interfaces.
+pub struct WireMeasurer<'a> {
+    from: TrialEnd,
+    to: TrialEnd,
+    /// Ethernet address that the frames are sent to: a router's, or the other end's.
+    gateway: Mac,
+    /// Processors of the generator; any if empty.
+    cpus: Vec<usize>,
+    reset_command: Option<String>,
+    sink: TrialSink,
+    next_stream: u16,
+    totals: TrialTotals,
+    stop: &'a AtomicBool,
+}
+
+/// The packets of all trials of a measurer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrialTotals {
+    /// By counts of generator and sink.
+    pub outcome: Outcome,
+    /// Lost packets by the numbers in those that arrived: counted apart from the others, and the
+    /// same as `outcome.lost` if nothing is wrong with either.
+    pub lost_by_sequence: u64,
+}
+
+impl<'a> WireMeasurer<'a> {
+    /// Attaches a sink to `to`. Frames go to `gateway`, or to the address of `to` itself.
+    /// `reset_command` is run by a shell to reset the DUT; with it, or with `recovery`, the sink
+    /// keeps up to 2 million arrivals (64 MB).
+    pub fn new(
+        from: TrialEnd,
+        to: TrialEnd,
+        gateway: Option<Mac>,
+        reset_command: Option<String>,
+        recovery: bool,
+        stop: &'a AtomicBool,
+    ) -> Result<Self, TrafficError> {
+        let records_max = if recovery || reset_command.is_some() { RECORDS_MAX } else { 0 };
+        let spec = SinkSpec { sources_max: 0, ..SinkSpec::new(&to.device) };
+        let sink = TrialSink::attach(to.netns.as_deref(), &spec, records_max)?;
+        let own = || {
+            let problem = |what| TrafficError::Device(format!("device {}: {what}", to.device));
+            sink.address.parse().map_err(problem)
+        };
+        let gateway = gateway.map_or_else(own, Ok)?;
+        let (cpus, next_stream) = (Vec::new(), FIRST_STREAM);
+        let totals = TrialTotals::default();
+        Ok(Self { from, to, gateway, cpus, reset_command, sink, next_stream, totals, stop })
+    }
+
+    /// Keeps the generator on these processors.
+    #[must_use]
+    pub fn on_processors(mut self, cpus: Vec<usize>) -> Self {
+        self.cpus = cpus;
+        self
+    }
+
+    /// The packets of all trials so far.
+    pub const fn totals(&self) -> TrialTotals {
+        self.totals
+    }
+
+    /// `native` or `generic`: the mode in which the sink's program runs.
+    pub const fn sink_mode(&self) -> &'static str {
+        self.sink.mode
+    }
+
+    /// Sends a frame from the receiving end, so that a bridge learns where its address is (RFC
+    /// 2544, section 23). A switch that has not learned it floods.
+    pub fn announce(&self) -> Result<(), TrafficError> {
+        let own: Mac = self.sink.address.parse().map_err(TrafficError::Device)?;
+        let mut frame = vec![0xff; 6];
+        frame.extend(own.0);
+        // The configuration test protocol: nothing acts on it.
+        frame.extend([0x90, 0x00]);
+        frame.resize(FRAME_MIN, 0);
+        let run = RunSpec { netns: self.to.netns.clone(), ..RunSpec::default() };
+        run_inside(&run, || send_here(&self.to.device, &[frame]).map(drop))
+    }
+
+    /// Packets a second that the generator offers for this profile if nothing holds it back,
+    /// measured for `duration`.
+    pub fn generator_pps(
+        &mut self,
+        profile: &TrafficProfile,
+        duration: Nanos,
+    ) -> Result<u64, TrafficError> {
+        let streams = self.streams(profile, None, None)?;
+        let sent = self.send(streams, duration)?;
+        self.settle()?;
+        let packets: u64 = sent.streams.iter().map(|stream| stream.packets).sum();
+        let ns = sent.span.end_ns.saturating_sub(sent.span.start_ns).max(1);
+        Ok(scaled(packets, 1_000_000_000, ns))
+    }
+
+    /// The streams of a trial, each with its share of the rate and of the count.
+    fn streams(
+        &mut self,
+        profile: &TrafficProfile,
+        pps: Option<u64>,
+        count: Option<u64>,
+    ) -> Result<Vec<XdpStream>, TrafficError> {
+        let number = profile.streams.clamp(1, STREAMS_PER_TRIAL);
+        if self.next_stream + number > STREAMS {
+            self.next_stream = FIRST_STREAM;
+        }
+        let first = self.next_stream;
+        self.next_stream += number;
+        let mut streams = Vec::new();
+        for index in 0..number {
+            let share = |whole: u64| {
+                let (part, rest) = (whole / u64::from(number), whole % u64::from(number));
+                part + u64::from(u64::from(index) < rest)
+            };
+            let stream = first + index;
+            self.sink.clear(stream)?;
+            let xdp = self.stream(profile, stream, pps.map(share), count.map(share));
+            // A share of nothing is no stream.
+            streams.extend((count.map(share) != Some(0)).then_some(xdp));
+        }
+        Ok(streams)
+    }
+
+    fn stream(
+        &self,
+        profile: &TrafficProfile,
+        stream: u16,
+        pps: Option<u64>,
+        count: Option<u64>,
+    ) -> XdpStream {
+        let [source, destination] = match profile.ip {
+            IpVersion::V4 => ADDRESSES_V4.map(IpAddr::V4),
+            IpVersion::V6 => ADDRESSES_V6.map(IpAddr::V6),
+        };
+        XdpStream {
+            netns: self.from.netns.clone(),
+            rate: pps.map(|pps| Rate::Pps(pps.max(1))),
+            count,
+            source: self.from.address.unwrap_or(source),
+            destination: self.to.address.unwrap_or(destination),
+            // A port of its own for each stream, so that a hash tells them apart.
+            source_port: SOURCE_PORT + stream % STREAMS_PER_TRIAL,
+            ..XdpStream::new(stream, &self.from.device, self.gateway, sizes(&profile.sizes))
+        }
+    }
+
+    fn send(&self, streams: Vec<XdpStream>, duration: Nanos) -> Result<SendResult, TrafficError> {
+        let duration_ms = duration.as_nanos().div_ceil(1_000_000) + GRACE_MS;
+        let run = RunSpec {
+            netns: self.from.netns.clone(),
+            duration_ms: Some(duration_ms),
+            interval_ms: POLL_MS,
+            cpus: self.cpus.clone(),
+            nice: Some(GENERATOR_NICE),
+            ..RunSpec::default()
+        };
+        let xdp = XdpSend::new(streams);
+        let method = SendMethod::Xdp(xdp.clone());
+        let spec = SendSpec { run, start_ns: None, method };
+        spec.check()?;
+        run_inside(&spec.run, || generator::send(&spec, &xdp, self.stop, &mut |_| ()))
+    }
+
+    /// Waits until no packet has come for [`QUIET`].
+    fn settle(&self) -> Result<(), TrafficError> {
+        let (begun, mut quiet) = (Instant::now(), Instant::now());
+        let mut seen = self.arrived()?;
+        while quiet.elapsed() < QUIET && begun.elapsed() < SETTLE_MAX {
+            thread::sleep(LOOK);
+            let now = self.arrived()?;
+            if now != seen {
+                (seen, quiet) = (now, Instant::now());
+            }
+        }
+        Ok(())
+    }
+
+    /// Packets of the streams of the latest trial.
+    fn arrived(&self) -> Result<u64, TrafficError> {
+        let first = self.next_stream.saturating_sub(STREAMS_PER_TRIAL);
+        let each = (first..self.next_stream).map(|stream| Ok(self.sink.read(stream)?.packets));
+        each.sum::<Result<u64, TrafficError>>()
+    }
+
+    /// Sends `streams` and counts them.
+    fn measure(
+        &mut self,
+        streams: Vec<XdpStream>,
+        intended: u64,
+        duration: Nanos,
+    ) -> Result<TrialResult, TrafficError> {
+        let numbers: Vec<u16> = streams.iter().map(|stream| stream.stream).collect();
+        let before = CpuTime::now()?;
+        let sent = self.send(streams, duration)?;
+        let cpu = CpuTime::now()?.each_since(&before);
+        self.settle()?;
+        if self.stop.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(TrafficError::Device("stopped by a signal".to_owned()));
+        }
+        let received: Vec<Received> =
+            numbers.iter().map(|stream| self.sink.read(*stream)).collect::<Result<_, _>>()?;
+        let offered = sent.streams.iter().map(|stream| stream.packets).sum();
+        // A packet that the DUT doubled was forwarded once; one that comes more than 1024 packets
+        // late is lost.
+        let unique =
+            |one: &Received| one.packets.saturating_sub(one.order.duplicated + one.order.stale);
+        let forwarded = received.iter().map(unique).sum();
+        let outcome = Outcome::new(intended, offered, forwarded)
+            .map_err(|error| TrafficError::Device(error.to_string()))?;
+        self.totals.add(outcome, lost_by_sequence(&sent, &received));
+        let cpu = (0..).zip(cpu).map(|(cpu, load)| CpuLoad {
+            cpu,
+            busy_percent: load.busy_percent,
+            softirq_percent: load.softirq_percent,
+            stolen_percent: load.stolen_percent,
+        });
+        let latency = latency(&received);
+        Ok(TrialResult { outcome, latency, cpu: cpu.collect() })
+    }
+
+    fn needs_records(&self, what: &str) -> Result<(), TrafficError> {
+        match self.sink.records_max() {
+            0 => Err(TrafficError::Device(format!("{what}: the sink keeps no arrivals"))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Measurer for WireMeasurer<'_> {
+    type Error = TrafficError;
+
+    fn trial(&mut self, request: &TrialRequest) -> Result<TrialResult, TrafficError> {
+        let intended = request
+            .burst
+            .unwrap_or_else(|| scaled(request.pps, request.duration.as_nanos(), 1_000_000_000));
+        let streams = self.streams(&request.profile, Some(request.pps), Some(intended))?;
+        self.measure(streams, intended, request.duration)
+    }
+
+    /// Two streams: one that goes on at the later load, and one that makes up the overload and ends
+    /// when its count is sent. So the load falls between two packets.
+    fn recovery(&mut self, request: &RecoveryRequest) -> Result<Nanos, TrafficError> {
+        self.needs_records("system recovery")?;
+        let most = u64::from(self.sink.records_max());
+        let whole = request.over.saturating_add(request.duration).as_nanos();
+        let stays = scaled(request.pps, whole, 1_000_000_000).min(most);
+        // With more packets than can be kept, both parts are shorter.
+        let time = scaled(stays, 1_000_000_000, request.pps.max(1));
+        let over_ns = scaled(time, request.over.as_nanos(), whole.max(1));
+        let extra_pps = request.over_pps.saturating_sub(request.pps);
+        let extra = scaled(extra_pps, over_ns, 1_000_000_000);
+        self.sink.clear(RECORDED)?;
+        self.sink.clear(RECORDED + 1)?;
+        let streams = vec![
+            self.stream(&request.profile, RECORDED, Some(request.pps), Some(stays.max(1))),
+            self.stream(&request.profile, RECORDED + 1, Some(extra_pps), Some(extra.max(1))),
+        ];
+        self.next_stream = FIRST_STREAM;
+        self.measure(streams, stays.max(1) + extra.max(1), Nanos::new(time))?;
+        let mut arrived = vec![false; usize::try_from(stays.max(1)).unwrap_or(0)];
+        for record in self.sink.arrivals()? {
+            let index = usize::try_from(record.sequence).unwrap_or(usize::MAX);
+            arrived.get_mut(index).into_iter().for_each(|seen| *seen = true);
+        }
+        let last = arrived.iter().rposition(|seen| !seen);
+        let sent_ns =
+            last.map_or(0, |index| scaled(index as u64, 1_000_000_000, request.pps.max(1)));
+        Ok(Nanos::new(sent_ns.saturating_sub(over_ns)))
+    }
+
+    /// The longest time without an arrival while the command ran and after it.
+    fn reset(&mut self, request: &TrialRequest) -> Result<Option<Nanos>, TrafficError> {
+        let Some(command) = self.reset_command.clone() else { return Ok(None) };
+        self.needs_records("reset")?;
+        let most = u64::from(self.sink.records_max());
+        let duration = request.duration.saturating_add(RESET_PATIENCE);
+        let whole = scaled(request.pps, duration.as_nanos(), 1_000_000_000);
+        // A lower rate sees the gap, too, to the distance of two packets.
+        let pps = if whole > most {
+            scaled(most, 1_000_000_000, duration.as_nanos())
+        } else {
+            request.pps
+        };
+        let count = whole.min(most).max(1);
+        self.sink.clear(RECORDED)?;
+        let streams = vec![self.stream(&request.profile, RECORDED, Some(pps), Some(count))];
+        self.next_stream = FIRST_STREAM;
+        let half = Duration::from_nanos(request.duration.as_nanos() / 2);
+        let reset = thread::scope(|scope| {
+            let resetting = scope.spawn(move || {
+                thread::sleep(half);
+                Host::default().run(&Command::new("sh", ["-c", command.as_str()])).map(drop)
+            });
+            let sent = self.measure(streams, count, duration);
+            let reset = resetting.join();
+            sent.map(|_| reset)
+        })?;
+        reset
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            .map_err(|error| TrafficError::Device(format!("reset: {error}")))?;
+        let arrivals = self.sink.arrivals()?;
+        let gaps = arrivals.windows(2).map(|pair| match pair {
+            [before, after] => after.time_ns.saturating_sub(before.time_ns),
+            _ => 0,
+        });
+        Ok(gaps.max().map(Nanos::new))
+    }
+}
+
+impl TrialTotals {
+    fn add(&mut self, outcome: Outcome, lost_by_sequence: u64) {
+        self.outcome.intended += outcome.intended;
+        self.outcome.offered += outcome.offered;
+        self.outcome.forwarded += outcome.forwarded;
+        self.outcome.lost += outcome.lost;
+        self.outcome.unsent += outcome.unsent;
+        self.lost_by_sequence += lost_by_sequence;
+    }
+}
+
+/// Packets that are missing by their numbers: before the first that arrived, between two of them,
+/// and after the last.
+fn lost_by_sequence(sent: &SendResult, received: &[Received]) -> u64 {
+    let streams = sent.streams.iter().zip(received);
+    let missing = streams.map(|(sent, received)| match received.packets {
+        0 => sent.packets,
+        _ => {
+            let order = &received.order;
+            order.first + order.lost + sent.packets.saturating_sub(order.next)
+        }
+    });
+    missing.sum()
+}
+
+/// Frame sizes without FCS, as the generator counts them.
+fn sizes(pattern: &FramePattern) -> FrameSizes {
+    let bare = |size: u16| size.saturating_sub(FCS_BYTES);
+    match pattern {
+        FramePattern::Fixed(size) => FrameSizes::Fixed(bare(*size)),
+        FramePattern::Uniform { min, max } => {
+            FrameSizes::Uniform { min: bare(*min), max: bare(*max) }
+        }
+        pattern => FrameSizes::Mix(pattern.list().into_iter().map(bare).collect()),
+    }
+}
+
+/// The delays of several streams as one.
+fn latency(received: &[Received]) -> Option<LatencySummary> {
+    let mut all = Delays { min_ns: u64::MAX, ..Delays::default() };
+    let mut steps = std::collections::BTreeMap::new();
+    for delays in received.iter().map(|one| &one.delays).filter(|delays| delays.count > 0) {
+        all.count += delays.count;
+        all.sum_ns = all.sum_ns.saturating_add(delays.sum_ns);
+        all.min_ns = all.min_ns.min(delays.min_ns);
+        all.max_ns = all.max_ns.max(delays.max_ns);
+        delays.steps.iter().for_each(|(begin, count)| *steps.entry(*begin).or_insert(0) += count);
+    }
+    all.steps = steps.into_iter().collect();
+    (all.count > 0).then(|| LatencySummary {
+        packets: all.count,
+        min_ns: all.min_ns,
+        mean_ns: all.sum_ns / all.count,
+        median_ns: all.quantile_ns(1, 2),
+        p99_ns: all.quantile_ns(99, 100),
+        max_ns: all.max_ns,
+    })
+}
+
+/// `value · numerator ÷ denominator`, rounded down, and 0 by 0.
+fn scaled(value: u64, numerator: u64, denominator: u64) -> u64 {
+    let product = u128::from(value) * u128::from(numerator);
+    let scaled = product.checked_div(u128::from(denominator)).unwrap_or(0);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// RFC 2544 has 198.18.0.0/15, RFC 5180 has 2001:2::/48.
+const ADDRESSES_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 19, 0, 1)];
+const ADDRESSES_V6: [Ipv6Addr; 2] =
+    [Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x2001, 2, 0, 0x8000, 0, 0, 0, 1)];
+const SOURCE_PORT: u16 = 49_152;
+/// Streams of a trial at most.
+const STREAMS_PER_TRIAL: u16 = 64;
+/// The streams before are of recovery and reset.
+const FIRST_STREAM: u16 = STREAMS_PER_TRIAL;
+const FCS_BYTES: u16 = 4;
+/// The smallest frame, without FCS.
+const FRAME_MIN: usize = 60;
+/// Time after the duration in which a late packet still counts as sent.
+const GRACE_MS: u64 = 5;
+/// What else runs on the machine must not keep the generator from sending.
+const GENERATOR_NICE: i32 = -20;
+/// How often the generator looks whether all is sent.
+const POLL_MS: u64 = 1_000;
+/// The sink is read when nothing has come for so long: longer than any queue that is worth its
+/// name holds a packet.
+const QUIET: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(10);
+/// A DUT that still sends after so long is not waited for.
+const SETTLE_MAX: Duration = Duration::from_secs(5);
+/// Arrivals that are kept for recovery and reset.
+const RECORDS_MAX: u32 = 2_000_000;
+/// For a DUT to come back.
+const RESET_PATIENCE: Nanos = Nanos::from_secs(8);

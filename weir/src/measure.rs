@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir measure`: what a device under test forwards, how late, and what it costs, between two
+//! interfaces of this machine.
+
+use std::io::{IsTerminal, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand, ValueEnum};
+use weir_platform::failure::{Failure, UsageError};
+use weir_platform::{machine, output};
+use weir_tester::{
+    BenchmarkLimits, BenchmarkProgress, FramePattern, Goal, IpVersion, LOADS_MAX,
+    MeasurementReport, SIZES_MAX, SuiteChoice, TrafficProfile, check_goals, cpu_fits, run_suite,
+};
+use weir_traffic::{Mac, TrialEnd, WireMeasurer};
+use weir_units::{BitRate, Nanos};
+
+/// Measure a device under test: frames go out of one interface of this machine and come back at
+/// another. Writes report.json, report.csv and report.html. Needs root.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MeasureCommand {
+    /// All tests of RFC 2544, with RFC 9004 for bursts, over IPv4
+    Rfc2544(BenchmarkOptions),
+    /// All tests of RFC 5180: those of RFC 2544 over IPv6
+    Rfc5180(BenchmarkOptions),
+    /// Throughput alone: no-drop rate and partial-drop rate (RFC 9971)
+    Ndr(BenchmarkOptions),
+}
+
+/// The options of all methods.
+#[derive(Debug, Args)]
+pub(crate) struct BenchmarkOptions {
+    /// The interface that sends
+    #[arg(long, value_name = "DEVICE")]
+    from: String,
+    /// The interface that receives
+    #[arg(long, value_name = "DEVICE")]
+    to: String,
+    /// Network namespace of the sending interface
+    #[arg(long, value_name = "NAME")]
+    from_netns: Option<String>,
+    /// Network namespace of the receiving interface
+    #[arg(long, value_name = "NAME")]
+    to_netns: Option<String>,
+    /// Ethernet address that frames are sent to: a router's [default: that of the receiving
+    /// interface, as for a bridge]
+    #[arg(long)]
+    mac: Option<Mac>,
+    /// Source address of the packets [default: one of those set aside for benchmarks]
+    #[arg(long, value_name = "ADDRESS")]
+    source: Option<IpAddr>,
+    /// Destination address of the packets
+    #[arg(long, value_name = "ADDRESS")]
+    destination: Option<IpAddr>,
+    /// Frame sizes with FCS: 64 to 2112, random, random:MIN-MAX, imix, imix:GENOME (RFC 6985),
+    /// mix:SIZE+SIZE…
+    /// [default: those of RFC 2544, of IPv6 84 in place of 64; for ndr 64, imix and 1518]
+    #[arg(long, value_delimiter = ',')]
+    sizes: Vec<FramePattern>,
+    /// Goal of the throughput; may be repeated, and the first one counts for the other tests:
+    /// rfc2544, ndr, pdr or tst009, or loss=, exceed=, width=, trial=, sum=, or both
+    /// [default: rfc2544; for ndr both ndr and pdr]
+    #[arg(long = "goal")]
+    goals: Vec<Goal>,
+    /// Loads of the latency test, up to 64, as bits of frames a second [default: tenths of the
+    /// throughput]
+    #[arg(long, value_delimiter = ',', value_name = "RATE")]
+    loads: Vec<BitRate>,
+    /// The tests beside throughput [default: all but reset; for ndr none]
+    #[arg(long, value_delimiter = ',', value_enum)]
+    tests: Vec<BenchmarkTest>,
+    /// Streams at once, which share the load: 1 to 64
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    streams: u16,
+    /// Measure each frame size so many times: 1 to 16
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    repeat: u16,
+    /// Rate of the link on the wire [default: what the interface says, or 10Gbit]
+    #[arg(long, value_name = "RATE")]
+    line: Option<BitRate>,
+    /// Wait so long before the first trial, for the device to settle
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    settle: Nanos,
+    /// Trials of the search for one size last so long in sum at most
+    #[arg(long, value_name = "TIME")]
+    limit: Option<Nanos>,
+    /// Short trials and few: a first look in minutes, not what RFC 2544 asks for
+    #[arg(long)]
+    quick: bool,
+    /// A command that resets the device, run by a shell (with --tests reset)
+    #[arg(long, value_name = "COMMAND")]
+    reset_command: Option<String>,
+    /// Processors of the generator, for example 0,2
+    #[arg(long, value_delimiter = ',')]
+    cpus: Vec<usize>,
+    /// Name of the device in the report
+    #[arg(long, default_value = "device under test")]
+    name: String,
+    /// Folder of the report; made if it is not there
+    #[arg(long, value_name = "FOLDER", default_value = "measured")]
+    out: PathBuf,
+    /// Print the report as JSON, too
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum BenchmarkTest {
+    /// Delays and processors at 10 % to 110 % of the throughput
+    Latency,
+    /// Frame loss rate from 100 % of the line downwards
+    Loss,
+    /// Back-to-back frames: the longest burst without loss
+    Burst,
+    /// System recovery after an overload
+    Recovery,
+    /// Time without forwarding after a reset
+    Reset,
+}
+
+impl MeasureCommand {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let (method, ip, bench) = match self {
+            Self::Rfc2544(bench) => ("rfc2544", IpVersion::V4, bench),
+            Self::Rfc5180(bench) => ("rfc5180", IpVersion::V6, bench),
+            Self::Ndr(bench) => ("ndr", IpVersion::V4, bench),
+        };
+        let ip = match (bench.source, bench.destination) {
+            (Some(address), _) | (_, Some(address)) if method == "ndr" && address.is_ipv6() => {
+                IpVersion::V6
+            }
+            _ => ip,
+        };
+        let stop = weir_traffic::stop_on_signals()?;
+        let report = bench.measure(method, ip, stop)?;
+        bench.write(&report)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl BenchmarkOptions {
+    fn measure(
+        &self,
+        method: &str,
+        ip: IpVersion,
+        stop: &AtomicBool,
+    ) -> Result<MeasurementReport, Failure> {
+        let begun = Instant::now();
+        let goals = self.goals(method);
+        let profiles = self.profiles(method, ip)?;
+        let choice = self.choice(method)?;
+        if self.loads.len() > LOADS_MAX {
+            let text = format!("--loads: {} are more than {LOADS_MAX}", self.loads.len());
+            return Err(UsageError(text).into());
+        }
+        check_goals(&goals).map_err(|error| UsageError(error.to_string()))?;
+        std::fs::create_dir_all(&self.out)
+            .map_err(|error| format!("{}: {error}", self.out.display()))?;
+        let origin = machine::origin(&machine::command_line(), env!("WEIR_VERSION"));
+        let mut measurer = self.measurer(choice, stop)?;
+        measurer.announce()?;
+        self.settle(stop)?;
+        let line_bps = self.line_bps();
+        let (generator_pps, max_pps) = calibrate(&mut measurer, &profiles)?;
+        let limits = self.limits(line_bps, max_pps);
+        let mut progress = ProgressLine::default();
+        let mut tell = |now: BenchmarkProgress| progress.tell(now, &profiles);
+        let suite = run_suite(&mut measurer, &profiles, &goals, choice, &limits, &mut tell)?;
+        progress.end();
+        let (kernel, cpu) = (&origin.kernel, &origin.machine.cpu);
+        let totals = measurer.totals();
+        Ok(MeasurementReport {
+            version: MeasurementReport::VERSION,
+            dut: self.name.clone(),
+            method: method.to_owned(),
+            command: origin.command.clone(),
+            start: origin.start.clone(),
+            seconds: begun.elapsed().as_secs_f64(),
+            machine: format!("weir {}, {kernel}, {} × {cpu}", origin.commit, origin.machine.cores),
+            from: place(&self.from, self.from_netns.as_deref()),
+            to: format!(
+                "{}, {} XDP",
+                place(&self.to, self.to_netns.as_deref()),
+                measurer.sink_mode()
+            ),
+            line_bps,
+            generator_pps,
+            goals,
+            packets: totals.outcome,
+            lost_by_sequence: totals.lost_by_sequence,
+            cpu: cpu_fits(&suite),
+            suite,
+            notes: self.notes(),
+        })
+    }
+
+    fn goals(&self, method: &str) -> Vec<Goal> {
+        if !self.goals.is_empty() {
+            return self.goals.clone();
+        }
+        let quick = |goal: Goal| Goal {
+            trial: QUICK_TRIAL,
+            sum: QUICK_SUM,
+            exceed: Goal::NDR.exceed,
+            ..goal
+        };
+        let goals = match method {
+            "ndr" => vec![Goal::NDR, Goal::PDR],
+            _ => vec![Goal::RFC2544],
+        };
+        if self.quick { goals.into_iter().map(quick).collect() } else { goals }
+    }
+
+    fn profiles(&self, method: &str, ip: IpVersion) -> Result<Vec<TrafficProfile>, Failure> {
+        let mut sizes = self.sizes.clone();
+        if sizes.is_empty() {
+            let least = FramePattern::Fixed(ip.frame_min());
+            let fixed = |sizes: &[u16]| sizes.iter().copied().map(FramePattern::Fixed).collect();
+            let others: Vec<FramePattern> = match method {
+                "ndr" => vec![FramePattern::Imix, FramePattern::Fixed(1518)],
+                _ => fixed(&RFC2544_SIZES),
+            };
+            sizes = [vec![least], others].concat();
+        }
+        let least = ip.frame_min();
+        for pattern in &mut sizes {
+            let small = pattern.list().into_iter().min().unwrap_or(0);
+            if small < least && *pattern == FramePattern::Imix {
+                // The mix of IPv6 has its smallest frame in place of 64 bytes.
+                let sizes = pattern.list().into_iter().map(|size| size.max(least)).collect();
+                *pattern = FramePattern::Mix(sizes);
+            } else if small < least {
+                let text = format!("--sizes {pattern}: {small} is below {least}, the least here");
+                return Err(UsageError(text).into());
+            }
+        }
+        let count = sizes.len() * usize::from(self.repeat);
+        if count > SIZES_MAX {
+            let text = format!("{count} frame sizes are more than {SIZES_MAX}");
+            return Err(UsageError(text).into());
+        }
+        let streams = self.streams;
+        let repeated = sizes.into_iter().flat_map(|sizes| {
+            std::iter::repeat_n(TrafficProfile { sizes, ip, streams }, usize::from(self.repeat))
+        });
+        Ok(repeated.collect())
+    }
+
+    fn choice(&self, method: &str) -> Result<SuiteChoice, Failure> {
+        let asked = |test| self.tests.contains(&test);
+        let usual = self.tests.is_empty() && method != "ndr";
+        if asked(BenchmarkTest::Reset) && self.reset_command.is_none() {
+            return Err(UsageError("--tests reset needs --reset-command".to_owned()).into());
+        }
+        Ok(SuiteChoice {
+            latency: usual || asked(BenchmarkTest::Latency),
+            loss_rate: usual || asked(BenchmarkTest::Loss),
+            back_to_back: usual || asked(BenchmarkTest::Burst),
+            recovery: usual || asked(BenchmarkTest::Recovery),
+            reset: asked(BenchmarkTest::Reset) || (usual && self.reset_command.is_some()),
+        })
+    }
+
+    fn measurer<'s>(
+        &self,
+        choice: SuiteChoice,
+        stop: &'s AtomicBool,
+    ) -> Result<WireMeasurer<'s>, Failure> {
+        let end = |device: &str, netns: &Option<String>, address| TrialEnd {
+            netns: netns.clone(),
+            device: device.to_owned(),
+            address,
+        };
+        let measurer = WireMeasurer::new(
+            end(&self.from, &self.from_netns, self.source),
+            end(&self.to, &self.to_netns, self.destination),
+            self.mac,
+            self.reset_command.clone(),
+            choice.recovery,
+            stop,
+        )?;
+        Ok(measurer.on_processors(self.cpus.clone()))
+    }
+
+    fn settle(&self, stop: &AtomicBool) -> Result<(), Failure> {
+        let until = Instant::now() + Duration::from_nanos(self.settle.as_nanos());
+        if self.settle > Nanos::default() {
+            eprintln!("settling for {}", self.settle);
+        }
+        while Instant::now() < until {
+            if stop.load(Ordering::Relaxed) {
+                return Err("stopped by a signal".into());
+            }
+            thread::sleep(SETTLE_LOOK.min(until.saturating_duration_since(Instant::now())));
+        }
+        Ok(())
+    }
+
+    fn limits(&self, line_bps: u64, max_pps: u64) -> BenchmarkLimits {
+        BenchmarkLimits {
+            line_bps,
+            max_pps,
+            min_pps: MIN_PPS,
+            search: self.limit.unwrap_or(self.quick_or(QUICK_LIMIT, LIMIT)),
+            trial: self.quick_or(QUICK_TRIAL, TRIAL),
+            loads_bps: self.loads.iter().map(|load| load.as_bps()).collect(),
+            bursts: self.quick_or(QUICK_BURSTS, BURSTS),
+            overload: self.quick_or(QUICK_OVERLOAD, OVERLOAD),
+            overhead: OVERHEAD,
+        }
+    }
+
+    fn quick_or<T>(&self, quick: T, full: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
+    fn line_bps(&self) -> u64 {
+        let told = || {
+            // A namespace has a /sys of its own, which is not mounted here.
+            let path = format!("/sys/class/net/{}/speed", self.from);
+            let text = self.from_netns.is_none().then(|| std::fs::read_to_string(path).ok())??;
+            let mbps: u64 = text.trim().parse().ok()?;
+            (mbps > 0).then_some(BitRate::from_mbps(mbps))
+        };
+        self.line.or_else(told).unwrap_or(LINE).as_bps()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.quick {
+            notes.push(
+                "A quick look: trials are shorter and fewer than RFC 2544 and RFC 9004 ask for."
+                    .to_owned(),
+            );
+        }
+        if self.streams > 1 {
+            notes.push(format!("{} streams at once share each load evenly.", self.streams));
+        }
+        notes.push(
+            "Generator and sink run on this machine. A device on the same machine shares its \
+             processors with them."
+                .to_owned(),
+        );
+        notes
+    }
+
+    fn write(&self, report: &MeasurementReport) -> Result<(), Failure> {
+        let json = serde_json::to_string_pretty(report)? + "\n";
+        for (name, text) in
+            [("report.json", &json), ("report.csv", &report.csv()), ("report.html", &report.page())]
+        {
+            let path = self.out.join(name);
+            std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        if self.json {
+            output::print(&json)?;
+        } else {
+            output::print(&summary(report, &self.out))?;
+        }
+        Ok(())
+    }
+}
+
+/// The generator's own limit for each profile, and the load that no trial exceeds: the slowest
+/// profile's, less some for a busy machine.
+fn calibrate(
+    measurer: &mut WireMeasurer<'_>,
+    profiles: &[TrafficProfile],
+) -> Result<(Vec<u64>, u64), Failure> {
+    let mut each: Vec<u64> = Vec::new();
+    for (index, profile) in profiles.iter().enumerate() {
+        let known = profiles.iter().take(index).position(|other| other == profile);
+        let pps = match known.and_then(|known| each.get(known)) {
+            Some(pps) => *pps,
+            None => measurer.generator_pps(profile, CALIBRATION)?,
+        };
+        each.push(pps);
+    }
+    let least = each.iter().copied().min().unwrap_or(0);
+    Ok((each, (least / 10 * 9).max(MIN_PPS + 1)))
+}
+
+/// A line of progress on standard error: rewritten in place on a terminal, else a line for each
+/// test.
+#[derive(Default)]
+struct ProgressLine {
+    last: Option<(usize, &'static str)>,
+}
+
+impl ProgressLine {
+    fn tell(&mut self, now: BenchmarkProgress, profiles: &[TrafficProfile]) {
+        let sizes = profiles.get(now.done).map(|profile| profile.sizes.to_string());
+        let seconds = now.left.as_nanos() / 1_000_000_000;
+        let text = format!(
+            "{}/{} {:>6}  {:<12} {:>10} packets/s  {}:{:02} left",
+            now.done + 1,
+            now.of,
+            sizes.unwrap_or_default(),
+            now.test,
+            now.pps,
+            seconds / 60,
+            seconds % 60
+        );
+        let mut to = std::io::stderr();
+        // What cannot be told is no reason to stop measuring.
+        if to.is_terminal() {
+            let _told = write!(to, "\r{text}\x1b[K");
+        } else if self.last != Some((now.done, now.test)) {
+            let _told = writeln!(to, "{text}");
+        }
+        self.last = Some((now.done, now.test));
+    }
+
+    fn end(&self) {
+        let mut to = std::io::stderr();
+        if self.last.is_some() && to.is_terminal() {
+            let _told = writeln!(to);
+        }
+    }
+}
+
+fn place(device: &str, netns: Option<&str>) -> String {
+    netns.map_or_else(|| device.to_owned(), |netns| format!("{device} in {netns}"))
+}
+
+fn summary(report: &MeasurementReport, out: &Path) -> String {
+    let mut text = format!("{:>8}  {:>10}  {:>12}  {}\n", "frame", "packets/s", "upper", "goal");
+    for size in &report.suite.sizes {
+        for result in &size.goals {
+            let upper = result.upper.map_or_else(|| "-".to_owned(), |upper| upper.to_string());
+            text += &format!(
+                "{:>8}  {:>10}  {upper:>12}  loss {}, exceed {}\n",
+                size.profile.sizes.to_string(),
+                result.throughput(),
+                result.goal.loss,
+                result.goal.exceed
+            );
+        }
+    }
+    text + &format!("report: {}\n", out.join("report.html").display())
+}
+
+/// RFC 2544, section 9.1, without the least.
+const RFC2544_SIZES: [u16; 6] = [128, 256, 512, 1024, 1280, 1518];
+const LINE: BitRate = BitRate::from_mbps(10_000);
+/// The least load of a search.
+const MIN_PPS: u64 = 100;
+const LIMIT: Nanos = Nanos::from_secs(3_600);
+const TRIAL: Nanos = Nanos::from_secs(10);
+/// RFC 9004, section 5.4.
+const BURSTS: u32 = 50;
+/// RFC 2544, section 26.5: at least 60 s.
+const OVERLOAD: Nanos = Nanos::from_secs(60);
+const QUICK_LIMIT: Nanos = Nanos::from_secs(30);
+const QUICK_TRIAL: Nanos = Nanos::from_millis(200);
+const QUICK_SUM: Nanos = Nanos::from_secs(1);
+const QUICK_BURSTS: u32 = 3;
+const QUICK_OVERLOAD: Nanos = Nanos::from_secs(1);
+/// Starting and stopping of a trial.
+const OVERHEAD: Nanos = Nanos::from_millis(250);
+const CALIBRATION: Nanos = Nanos::from_millis(200);
+const SETTLE_LOOK: Duration = Duration::from_millis(100);
