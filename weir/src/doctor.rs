@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use weir_platform::cap::MissingMeans;
+use weir_platform::cap::xl_text::XenScheduler;
 use weir_platform::doctor::{self, DoctorFinding, Facts, Weight};
 
 use weir_platform::failure::Failure;
@@ -43,6 +45,16 @@ impl Doctor {
     }
 }
 
+/// Says whether guests of Xen could have a real-time class.
+fn rtds(facts: &Facts) -> &'static str {
+    let xl = facts.caps.iter().find(|way| way.name == "xl").map(|way| &way.there);
+    match xl {
+        Some(Err(MissingMeans::NoCaps(XenScheduler::Rtds))) => "Xen runs RTDS",
+        None | Some(Err(MissingMeans::NoXen)) => "no Xen and so no RTDS",
+        Some(_) => "Xen does not run RTDS",
+    }
+}
+
 /// Formats the answer: the machine, its devices, the means of capping, then the findings.
 fn page(facts: &Facts, findings: &[DoctorFinding], can_run: bool) -> String {
     let mut page = String::new();
@@ -61,6 +73,7 @@ fn page(facts: &Facts, findings: &[DoctorFinding], can_run: bool) -> String {
             Err(missing) => writeln!(page, "cap of {caps}: {name}: no: {missing}"),
         };
     }
+    let _written = writeln!(page, "real-time classes: {}, {}", facts.timing, rtds(facts));
     for finding in findings {
         let _written = writeln!(page, "{finding}");
     }

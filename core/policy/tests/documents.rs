@@ -143,6 +143,16 @@ fn every_policy_of_the_repository_is_sound() {
 
 /// The page on routers that are held has policies in it.
 #[test]
+fn the_example_of_the_page_on_classes_is_sound() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/realtime.md")).unwrap();
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let policy = weir_policy::parse(rest.split("```").next().unwrap());
+    let policy = policy.unwrap_or_else(|problems| panic!("{problems}"));
+    assert!(policy.routers.len() == 4 && policy.routers.iter().all(|one| one.realtime.is_some()));
+}
+
+#[test]
 fn the_examples_of_the_page_on_routers_are_sound() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = fs::read_to_string(root.join("docs/xtc.md")).unwrap();
