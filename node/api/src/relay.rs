@@ -3,9 +3,9 @@
 //!
 //! A browser cannot reach a Unix socket. The relay listens on a loopback port, hands out the page's
 //! files itself, and forwards every other request that carries its token to the socket, where root
-//! needs no token. The token is random and new for each relay. A request that got no answer, or an
-//! answer of the node's that says it failed, is logged with method, path, failure and time, so that
-//! the operator sees on this side what the page shows on the other.
+//! needs no token. The token is random and new for each relay. A request without an answer, or with
+//! a server error as its answer, is logged with method, path, failure and time, so that the
+//! operator reads in the terminal what the page shows in the browser.
 
 use std::convert::Infallible;
 use std::io;
@@ -44,8 +44,8 @@ struct OpenRelay {
     socket: PathBuf,
     token: Digest,
     log: Box<dyn Fn(&str) + Send + Sync>,
-    /// Bounds the log.
-    lines: RateLimits,
+    /// The limit on lines of the log.
+    log_rate: RateLimits,
 }
 
 impl Relay {
@@ -82,7 +82,7 @@ impl Relay {
             socket: self.socket,
             token: sha256(self.token.as_bytes()),
             log: Box::new(log),
-            lines: RateLimits::new(LOG_LINES, Duration::from_secs(1)),
+            log_rate: RateLimits::new(LOG_LINES, Duration::from_secs(1)),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async move {
@@ -93,7 +93,6 @@ impl Relay {
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 };
-                // One browser opens a handful.
                 let Some(slot) = connections.take() else {
                     relay.say(&format!("connection refused: {CONNECTIONS} are open"));
                     continue;
@@ -123,7 +122,7 @@ async fn converse(stream: TcpStream, relay: Arc<OpenRelay>, slot: Slot) {
 impl OpenRelay {
     /// Writes a line to the log, unless there were too many in this second.
     fn say(&self, line: &str) {
-        if self.lines.admit("log", Instant::now()) {
+        if self.log_rate.admit("log", Instant::now()) {
             (self.log)(line);
         }
     }
@@ -141,22 +140,23 @@ impl OpenRelay {
             let text = "the token is not this page's: `weir page` has printed its address";
             return Rejection::new(ErrorCode::NotAuthenticated, text).into_response();
         }
-        let asked = format!("{} {}", request.method(), request.uri().path());
+        let request_line = format!("{} {}", request.method(), request.uri().path());
         let began = Instant::now();
         let forwarded = tokio::time::timeout(ANSWER_PATIENCE, self.forward(request));
         let answer = forwarded.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-        let passed = began.elapsed().as_millis();
+        let elapsed = began.elapsed().as_millis();
         match answer {
             Ok(answer) => {
                 if answer.status().is_server_error() {
                     let status = answer.status().as_u16();
-                    self.say(&format!("{asked}: status {status} after {passed} ms"));
+                    self.say(&format!("{request_line}: status {status} after {elapsed} ms"));
                 }
                 answer.map(Body::new)
             }
             Err(error) => {
                 let socket = self.socket.display();
-                self.say(&format!("{asked}: {socket}: no answer ({error}) after {passed} ms"));
+                let what = format!("no answer ({error}) after {elapsed} ms");
+                self.say(&format!("{request_line}: {socket}: {what}"));
                 let text = format!("{socket}: no node answers: {error}");
                 Rejection::new(ErrorCode::NotRunning, text).into_response()
             }
@@ -175,17 +175,19 @@ impl OpenRelay {
     }
 }
 
-/// A browser opens six to a host.
+/// The most connections at a time: a browser opens six to a host.
 const CONNECTIONS: usize = 64;
-/// hyper takes no less than 8 KiB.
+/// The most bytes of a request's head; hyper takes no less than 8 KiB.
 const HEAD_BYTES: usize = 16 << 10;
-/// A browser opens another connection when it wants one; who says nothing holds no place.
+/// The time in which a request's head must come, so that a silent connection keeps no place. A
+/// browser opens another one when it needs it.
 const HEAD_PATIENCE: Duration = Duration::from_secs(5);
-/// A change of vifs waits for devices to come up; the head of an answer comes no later.
+/// The longest wait for the head of an answer. The slowest request, a change of vifs, waits a
+/// second at most for devices to come up.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
-/// A page in the background may be stopped for a while.
+/// The time for which a browser may read nothing: it may stop a page in the background.
 const READER_PATIENCE: Duration = Duration::from_secs(60);
-/// Lines of the log in a second.
+/// The most lines of the log in a second.
 const LOG_LINES: u32 = 10;
 /// Pause after a failed accept: without descriptors, say, trying at once would take a processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);

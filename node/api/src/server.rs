@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The thread that listens, with one runtime, on a processor that is not the worker's. Connections
-//! are bounded in number, and each in the time that it may take.
+//! The server: a thread that listens, on a processor that is not the worker's.
+//!
+//! One single-threaded runtime serves the Unix socket and, where the policy asks for it, TCP: with
+//! TLS, or without it on loopback. Routes that wait for the node run on a bounded number of further
+//! threads. Everything that a stranger can take has a bound: connections (for TCP also by address),
+//! the time for a handshake and for a request's head, the head's length, and the time for which a
+//! peer may read nothing.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -12,6 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
@@ -37,7 +43,7 @@ use crate::service::RequestService;
 use crate::stall::Impatient;
 use crate::tls::{self, TcpEndpoint};
 
-/// A listening interface. It ends when this value is dropped; answers under way are given a moment.
+/// A listening interface. It ends when this value is dropped. Answers under way get a second more.
 #[derive(Debug)]
 pub struct Server {
     stop: Option<watch::Sender<()>>,
@@ -57,7 +63,7 @@ impl Server {
         let (stop, stopped) = watch::channel(());
         let (told, started) = sync_channel(1);
         let thread = std::thread::Builder::new().name("weir-api".into()).spawn(move || {
-            // Held until the thread ends.
+            // The reservation is held until the thread ends.
             let _held = processor.and_then(hold);
             let limits = ApiLimits::of(&api);
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -109,20 +115,20 @@ impl Drop for Server {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of it was told already, and takes nothing with it.
+            // A panic of the thread has been printed already, and is nobody else's concern.
             let _ended = thread.join();
         }
     }
 }
 
-/// Binds the thread to this processor, before ordinary work if the process may ask for that.
-/// Returns `None` if both are refused: then the thread runs anywhere, as ordinary work.
+/// Binds the calling thread to this processor, at [`NICE`] if the process has the right to it.
+/// Returns `None` if the system refuses: then the thread runs on any processor, as ordinary work.
 fn hold(processor: u32) -> Option<cpu::CpuReservation> {
     let wish = |nice| CpuRequest { cpu: Some(processor), class: Class::Normal { nice } };
     cpu::CpuReservation::take(wish(NICE)).or_else(|_| cpu::CpuReservation::take(wish(0))).ok()
 }
 
-/// Binds the calling thread as [`hold`] does, until it ends. A thread starts as ordinary work.
+/// Binds the calling thread as [`hold`] does, until the thread ends.
 fn hold_until_it_ends(processor: Option<u32>) {
     thread_local! {
         static HELD: RefCell<Option<cpu::CpuReservation>> = const { RefCell::new(None) };
@@ -130,6 +136,7 @@ fn hold_until_it_ends(processor: Option<u32>) {
     HELD.set(processor.and_then(hold));
 }
 
+/// Binds the node's Unix socket, which only root may open.
 fn bind(path: &Path) -> io::Result<StdListener> {
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
         return Err(io::Error::new(
@@ -170,7 +177,7 @@ async fn listen(
             _ = stopped.changed() => return end(app).await,
         };
         let Ok((stream, _)) = accepted else {
-            // Out of descriptors, say: asking again at once would take a whole processor.
+            // The process may be out of descriptors. Trying again at once would take a processor.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
@@ -182,7 +189,7 @@ async fn listen(
             }
             None => {
                 let text = refusal_text(&app.too_many_connections());
-                // What the socket does not take at once is not waited for.
+                // This does not wait: the peer may read nothing.
                 let _sent = stream.try_write(&text);
             }
         }
@@ -201,20 +208,21 @@ async fn listen_remote(
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        // A connection that is too many cannot be told so before a handshake, which costs more.
+        // A connection beyond the bound is closed without a word: a refusal would need a handshake,
+        // which costs more.
         let Some(of_address) = app.remote_addresses.take(network(address.ip())) else { continue };
         let Some(slot) = app.remote_connections.take() else { continue };
         let (acceptor, service) = (acceptor.clone(), Arc::clone(&service));
         tokio::spawn(async move {
-            // Small answers shall not wait for more of them.
+            // Small answers are sent at once. Without the option they only wait a little.
             let _small = stream.set_nodelay(true);
             let origin = ConnectionOrigin::Remote(address.ip());
             let Some(acceptor) = acceptor else {
                 return converse(stream, origin, service, slot).await;
             };
             let patience = service.app().limits.request_time;
-            let shaken = tokio::time::timeout(patience, acceptor.accept(stream));
-            if let Ok(Ok(stream)) = shaken.await {
+            let handshake = tokio::time::timeout(patience, acceptor.accept(stream));
+            if let Ok(Ok(stream)) = handshake.await {
                 converse(stream, origin, service, slot).await;
             }
             drop(of_address);
@@ -222,7 +230,7 @@ async fn listen_remote(
     }
 }
 
-/// Gives answers that are under way a moment.
+/// Waits for answers that are under way, for [`END_PATIENCE`] at most.
 async fn end(app: &App) {
     let until = tokio::time::Instant::now() + END_PATIENCE;
     while app.under_way.taken() > 0 && tokio::time::Instant::now() < until {
@@ -230,6 +238,7 @@ async fn end(app: &App) {
     }
 }
 
+/// Serves the requests of one connection, and tells its peer why it ends.
 async fn converse<S>(stream: S, origin: ConnectionOrigin, requests: Arc<RequestService>, slot: Slot)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -260,10 +269,10 @@ where
         let rejection = Rejection::new(ErrorCode::TooSlow, text);
         app.refused.answer(rejection.status());
         let text = refusal_text(&rejection);
-        // A peer that does not read either is left alone.
-        let _sent = tokio::time::timeout(LAST_WORD, stream.write_all(&text)).await;
+        // The peer may read nothing either.
+        let _sent = tokio::time::timeout(LAST_WORD_PATIENCE, stream.write_all(&text)).await;
     }
-    let _closed = tokio::time::timeout(LAST_WORD, stream.shutdown()).await;
+    let _closed = tokio::time::timeout(LAST_WORD_PATIENCE, stream.shutdown()).await;
     drop(slot);
 }
 
@@ -273,7 +282,7 @@ fn has_stalled(error: &hyper::Error) -> bool {
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut)
 }
 
-/// Returns a whole answer, for a connection that is not served.
+/// Returns a whole HTTP answer, to be written to a connection that is not served.
 fn refusal_text(error: &Rejection) -> Vec<u8> {
     let status = error.status();
     let body = serde_json::to_string(error.body()).unwrap_or_default();
@@ -287,15 +296,16 @@ fn refusal_text(error: &Rejection) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Requests are answered even while the machine's processors are full: before ordinary work, and
-/// after a worker with a processor of its own, which is at -20 or real-time.
+/// The niceness of the server's threads, so that requests are answered while the processors are
+/// busy: before ordinary work, and after a worker, which is at -20 or real-time.
 const NICE: i32 = -10;
-/// Longest pause of a reader: of a capture, say, by a program that is stopped for a moment.
-const READER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
-/// Pause after a connection that could not be accepted.
-const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
-/// Longest time in which a closing connection is told why.
-const LAST_WORD: std::time::Duration = std::time::Duration::from_secs(1);
-/// Longest time that answers under way get when the node ends.
-const END_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
-const END_POLL: std::time::Duration = std::time::Duration::from_millis(5);
+/// The longest pause of a reader, such as a program that reads a capture and is stopped for a
+/// moment.
+const READER_PATIENCE: Duration = Duration::from_secs(30);
+/// The pause after a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// The time for telling the peer of a closing connection why.
+const LAST_WORD_PATIENCE: Duration = Duration::from_secs(1);
+/// The time that answers under way get when the node ends.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+const END_POLL: Duration = Duration::from_millis(5);

@@ -3,8 +3,9 @@
 //!
 //! A file of the page is served to everybody, since a browser has no token before it has the page.
 //! Every other request is authenticated, counted against the caller's rate, and handed to its
-//! route with the caller and the policy in force. Unknown callers are told apart by address: one
-//! that fails too often is answered without a look at its token, and without a line in the log.
+//! route with the caller and the policy in force. Unknown callers are told apart by address. One
+//! that fails too often in a minute is refused as busy, and no longer logged. A known token is
+//! always served, so that nobody can lock others behind the same address out.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,11 +25,13 @@ use crate::rates::RateLimits;
 use crate::refused::TurnAwayReason;
 use crate::routes;
 
-/// Answers requests.
+/// A service that answers requests.
 pub(crate) struct RequestService {
     app: Arc<App>,
     router: Router,
+    /// Requests, by caller.
     requests: RateLimits,
+    /// Requests without a known token, by address or local user.
     wrong_tokens: RateLimits,
 }
 
@@ -67,7 +70,8 @@ impl RequestService {
         answer
     }
 
-    /// Lets a request through to its route, or answers it: with a file of the page, or a refusal.
+    /// Returns a request that may go to its route, or as the error its answer: a file of the page,
+    /// or a refusal.
     fn receive(
         &self,
         origin: &ConnectionOrigin,
@@ -110,7 +114,7 @@ impl RequestService {
             ConnectionOrigin::Remote(address) => network(*address).to_string(),
         };
         if !self.wrong_tokens.admit(&guesser, now) {
-            // Not logged, or guessers would fill the log.
+            // This is not logged, or guessers would fill the log.
             self.app.refused.turn_away(TurnAwayReason::WrongTokens);
             let most = self.app.limits.wrong_tokens_per_minute;
             let text = format!("{from}: more than {most} requests a minute without a known token");
@@ -121,6 +125,7 @@ impl RequestService {
         Err(Rejection::new(ErrorCode::NotAuthenticated, format!("{from}: {why}")))
     }
 
+    /// Refuses a request beyond the rate of its caller.
     fn within_rate(&self, who: &str, now: Instant) -> Result<(), Rejection> {
         if self.requests.admit(who, now) {
             return Ok(());

@@ -220,6 +220,23 @@ fn nothing_is_answered_without_a_known_token() {
     assert!(asked >= 60, "{asked}");
 }
 
+/// A caller that guesses tokens is turned away; a known token from the same address is served.
+#[test]
+fn guesses_lock_nobody_out() {
+    let [tenant, all] = [(); 2].map(|()| weir_api::token::new().unwrap());
+    let site = Site::up("guess", |policy| {
+        plain(policy, [tenant.1, all.1]);
+        policy.api.wrong_tokens_per_minute = 1;
+    });
+    let ask = |token: &str| {
+        let answer = site.over_tcp(&format!("{STATUS}\r\nauthorization: Bearer {token}"));
+        answer.strip_prefix("HTTP/1.1 ").unwrap()[..3].to_owned()
+    };
+    assert_eq!([ask("guess"), ask("guess")], ["401", "429"]);
+    assert_eq!(ask(&all.0), "200");
+    assert_eq!(ask("guess"), "429");
+}
+
 #[test]
 fn the_newest_changes_are_as_many_as_asked_for() {
     let [tenant, all] = [(); 2].map(|()| weir_api::token::new().unwrap());
