@@ -52,10 +52,9 @@ impl MeasurementReport {
 
     fn throughput(&self) -> String {
         let mut rows = Vec::new();
-        for (size, generator) in self.sizes() {
-            for result in &size.goals {
-                rows.push(throughput_row(size, result, generator));
-            }
+        for size in &self.suite.sizes {
+            let line = size.profile.sizes.line_pps(self.line_bps);
+            rows.extend(size.goals.iter().map(|result| throughput_row(size, result, line)));
         }
         let lines = self.goals.iter().enumerate().map(|(index, goal)| ChartLine {
             name: goal_name(goal),
@@ -89,7 +88,7 @@ impl MeasurementReport {
 
     fn latency(&self) -> String {
         let mut rows = Vec::new();
-        for (size, _) in self.sizes() {
+        for size in &self.suite.sizes {
             // Of the usual tenths three are enough; loads that were asked for are all shown.
             let are_tenths = size.latency.iter().any(|point| point.percent == 90);
             let is_shown = |point: &&LadderPoint| !are_tenths || SHOWN.contains(&point.percent);
@@ -146,7 +145,7 @@ impl MeasurementReport {
 
     fn bursts(&self) -> String {
         let (mut bursts, mut rest) = (Vec::new(), Vec::new());
-        for (size, _) in self.sizes() {
+        for size in &self.suite.sizes {
             if let Some(burst) = &size.back_to_back {
                 let (least, most) = (burst.bursts.iter().min(), burst.bursts.iter().max());
                 bursts.push(vec![
@@ -253,11 +252,6 @@ impl MeasurementReport {
         section("Method", &text, &[])
     }
 
-    fn sizes(&self) -> impl Iterator<Item = (&SizeResult, Option<u64>)> {
-        let generators = self.generator_pps.iter().copied().map(Some);
-        self.suite.sizes.iter().zip(generators.chain(std::iter::repeat(None)))
-    }
-
     /// A point for each size of equal frames, by size.
     fn fixed_sizes(&self, value: impl Fn(&SizeResult) -> Option<f64>) -> Vec<(f64, f64)> {
         let fixed = self.suite.sizes.iter().filter(|size| size.profile.sizes.list().len() == 1);
@@ -284,17 +278,15 @@ impl MeasurementReport {
     }
 }
 
-fn throughput_row(size: &SizeResult, result: &GoalResult, generator: Option<u64>) -> Vec<String> {
-    let line = size.max_pps.max(1);
-    let share = 100.0 * float(result.throughput()) / float(line);
+/// `line`: packets a second that the link carries.
+fn throughput_row(size: &SizeResult, result: &GoalResult, line: u64) -> Vec<String> {
+    let share = 100.0 * float(result.throughput()) / float(line.max(1));
     let end = match result.end {
-        SearchEnd::Regular => "regular".to_owned(),
-        SearchEnd::MaxLoad if generator.is_some_and(|most| most <= size.max_pps) => {
-            "at least: the generator's limit".to_owned()
-        }
-        SearchEnd::MaxLoad => "the line's rate".to_owned(),
-        SearchEnd::MinLoad => "none found".to_owned(),
-        SearchEnd::TimeUp => "not finished: time was up".to_owned(),
+        SearchEnd::Regular => "regular",
+        SearchEnd::MaxLoad if size.max_pps < line => "or more: the generator's limit",
+        SearchEnd::MaxLoad => "the line's rate",
+        SearchEnd::MinLoad => "none found",
+        SearchEnd::TimeUp => "not finished: time was up",
     };
     vec![
         frame(size),
@@ -303,7 +295,7 @@ fn throughput_row(size: &SizeResult, result: &GoalResult, generator: Option<u64>
         result.upper.map_or_else(|| "–".to_owned(), |upper| upper.to_string()),
         short(mbps(result.throughput(), size.frame_bytes)),
         format!("{} %", short(share)),
-        end,
+        end.to_owned(),
     ]
 }
 

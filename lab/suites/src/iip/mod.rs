@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The IIP node: parallel internets on one link, told apart by a header, kept apart by time; and
-//! the planner, which says what fits where.
+//! the planner, which says what fits where. Devices are measured by the tester that ships.
 
 mod classifier;
 mod cost;
+pub mod devices;
+mod foreign;
 mod formula;
 mod in_kernel;
 mod kernel_cost;
+pub mod oracle;
 mod phases;
 mod plan_requests;
 mod planner;
+mod repeatability;
+mod table1;
+mod trials;
 mod wire;
 
 use weir_experiment::RowPart::{Plain, With};
 use weir_experiment::{Requirement, RequirementTable, RowPart};
+
+pub use repeatability::recorded_again;
 
 /// The table.
 pub const TABLE: RequirementTable = RequirementTable { name: NAME, rows: ROWS };
@@ -43,6 +51,20 @@ const ROWS: &[Requirement] = &[
     )
     .correctness(),
     row(
+        9,
+        "all tests of RFC 2544 and RFC 5180 answer, and each packet is counted once",
+        &[Plain(trials::known), Plain(trials::wire)],
+    ),
+    row(
+        10,
+        "searches of noisy devices repeat, beside MLRsearch and bisection",
+        &[Plain(repeatability::show)],
+    )
+    .correctness(),
+    row(11, "searches of a device that polices find its rate", &[Plain(trials::policed)]),
+    row(12, "Table 1 read again, with the unit that its prose needs", &[Plain(table1::show)])
+        .correctness(),
+    row(
         13,
         "5000 slices on 1000 nodes of four kinds: near the proven bound, below first fit",
         &[
@@ -59,6 +81,11 @@ const ROWS: &[Requirement] = &[
         &[Plain(planner::refuses)],
     )
     .correctness(),
+    row(
+        16,
+        "one command measures a foreign device, and its page can be handed over",
+        &[Plain(foreign::bridge), Plain(foreign::open_vswitch)],
+    ),
 ];
 
 const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Requirement {
