@@ -69,7 +69,7 @@ impl KernelBench {
             ip(&["link", "set", &peer, "up"]);
             XdpPort::open(&XdpConfig { fill: 64, ..XdpConfig::new(name, role) }, plane, &mut pool)
         };
-        let port = open("up", DeviceRole::Port(FLOOD), &mut plane)?;
+        let port = open("wire", DeviceRole::Port(FLOOD), &mut plane)?;
         let mut vifs = Vec::new();
         for vif in 0..VIFS {
             vifs.push(open(&format!("v{vif}"), DeviceRole::Vif(send_gate(vif)), &mut plane)?);
