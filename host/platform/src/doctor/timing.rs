@@ -77,10 +77,9 @@ fn preempt(models: Option<String>, realtime: Option<String>) -> Option<String> {
         return Some("rt".to_owned());
     }
     let models = models?;
-    let chosen = models.split_whitespace().find_map(|word| {
+    models.split_whitespace().find_map(|word| {
         word.strip_prefix('(').and_then(|word| word.strip_suffix(')')).map(str::to_owned)
-    });
-    chosen
+    })
 }
 
 fn part(of: Option<i64>, whole: Option<i64>) -> Option<u32> {
