@@ -306,7 +306,7 @@ impl BenchmarkOptions {
             line_bps,
             max_pps,
             min_pps: MIN_PPS,
-            search: self.limit.unwrap_or(self.quick_or(QUICK_LIMIT, LIMIT)),
+            search: self.limit.unwrap_or_else(|| self.quick_or(QUICK_LIMIT, LIMIT)),
             trial: self.quick_or(QUICK_TRIAL, TRIAL),
             loads_bps: self.loads.iter().map(|load| load.as_bps()).collect(),
             bursts: self.quick_or(QUICK_BURSTS, BURSTS),
