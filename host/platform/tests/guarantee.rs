@@ -2,7 +2,7 @@
 //! Guarantees on the real kernel: threads of a process come and go, a cap and a guarantee meet in
 //! one budget, and what a thread had before it has again.
 // A test may panic.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
