@@ -192,7 +192,7 @@ impl Audit {
         let Some(state) = self.classes.get_mut(&class) else { return };
         if pauses {
             self.scheduler.pause(class);
-            state.paused = state.paused.or(Some(u32::from(!state.queue.is_empty())));
+            state.paused = state.paused.or_else(|| Some(u32::from(!state.queue.is_empty())));
         } else {
             self.latest = self.latest.max(now);
             self.scheduler.resume(now, class);
