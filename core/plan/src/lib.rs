@@ -2,11 +2,11 @@
 //! The planner: slices onto nodes.
 //!
 //! A [`PlanRequest`] has kinds of node (link, processors, sending cycle, how many there are, what
-//! one costs) and slices (rates, frames, delay, processor time as an upper bound, phase). [`plan`]
-//! says where each slice goes, with which caps and phase, at a cost that is as low as the
-//! [`PlanEffort`] finds, beside a lower bound that is proven. Or it refuses, with the smallest set
-//! of slices that do not fit together, the resources that are scarce, and the smallest factor on
-//! these that would do.
+//! one costs) and slices (rates, frames, delay, processor time as an upper bound, phase).
+//! [`plan()`] says where each slice goes, with which caps and phase, at a cost that is as low as
+//! the [`PlanEffort`] finds, beside a lower bound that is proven. Or it refuses, with the smallest
+//! set of slices that do not fit together, the resources that are scarce, and the smallest factor
+//! on these that would do.
 //!
 //! ```
 //! let request = weir_plan::read_request(r#"

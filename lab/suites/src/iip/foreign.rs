@@ -33,7 +33,7 @@ pub(super) fn open_vswitch(rec: &mut Recording<'_>) -> Result {
     }
     let star = StarTopology::new("iip-ovs", 1, BitRate::from_mbps(100_000));
     let rig = Testbed::up(&star)?;
-    let cpu = u32::try_from(worker_cpu()).unwrap_or(0);
+    let cpu = worker_cpu();
     let switch = OpenVSwitch::up(&rig, &star, cpu)?;
     measure(rec, &star, "ovs", "Open vSwitch, user-space data path")?;
     drop(switch);
