@@ -46,14 +46,14 @@ pub struct Subject {
     owners: u32,
     /// Set if phases are lent.
     borrow: bool,
-    /// Set if each packet is of a flow with a queue of its own, as many flows as packets.
-    flows: bool,
 }
 
 /// Makes the scheduler of a subject, with so many classes.
 type Make = fn(&LinkConfig, Subject, u32) -> Result<Box<dyn Load>, ConfigError>;
 
-struct Bed<S> {
+/// A scheduler under load. With `FLOWS` each packet is of a flow with a queue of its own, as many
+/// flows as packets; without, nobody says which flow it is of.
+struct Bed<S, const FLOWS: bool> {
     scheduler: S,
     leaves: Vec<ClassId>,
     /// The length of each frame.
@@ -66,18 +66,26 @@ struct Bed<S> {
 impl Subject {
     /// All of them.
     pub const ALL: [Self; 17] = [
-        Self::flat("fifo", |link, this, n| Ok(Box::new(Bed::new(Fifo::new(link), this, n)?))),
-        Self::flat("strict", |link, this, n| {
-            Ok(Box::new(Bed::new(StrictPriority::new(link), this, n)?))
+        Self::flat("fifo", |link, this, n| {
+            Ok(Box::new(Bed::<_, false>::new(Fifo::new(link), this, n)?))
         }),
-        Self::flat("wrr", |link, this, n| Ok(Box::new(Bed::new(Wrr::new(link), this, n)?))),
+        Self::flat("strict", |link, this, n| {
+            Ok(Box::new(Bed::<_, false>::new(StrictPriority::new(link), this, n)?))
+        }),
+        Self::flat("wrr", |link, this, n| {
+            Ok(Box::new(Bed::<_, false>::new(Wrr::new(link), this, n)?))
+        }),
         Self::DRR,
-        Self::flat("wfq", |link, this, n| Ok(Box::new(Bed::new(Wfq::new(link), this, n)?))),
+        Self::flat("wfq", |link, this, n| {
+            Ok(Box::new(Bed::<_, false>::new(Wfq::new(link), this, n)?))
+        }),
         Self::hfsc("hfsc-flat", false, false),
         Self::hfsc("hfsc-tree", true, false),
         Self::hfsc("hfsc-flat-min", false, true),
         Self::HFSC_TREE_MIN,
-        Self { name: "drr-flows", flows: true, ..Self::DRR },
+        Self::flat("drr-flows", |link, this, n| {
+            Ok(Box::new(Bed::<_, true>::new(Drr::new(link), this, n)?))
+        }),
         Self::PACED_DRR,
         Self::cyclic_drr("cyclic-drr-3", 3, false),
         Self::cyclic_drr("cyclic-drr-64", 64, false),
@@ -90,7 +98,7 @@ impl Subject {
     /// Deficit round robin behind the clock of a link.
     const PACED_DRR: Self = Self::flat("paced-drr", |link, this, n| {
         let link = paced(link);
-        Ok(Box::new(Bed::new(Paced::new(Drr::new(&link), &link), this, n)?))
+        Ok(Box::new(Bed::<_, false>::new(Paced::new(Drr::new(&link), &link), this, n)?))
     });
 
     /// HFSC of two levels behind the clock of a link.
@@ -98,13 +106,14 @@ impl Subject {
         owners: 3,
         ..Self::flat("paced-hfsc", |link, this, n| {
             let link = paced(link);
-            Ok(Box::new(Bed::new(Paced::new(Hfsc::new(&link), &link), this, n)?))
+            Ok(Box::new(Bed::<_, false>::new(Paced::new(Hfsc::new(&link), &link), this, n)?))
         })
     };
 
     /// Deficit round robin.
-    pub const DRR: Self =
-        Self::flat("drr", |link, this, n| Ok(Box::new(Bed::new(Drr::new(link), this, n)?)));
+    pub const DRR: Self = Self::flat("drr", |link, this, n| {
+        Ok(Box::new(Bed::<_, false>::new(Drr::new(link), this, n)?))
+    });
 
     /// HFSC with two levels, weights and guarantees.
     pub const HFSC_TREE_MIN: Self = Self::hfsc("hfsc-tree-min", true, true);
@@ -130,11 +139,12 @@ impl Subject {
     }
 
     const fn flat(name: &'static str, make: Make) -> Self {
-        Self { name, make, tree: false, min: false, owners: 0, borrow: false, flows: false }
+        Self { name, make, tree: false, min: false, owners: 0, borrow: false }
     }
 
     const fn hfsc(name: &'static str, tree: bool, min: bool) -> Self {
-        let make: Make = |link, this, n| Ok(Box::new(Bed::new(Hfsc::new(link), this, n)?));
+        let make: Make =
+            |link, this, n| Ok(Box::new(Bed::<_, false>::new(Hfsc::new(link), this, n)?));
         Self { tree, min, ..Self::flat(name, make) }
     }
 
@@ -167,13 +177,13 @@ pub fn queued(classes: u32) -> u32 {
     (4 * classes).max(2 * QUEUE_PACKETS).min(QUEUE_PACKETS * classes)
 }
 
-impl<S: Scheduler> Bed<S> {
+impl<S: Scheduler, const FLOWS: bool> Bed<S, FLOWS> {
     fn new(mut scheduler: S, subject: Subject, classes: u32) -> Result<Self, ConfigError> {
         let rate = if subject.min { LINK_BPS / 2 / u64::from(classes.max(1)) } else { 0 };
         let min_rate = BitRate::from_bps(rate);
         let bytes = ByteCount::new(1 << 20);
-        let flows = subject.flows.then_some(FlowQueueConfig { flows: QUEUE_PACKETS, l4s: None });
-        let codel = subject.flows.then(CodelConfig::default);
+        let flows = FLOWS.then_some(FlowQueueConfig { flows: QUEUE_PACKETS, l4s: None });
+        let codel = FLOWS.then(CodelConfig::default);
         let queue = QueueConfig { packets: QUEUE_PACKETS, bytes, codel, flows };
         let slices = match subject.owners {
             0 if subject.tree => classes.isqrt().next_power_of_two(),
@@ -197,7 +207,7 @@ impl<S: Scheduler> Bed<S> {
             let _taken = scheduler.enqueue(
                 Instant::ZERO,
                 leaf,
-                Packet::new(id, PACKET_BYTES, Instant::ZERO).of_flow(id),
+                Self::packet(id, PACKET_BYTES, Instant::ZERO),
             );
         }
         let frames = vec![PACKET_BYTES; packets as usize];
@@ -224,7 +234,13 @@ impl<S: Scheduler> Bed<S> {
 
     fn enqueue(&mut self, now: Instant, class: ClassId, id: u32) -> bool {
         let bytes = self.frames.get(id as usize).copied().unwrap_or(PACKET_BYTES);
-        self.scheduler.enqueue(now, class, Packet::new(id, bytes, now).of_flow(id)).is_ok()
+        self.scheduler.enqueue(now, class, Self::packet(id, bytes, now)).is_ok()
+    }
+
+    #[inline(always)]
+    fn packet(id: u32, bytes: u32, now: Instant) -> Packet {
+        let packet = Packet::new(id, bytes, now);
+        if FLOWS { packet.of_flow(id) } else { packet }
     }
 
     /// xorshift64: the same each time, in a few cycles.
@@ -268,7 +284,7 @@ impl<S: Scheduler> Bed<S> {
     }
 }
 
-impl<S: Scheduler> Bed<Cyclic<S>> {
+impl<S: Scheduler> Bed<Cyclic<S>, false> {
     /// Owners of one phase each, as long as a phase of 100 µs at 1 Gb/s is in packets.
     fn with_phases(
         scheduler: Cyclic<S>,
@@ -290,7 +306,7 @@ impl<S: Scheduler> Bed<Cyclic<S>> {
     }
 }
 
-impl<S: Scheduler> Load for Bed<S> {
+impl<S: Scheduler, const FLOWS: bool> Load for Bed<S, FLOWS> {
     fn refill(&mut self, packets: u64) -> u64 {
         self.cycle(packets, |_, from| from)
     }
