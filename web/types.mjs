@@ -97,11 +97,14 @@ const comment = (text, indent) => {
 
 /** The requests and answers of the page. */
 const PAGE = [
+  "AdviceView",
   "ApiError",
   "CallerView",
   "ChangeView",
   "NodeStatus",
   "PolicyView",
+  "RealtimeView",
+  "RouterChange",
   "UndoRequest",
   "VifChange",
 ];

@@ -5,20 +5,27 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::Args;
+use weir_api_types::error::ErrorCode;
 use weir_api_types::explain::{ExplainSide, ExplainView};
-use weir_client::escaped;
+use weir_api_types::realtime::AdviceView;
+use weir_client::{Client, ClientError, escaped};
 use weir_units::Nanos;
 
 use crate::node::NodeName;
+use crate::realtime;
 use crate::report::rate;
 use weir_platform::failure::Failure;
 use weir_platform::output;
 
-/// Say why a vif gets what it gets now, who has the rest, and what would give it more.
+/// Say why a vif gets what it gets now, who has the rest, and what would give it more; or observe
+/// when a router's threads are activated, and propose a real-time class. It changes nothing.
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// The vif
-    vif: String,
+    /// The vif or router
+    name: String,
+    /// Explain the router of that name, also where a vif has it
+    #[arg(long)]
+    router: bool,
     #[command(flatten)]
     node: NodeName,
     /// Print JSON
@@ -28,12 +35,41 @@ pub(crate) struct Explain {
 
 impl Explain {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let path = format!("/v1/explain?vif={}", escaped(&self.vif));
-        let explained: Vec<ExplainView> = self.node.client()?.get(&path)?;
+        let client = self.node.client()?;
+        let path = format!("/v1/explain?vif={}", escaped(&self.name));
+        let explained = match self.router {
+            true => None,
+            false => match client.get::<Vec<ExplainView>>(&path) {
+                Err(ClientError::Refused(refusal)) if refusal.code == ErrorCode::NotFound => None,
+                other => Some(other?),
+            },
+        };
+        let Some(explained) = explained else { return self.advise(&client) };
         if self.json {
             output::print_json(&explained)?;
         } else {
             explained.iter().try_for_each(|one| output::print(&page(one)))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Explain {
+    /// Prints the advice for a router.
+    fn advise(&self, client: &Client) -> Result<ExitCode, Failure> {
+        let path = format!("/v1/realtime/{}/advice", escaped(&self.name));
+        let advice: AdviceView = match client.get(&path) {
+            Err(ClientError::Refused(refusal))
+                if refusal.code == ErrorCode::NotFound && !self.router =>
+            {
+                return Err(format!("there is no vif and no router {:?}", self.name).into());
+            }
+            other => other?,
+        };
+        if self.json {
+            output::print_json(&advice)?;
+        } else {
+            output::print(&realtime::page(&advice))?;
         }
         Ok(ExitCode::SUCCESS)
     }

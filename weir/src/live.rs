@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use weir_api_types::change::{
-    Aqm, ChangeView, EditView, GroupChange, LimitShaper, NewVif, QueueChange, ShareChange,
-    UndoRequest, VifChange, VifQueueKind, VifShareChange,
+    Aqm, ChangeView, EditView, GroupChange, LimitShaper, NewVif, QueueChange, RouterChange,
+    ShareChange, UndoRequest, VifChange, VifQueueKind, VifShareChange,
 };
 use weir_api_types::error::ErrorCode;
 use weir_client::{Client, ClientError, Method, escaped};
@@ -15,6 +15,7 @@ use weir_platform::output;
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 use crate::node::NodeName;
+use crate::realtime::RealtimeArgs;
 use weir_platform::failure::{Failure, UsageError};
 
 /// Change a running node: between two packets, on record, for good until it is taken back.
@@ -47,6 +48,8 @@ pub(crate) enum Set {
         name: String,
         #[command(flatten)]
         share: ShareArgs,
+        #[command(flatten)]
+        class: RealtimeArgs,
     },
 }
 
@@ -227,8 +230,17 @@ impl Set {
                 let change = VifChange { send, receive, delay_ns, ..VifChange::default() };
                 share.view.change(Method::PATCH, &format!("/v1/vifs/{}", escaped(&name)), &change)
             }
-            Self::Slice { name, share } => share.group(&format!("/v1/slices/{}", escaped(&name))),
-            Self::Router { name, share } => share.group(&format!("/v1/routers/{}", escaped(&name))),
+            Self::Slice { name, share } => {
+                let (send, receive) = share.sides(share.values());
+                let path = format!("/v1/slices/{}", escaped(&name));
+                share.view.change(Method::PATCH, &path, &GroupChange { send, receive })
+            }
+            Self::Router { name, share, class } => {
+                let (send, receive) = share.sides(share.values());
+                let path = format!("/v1/routers/{}", escaped(&name));
+                let change = RouterChange { send, receive, realtime: class.change() };
+                share.view.change(Method::PATCH, &path, &change)
+            }
         }
     }
 }
@@ -344,11 +356,6 @@ impl ShareArgs {
     /// The same, on the side that is meant.
     fn sides<T>(&self, of: T) -> (Option<T>, Option<T>) {
         if self.receive { (None, Some(of)) } else { (Some(of), None) }
-    }
-
-    fn group(&self, path: &str) -> Result<ExitCode, Failure> {
-        let (send, receive) = self.sides(self.values());
-        self.view.change(Method::PATCH, path, &GroupChange { send, receive })
     }
 }
 

@@ -5,6 +5,7 @@
 //! confirmed in time and has undone what it did, 5 the slices of a plan do not fit. (3 is
 //! `weir-lab`'s: a case does not hold.)
 
+mod classes;
 mod clean;
 mod doctor;
 mod documents;
@@ -15,6 +16,7 @@ mod moved;
 mod node;
 mod page;
 mod plan;
+mod realtime;
 mod report;
 mod token;
 mod top;
@@ -70,6 +72,8 @@ enum Command {
     Measure(measure::MeasureCommand),
     /// Place slices on nodes: whether they fit, where, with which caps and phases
     Plan(plan::PlanCommand),
+    /// Show the real-time classes of routers
+    Realtime(classes::RealtimeCommand),
     /// Open the node's page to a browser on this machine
     Page(page::Page),
     /// Make a token for the node's interface
@@ -114,6 +118,7 @@ fn main() -> ExitCode {
         Command::Xtc(command) => command.run(),
         Command::Measure(command) => command.run(),
         Command::Plan(command) => command.run(),
+        Command::Realtime(command) => command.run(),
         Command::Page(command) => command.run(),
         Command::Token(command) => command.run(),
         Command::Clean(command) => command.run(),

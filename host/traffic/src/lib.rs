@@ -32,6 +32,7 @@ mod sink;
 mod socket;
 mod sockets;
 mod spec;
+mod stamped;
 mod stop;
 mod tcp_receive;
 mod tcp_send;
@@ -54,6 +55,7 @@ pub use spec::{
     Attach, FrameSizes, Mac, Rate, ReceiveMethod, ReceiveSpec, RecordSpec, RunSpec, SendMethod,
     SendSpec, SinkSpec, SinkVerdict, SocketsSpec, TcpBulk, TcpSend, UdpSend, XdpSend, XdpStream,
 };
+pub use stamped::{StampedDatagram, StampedSocket, wall_ns};
 pub use stop::{OnProgress, Progress, is_stopped, stop_on_signals};
 pub use trial::{TrialEnd, TrialTotals, WireMeasurer};
 pub use weir_result::{CELLS_MAX, Cells, Delays, Histogram, Order};

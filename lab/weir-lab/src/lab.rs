@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `weir-lab lab`: a network of namespaces, and the programs that run in it.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,12 +9,13 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use weir_platform::StateDir;
 use weir_platform::output;
+use weir_suites::jitter::timely_process::{self, TimelyMachine};
 use weir_suites::routers::disturbance;
 use weir_suites::routers::forward::{self, RouterSide};
 use weir_suites::xen;
 use weir_testbed::delay_line::{self, DelayedPair};
 use weir_testbed::{self as lab, Topology};
-use weir_units::CpuShare;
+use weir_units::{CpuShare, Nanos};
 
 use crate::output::Output;
 use weir_platform::failure::Failure;
@@ -59,8 +61,44 @@ pub(crate) enum LabCommand {
         #[arg(long)]
         ppm: u32,
     },
+    /// Be a machine of an experiment with real-time classes
+    #[command(hide = true)]
+    Machine {
+        #[command(subcommand)]
+        kind: MachineKind,
+        /// The only processor to run on
+        #[arg(long, global = true)]
+        core: Option<u32>,
+    },
     /// Show what is up of it
     Status(LabFile),
+}
+
+/// The kind of a machine.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum MachineKind {
+    /// Work and send on the clock
+    Worker {
+        #[arg(long)]
+        every: Nanos,
+        #[arg(long)]
+        work: Nanos,
+        #[arg(long)]
+        times: u32,
+        #[arg(long)]
+        to: SocketAddr,
+    },
+    /// Work and answer for each request
+    Server {
+        #[arg(long)]
+        work: Nanos,
+        #[arg(long)]
+        times: u32,
+        #[arg(long)]
+        at: SocketAddr,
+    },
+    /// Work without end
+    Neighbour,
 }
 
 // A topology, and the form of the answer.
@@ -106,6 +144,7 @@ impl LabCommand {
             Self::Router { cpu, batch, from, to } => forward::run([&from, &to], cpu, batch)?,
             Self::Xen(command) => return command.run(),
             Self::Disturbance { cpu, ppm } => disturbance::run(CpuShare::from_ppm(ppm), cpu)?,
+            Self::Machine { kind, core } => timely_process::run(kind.into(), core)?,
             Self::Status(LabFile { file, json }) => {
                 let status = lab::status(&read(&file)?)?;
                 if json {
@@ -116,6 +155,18 @@ impl LabCommand {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl From<MachineKind> for TimelyMachine {
+    fn from(kind: MachineKind) -> Self {
+        match kind {
+            MachineKind::Worker { every, work, times, to } => {
+                Self::Worker { every, work, times, to }
+            }
+            MachineKind::Server { work, times, at } => Self::Server { work, times, at },
+            MachineKind::Neighbour => Self::Neighbour,
+        }
     }
 }
 

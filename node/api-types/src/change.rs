@@ -6,9 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
+
+use crate::given::given;
+use crate::realtime::RealtimeChange;
+
+pub use crate::given::Given;
 
 /// A set of changes that is applied whole or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -19,7 +24,7 @@ pub struct ChangeSet {
     pub slices: BTreeMap<String, GroupChange>,
     /// Routers to change, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub routers: BTreeMap<String, GroupChange>,
+    pub routers: BTreeMap<String, RouterChange>,
     /// Vifs to change, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub vifs: BTreeMap<String, VifChange>,
@@ -34,7 +39,7 @@ pub struct UndoRequest {
     pub id: Option<u64>,
 }
 
-/// Changes of a slice or router.
+/// Changes of a slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GroupChange {
@@ -44,6 +49,22 @@ pub struct GroupChange {
     /// Changes of the traffic that its vifs receive together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive: Option<ShareChange>,
+}
+
+/// Changes of a router.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RouterChange {
+    /// Changes of the traffic that its vifs send together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub send: Option<ShareChange>,
+    /// Changes of the traffic that its vifs receive together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receive: Option<ShareChange>,
+    /// Changes of the class of its threads; `null` gives them back as they were found.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<RealtimeChange>)]
+    pub realtime: Given<RealtimeChange>,
 }
 
 /// A new vif. A field that is absent has the default of the policy's document.
@@ -304,9 +325,6 @@ pub struct EditView {
     pub after: Value,
 }
 
-/// A key that is absent, `null`, or has a value.
-pub type Given<T> = Option<Option<T>>;
-
 impl ChangeSet {
     /// A change of one vif.
     #[must_use]
@@ -322,12 +340,7 @@ impl ChangeSet {
 
     /// A change of one router.
     #[must_use]
-    pub fn of_router(name: &str, change: GroupChange) -> Self {
+    pub fn of_router(name: &str, change: RouterChange) -> Self {
         Self { routers: BTreeMap::from([(name.to_owned(), change)]), ..Self::default() }
     }
-}
-
-/// Reads a field that is present, `null` included, as given.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Given<T>, D::Error> {
-    Option::deserialize(from).map(Some)
 }

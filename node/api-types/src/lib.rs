@@ -14,8 +14,10 @@
 pub mod change;
 pub mod error;
 pub mod explain;
+mod given;
 pub mod policy;
 pub mod query;
+pub mod realtime;
 pub mod report;
 pub mod status;
 pub mod xtc;

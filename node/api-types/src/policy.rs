@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::change::VifQueueKind;
+use crate::realtime::RealtimeClassView;
 
 /// The caller, as the node knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -38,7 +39,7 @@ pub struct PolicyView {
     /// Slices.
     pub slices: Vec<GroupView>,
     /// Routers.
-    pub routers: Vec<GroupView>,
+    pub routers: Vec<RouterGroupView>,
     /// Vifs.
     pub vifs: Vec<VifView>,
 }
@@ -52,15 +53,29 @@ pub struct PortView {
     pub rate_bps: u64,
 }
 
-/// A slice or a router.
+/// A slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GroupView {
-    /// Name of the slice or router.
+    /// Name of the slice.
     pub name: String,
     /// Guarantees and limits of the traffic that its vifs send together.
     pub send: ShareView,
     /// Guarantees and limits of the traffic that its vifs receive together.
     pub receive: ShareView,
+}
+
+/// A router.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RouterGroupView {
+    /// Name of the router.
+    pub name: String,
+    /// Guarantees and limits of the traffic that its vifs send together.
+    pub send: ShareView,
+    /// Guarantees and limits of the traffic that its vifs receive together.
+    pub receive: ShareView,
+    /// Class of its threads. Absent: they are as they were found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub realtime: Option<RealtimeClassView>,
 }
 
 /// A vif.

@@ -76,6 +76,17 @@ pub struct ExplainQuery {
     pub interval_ms: u64,
 }
 
+/// Query of `/v1/realtime/{router}/advice`.
+#[derive(Clone, Copy, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AdviceQuery {
+    /// Milliseconds to observe. The answer takes as long.
+    #[serde(default = "two_seconds")]
+    #[param(minimum = 100, maximum = 10_000, default = 2000)]
+    pub interval_ms: u64,
+}
+
 /// Query of `/v1/xtc/{router}/log`.
 #[derive(Clone, Copy, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -92,6 +103,10 @@ pub const CAPTURE_NOTE: &str = "weir-note";
 
 const fn second() -> u64 {
     1000
+}
+
+const fn two_seconds() -> u64 {
+    2000
 }
 
 const fn hour() -> u64 {

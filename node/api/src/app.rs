@@ -42,6 +42,8 @@ pub(crate) struct App {
     pub(crate) root_listeners: Slots,
     /// Reports that are being read.
     pub(crate) reports: Slots,
+    /// Observations of a router's activations.
+    pub(crate) watches: Slots,
     /// Counts of refusals since the start.
     pub(crate) refused: RefusalCounts,
     /// The last status and when it was taken: however many ask, the worker is asked seldom.
@@ -65,6 +67,7 @@ impl App {
             listeners_each: SlotsByKey::new((limits.listeners / SHARE).max(1)),
             root_listeners: Slots::new(limits.listeners),
             reports: Slots::new(REPORTS),
+            watches: Slots::new(1),
             refused: RefusalCounts::default(),
             status: Mutex::new(None),
         }

@@ -5,7 +5,9 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
-use weir_api_types::change::{ChangeSet, ChangeView, GroupChange, NewVif, UndoRequest, VifChange};
+use weir_api_types::change::{
+    ChangeSet, ChangeView, GroupChange, NewVif, RouterChange, UndoRequest, VifChange,
+};
 use weir_node::control;
 use weir_policy::{Edit, KeyPath};
 
@@ -78,7 +80,7 @@ pub(crate) async fn slice(
 
 /// Changes a router. For administrators.
 #[utoipa::path(patch, path = "/v1/routers/{router}", tag = "change",
-    params(("router" = String, Path, description = "Its name")), request_body = GroupChange,
+    params(("router" = String, Path, description = "Its name")), request_body = RouterChange,
     responses((status = 200, body = ChangeView), crate::responses::ChangeRefusals))]
 pub(crate) async fn router(
     State(app): SharedApp,
@@ -88,7 +90,7 @@ pub(crate) async fn router(
     request: Body,
 ) -> Result<Json<ChangeView>, Rejection> {
     let router = name(router)?;
-    let change: GroupChange = body::json(&app.limits, &headers, request).await?;
+    let change: RouterChange = body::json(&app.limits, &headers, request).await?;
     make(&app, caller, edits::of_set(&ChangeSet::of_router(&router, change))).await
 }
 

@@ -10,6 +10,7 @@ use weir_api_types::change::{
     Aqm, ChangeOrigin, ChangeSet, ChangeView, EditView, Given, LimitShaper, NewVif, ShareChange,
     VifChange, VifQueueKind, VifShareChange,
 };
+use weir_api_types::realtime::{RealtimeChange, RealtimeClass, RouterInterface};
 use weir_api_types::xtc::XtcChange;
 use weir_node::changes::{ChangeKind, PolicyChange};
 use weir_policy::{Edit, KeyPath};
@@ -19,13 +20,20 @@ use weir_units::{BitRate, ByteCount, CpuShare, Nanos, PacketRate};
 /// here.
 pub(crate) fn of_set(set: &ChangeSet) -> Vec<Edit> {
     let mut edits = Edits(Vec::new());
-    for (table, groups) in [("slice", &set.slices), ("router", &set.routers)] {
-        for (name, group) in groups {
-            for (direction, share) in [("send", &group.send), ("receive", &group.receive)] {
-                if let Some(share) = share {
-                    edits.share(table, name, direction, share);
-                }
+    let slices = set.slices.iter().map(|(name, of)| ("slice", name, [&of.send, &of.receive]));
+    let routers = set.routers.iter().map(|(name, of)| ("router", name, [&of.send, &of.receive]));
+    for (table, name, shares) in slices.chain(routers) {
+        for (direction, share) in ["send", "receive"].into_iter().zip(shares) {
+            if let Some(share) = share {
+                edits.share(table, name, direction, share);
             }
+        }
+    }
+    for (name, router) in &set.routers {
+        match &router.realtime {
+            None => {}
+            Some(None) => edits.0.push(Edit::unset(KeyPath::of("router", name, "realtime"))),
+            Some(Some(class)) => edits.realtime(name, class),
         }
     }
     for (name, vif) in &set.vifs {
@@ -109,7 +117,7 @@ pub(crate) fn edit_view(edit: Edit) -> EditView {
 struct Edits(Vec<Edit>);
 
 impl Edits {
-    fn add(&mut self, place: KeyPath, value: Given<impl Into<Value>>) {
+    fn add<T: Into<Value>>(&mut self, place: KeyPath, value: Given<T>) {
         match value {
             None => {}
             Some(None) => self.0.push(Edit::unset(place)),
@@ -125,6 +133,28 @@ impl Edits {
         self.add(at("min_pps"), share.min_pps.map(packets));
         self.add(at("max_pps"), share.max_pps.map(packets));
         self.add(at("burst"), share.burst_bytes.map(size));
+    }
+
+    fn realtime(&mut self, router: &str, of: &RealtimeChange) {
+        let at = |key: &str| KeyPath::of("router", router, &format!("realtime.{key}"));
+        let share = |ppm: u32| CpuShare::from_ppm(ppm).to_string();
+        self.add(at("type"), of.class.map(|value| value.map(class)));
+        self.add(at("deadline"), of.deadline_ns.map(time));
+        self.add(at("period"), of.period_ns.map(time));
+        self.add(at("cpu"), of.cpu_ppm.map(|value| value.map(share)));
+        self.add(at("weight"), of.weight);
+        let texts = [
+            ("process", &of.process),
+            ("group", &of.group),
+            ("namespace", &of.namespace),
+            ("domain", &of.domain),
+        ];
+        for (key, text) in texts {
+            self.add(at(key), text.clone());
+        }
+        let interfaces = |list: &Vec<RouterInterface>| list.iter().map(interface).collect();
+        let list = of.interface.as_ref().map(|list| list.as_ref().map(interfaces));
+        self.add::<Vec<Value>>(at("interface"), list);
     }
 
     fn vif_share(&mut self, name: &str, direction: &str, of: &VifShareChange) {
@@ -155,6 +185,23 @@ impl Edits {
         self.add(at("ecn"), queue.ecn);
         self.add(at("l4s"), queue.l4s_ns.map(time));
     }
+}
+
+/// Returns the name of a class in the document.
+const fn class(of: RealtimeClass) -> &'static str {
+    match of {
+        RealtimeClass::Normal => "normal",
+        RealtimeClass::Periodic => "periodic",
+        RealtimeClass::Aperiodic => "aperiodic",
+    }
+}
+
+fn interface(of: &RouterInterface) -> Value {
+    let mut table = Map::new();
+    table.insert("device".to_owned(), Value::from(of.device.as_str()));
+    let inside = of.inside.as_deref().map(|inside| ("inside".to_owned(), Value::from(inside)));
+    table.extend(inside);
+    Value::Object(table)
 }
 
 const fn queue_kind(kind: VifQueueKind) -> &'static str {
@@ -190,6 +237,8 @@ fn time(value: Option<u64>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use weir_api_types::change::RouterChange;
+
     use super::*;
 
     fn edits(json: &str) -> Vec<String> {
@@ -228,6 +277,31 @@ mod tests {
                 "vif \"a\".send.width: nothing -> nothing",
             ]
         );
+    }
+
+    #[test]
+    fn a_class_is_set_key_by_key_and_taken_out_as_a_whole() {
+        let edits = |json: &str| -> Vec<String> {
+            let change: RouterChange = serde_json::from_str(json).unwrap();
+            of_set(&ChangeSet::of_router("r", change)).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(edits("{}"), [""; 0]);
+        assert_eq!(
+            edits(
+                r#"{"realtime":{"type":"periodic","deadline_ns":5000000,"cpu_ppm":200000,
+                    "weight":null,"process":"7"}}"#
+            ),
+            [
+                "router \"r\".realtime.type: nothing -> \"periodic\"",
+                "router \"r\".realtime.deadline: nothing -> \"5ms\"",
+                "router \"r\".realtime.cpu: nothing -> \"20%\"",
+                "router \"r\".realtime.weight: nothing -> nothing",
+                "router \"r\".realtime.process: nothing -> \"7\"",
+            ]
+        );
+        assert_eq!(edits(r#"{"realtime":null}"#), ["router \"r\".realtime: nothing -> nothing"]);
+        let refused = serde_json::from_str::<RouterChange>(r#"{"realtime":{"class":1}}"#);
+        assert!(refused.unwrap_err().to_string().contains("unknown field"));
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub mod openapi;
 mod page;
 mod rates;
 mod read_routes;
+mod realtime_routes;
 mod refused;
 mod relay;
 mod report_routes;

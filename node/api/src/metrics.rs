@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
-use weir_loops::{LoopsLoad, RouterStatus};
+use weir_loops::{ClassStatus, LoopsLoad, RouterStatus};
 use weir_policy::{Direction, Policy};
 use weir_report::{ReportSubject, Service};
 use weir_units::BitRate;
@@ -15,6 +15,7 @@ use crate::refused::TurnAwayReason;
 use exposition::{Exposition, seconds};
 
 mod exposition;
+mod realtime;
 mod xtc;
 
 /// The counts of the node and of its recorder of service.
@@ -22,6 +23,8 @@ pub(crate) struct Counted<'s> {
     pub(crate) status: &'s NodeStatus,
     /// Routers that are held at a rate, and the load of their control loops.
     pub(crate) routers: &'s (Vec<RouterStatus>, LoopsLoad),
+    /// The classes of routers.
+    pub(crate) classes: &'s [ClassStatus],
     /// Service since the node started, send and receive.
     pub(crate) service: &'s BTreeMap<ReportSubject, [Service; 2]>,
 }
@@ -60,6 +63,9 @@ fn node(of: &Counted<'_>, caller: &Caller, policy: &Policy) -> Exposition {
         .filter(|one| caller.slice().is_none_or(|slice| slice == one.slice))
         .collect();
     xtc::routers(&mut page, &seen);
+    let own = |one: &&ClassStatus| caller.slice().is_none_or(|slice| slice == one.slice);
+    let seen: Vec<_> = of.classes.iter().filter(own).collect();
+    realtime::classes(&mut page, &seen);
     if all {
         let answers = !routers.is_empty();
         if answers || policy.routers.iter().any(|router| router.xtc.is_some()) {

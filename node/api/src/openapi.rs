@@ -9,7 +9,7 @@ use weir_api_types::error::{ApiError, ErrorCode};
 
 use crate::{
     change_routes as change, explain_routes as explain, read_routes as read,
-    report_routes as report, xtc_routes as xtc,
+    realtime_routes as realtime, report_routes as report, xtc_routes as xtc,
 };
 
 /// Returns the document as JSON, equal in every build of a version.
@@ -35,6 +35,7 @@ pub(crate) async fn openapi() -> Response {
         read::metrics, openapi, read::caller, read::health, read::status, read::policy,
         read::document, read::events, read::vif, read::capture, read::changes, read::overlay,
         report::report, explain::explain, xtc::routers, xtc::router, xtc::log, xtc::change,
+        realtime::classes, realtime::advice,
         change::vif, change::add_vif, change::remove_vif, change::slice, change::router,
         change::several, change::undo,
         change::reload, change::confirm, change::stop, change::leave

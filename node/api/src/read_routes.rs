@@ -252,7 +252,9 @@ pub(crate) async fn metrics(
     let status = app.status().await?;
     // Without routers if their control loops do not answer.
     let routers = app.ask(|control| Ok(control.routers(None).unwrap_or_default())).await?;
-    let counted = Counted { status: &status, routers: &routers, service: &service };
+    let classes = app.ask(|control| Ok(control.classes().unwrap_or_default())).await?;
+    let (routers, classes) = (&routers, classes.as_slice());
+    let counted = Counted { status: &status, routers, classes, service: &service };
     let text = crate::metrics::text(&app, &counted, &caller, &policy);
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }

@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::error::{ErrorCode, Rejection};
 use crate::{
     change_routes as change, explain_routes as explain, openapi, read_routes as read,
-    report_routes as report, xtc_routes as xtc,
+    realtime_routes as realtime, report_routes as report, xtc_routes as xtc,
 };
 
 /// Returns all routes.
@@ -37,6 +37,8 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/v1/xtc", get(xtc::routers))
         .route("/v1/xtc/{router}", get(xtc::router).patch(xtc::change))
         .route("/v1/xtc/{router}/log", get(xtc::log))
+        .route("/v1/realtime", get(realtime::classes))
+        .route("/v1/realtime/{router}/advice", get(realtime::advice))
         .route("/v1/reload", post(change::reload))
         .route("/v1/confirm", post(change::confirm))
         .route("/v1/stop", post(change::stop))

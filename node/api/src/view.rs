@@ -8,11 +8,16 @@ use std::borrow::Cow;
 
 use weir_api_types::change::VifQueueKind;
 use weir_api_types::policy::{
-    CallerView, GroupView, PolicyView, PortView, QueueView, RoleView, ShareView, SmoothWindowView,
-    VifView,
+    CallerView, GroupView, PolicyView, PortView, QueueView, RoleView, RouterGroupView, ShareView,
+    SmoothWindowView, VifView,
 };
+use weir_api_types::realtime::{ClassStatusView, RealtimeClass, RealtimeClassView};
 use weir_api_types::status::{NodeStatus, SliceStatus};
-use weir_policy::{Policy, Queue, QueueKind, Share, Slice, SmoothWindow, Vif};
+use weir_loops::ClassStatus;
+use weir_policy::{
+    Policy, Queue, QueueKind, RealtimeKind, Router, RouterRealtime, Share, Slice, SmoothWindow, Vif,
+};
+use weir_units::CpuShare;
 
 use crate::caller::Caller;
 
@@ -49,10 +54,10 @@ pub(crate) fn caller(of: &Caller) -> CallerView {
 pub(crate) fn policy(whole: &Policy, caller: &Caller) -> PolicyView {
     let all = caller.slice().is_none();
     let is_own = |slice: &Slice| caller.slice().is_none_or(|name| name == slice.name);
-    let group = |name: &str, send: &Share, receive: &Share| GroupView {
-        name: name.to_owned(),
-        send: share(send),
-        receive: share(receive),
+    let slice = |one: &Slice| GroupView {
+        name: one.name.clone(),
+        send: share(&one.send),
+        receive: share(&one.receive),
     };
     let slices = whole.slices.iter().filter(|slice| is_own(slice));
     let routers = whole.routers.iter().filter(|router| is_own(&whole[router.slice]));
@@ -64,9 +69,68 @@ pub(crate) fn policy(whole: &Policy, caller: &Caller) -> PolicyView {
     PolicyView {
         node: whole.node.name.clone(),
         ports: whole.ports.iter().filter(|_| all).map(port).collect(),
-        slices: slices.map(|one| group(&one.name, &one.send, &one.receive)).collect(),
-        routers: routers.map(|one| group(&one.name, &one.send, &one.receive)).collect(),
+        slices: slices.map(slice).collect(),
+        routers: routers.map(router).collect(),
         vifs: vifs.map(|one| vif(whole, one)).collect(),
+    }
+}
+
+fn router(of: &Router) -> RouterGroupView {
+    RouterGroupView {
+        name: of.name.clone(),
+        send: share(&of.send),
+        receive: share(&of.receive),
+        realtime: of.realtime.as_ref().map(class_view),
+    }
+}
+
+/// Returns the state of a router's class as an answer. What is wrong with it may name other routers
+/// and the host: a tenant reads only that something is.
+pub(crate) fn class_status(of: &ClassStatus, caller: &Caller) -> ClassStatusView {
+    let guaranteed = of.kind != RealtimeKind::Normal;
+    let applied = of.applied.unwrap_or_default();
+    let plain = || "it is not in force".to_owned();
+    ClassStatusView {
+        router: of.router.clone(),
+        slice: of.slice.clone(),
+        class: RealtimeClassView {
+            class: class(of.kind),
+            deadline_ns: guaranteed.then_some(of.deadline.as_nanos()),
+            period_ns: guaranteed.then_some(of.period.as_nanos()),
+            cpu_ppm: guaranteed.then_some(of.cpu.as_ppm()),
+            weight: (!guaranteed).then_some(of.weight),
+        },
+        in_force: of.applied.is_some(),
+        budget_ppm: applied.budget.map(CpuShare::as_ppm),
+        threads: applied.threads,
+        used_ppm: applied.used.map(CpuShare::as_ppm),
+        trouble: match caller.slice() {
+            None => of.trouble.clone(),
+            Some(_) => of.trouble.as_ref().map(|_| plain()),
+        },
+        applications: of.applications,
+        refusals: of.refusals,
+        exhausted: of.exhausted,
+    }
+}
+
+fn class_view(of: &RouterRealtime) -> RealtimeClassView {
+    let guaranteed = of.is_guaranteed();
+    RealtimeClassView {
+        class: class(of.kind),
+        deadline_ns: guaranteed.then_some(of.deadline.as_nanos()),
+        period_ns: guaranteed.then_some(of.period.as_nanos()),
+        cpu_ppm: guaranteed.then_some(of.cpu.as_ppm()),
+        weight: (!guaranteed).then_some(of.weight),
+    }
+}
+
+/// Returns a class as an answer.
+pub(crate) const fn class(of: RealtimeKind) -> RealtimeClass {
+    match of {
+        RealtimeKind::Normal => RealtimeClass::Normal,
+        RealtimeKind::Periodic => RealtimeClass::Periodic,
+        RealtimeKind::Aperiodic => RealtimeClass::Aperiodic,
     }
 }
 

@@ -11,6 +11,7 @@
 //! therefore recorded, survives a restart, and can be undone. [`LoopManager::follow`] applies the
 //! policy at once.
 
+mod activations;
 mod class_host;
 mod classes;
 mod design;
@@ -28,6 +29,7 @@ pub mod sim;
 mod status;
 mod thread;
 
+pub use activations::{RouterActivations, watch_activations};
 pub use classes::{
     AppliedClass, ClassKeeper, ClassPlatform, ClassStatus, NamedThreads, RouterClass,
 };

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use weir_dataplane::{Refusal, RefusalKind};
 use weir_policy::{Edit, Policy, Problem};
@@ -12,7 +13,7 @@ use weir_policy::{Edit, Policy, Problem};
 use crate::changes::PolicyChange;
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
-use weir_loops::{LogLine, LoopsLoad, RouterStatus};
+use weir_loops::{ClassStatus, LogLine, LoopsLoad, RouterActivations, RouterStatus};
 use weir_report::{ReportSubject, Service, StoreAnswer, StoreQuery};
 
 /// A running node. Every call may wait, some milliseconds as a rule: never call it on a thread that
@@ -70,6 +71,23 @@ pub trait Control: Send + Sync + 'static {
     /// It is not held at a rate; or what holds it does not answer.
     fn router_log(&self, router: &str, newest: usize) -> Result<Vec<LogLine>, Refusal> {
         let text = format!("router {router:?} is not held at a rate; the newest {newest} are none");
+        Err(Refusal::new(RefusalKind::NotFound, text))
+    }
+
+    /// The state of the classes of routers, in the policy's order.
+    ///
+    /// # Errors
+    /// The thread that keeps them does not answer.
+    fn classes(&self) -> Result<Vec<ClassStatus>, Refusal> {
+        Ok(Vec::new())
+    }
+
+    /// Watches the activations of a router's threads for `span`, and waits for that long.
+    ///
+    /// # Errors
+    /// There is no such router; it has no threads that can be watched; the kernel refuses.
+    fn activations(&self, router: &str, span: Duration) -> Result<RouterActivations, Refusal> {
+        let text = format!("router {router:?} has no threads to be watched for {span:?}");
         Err(Refusal::new(RefusalKind::NotFound, text))
     }
 

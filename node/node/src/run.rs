@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use weir_platform::{StateDir, text};
+use weir_platform::{HostError, StateDir, text};
 use weir_policy::{Direction, Edit, Kind, Policy, Vif};
 use weir_ports::{Pins, Pool, Questions, device_number};
 
@@ -40,7 +40,10 @@ use weir_dataplane::redirect::may_stand_in;
 use weir_dataplane::reservation;
 use weir_dataplane::status::add_waiting;
 use weir_dataplane::worker::Worker;
-use weir_loops::{LogLine, LoopsLoad, RouterLoops, RouterStatus};
+use weir_loops::{
+    ClassStatus, LogLine, LoopsLoad, RouterActivations, RouterLoops, RouterStatus,
+    watch_activations,
+};
 use weir_report::{
     ReportKeeper, ReportStore, ReportSubject, ReportTicker, Service, StoreAnswer, StoreQuery,
 };
@@ -550,6 +553,20 @@ impl Control for Node {
             Refusal::new(RefusalKind::NotFound, text)
         };
         self.routers.log(router, newest)?.ok_or_else(missing)
+    }
+
+    fn classes(&self) -> Result<Vec<ClassStatus>, Refusal> {
+        self.routers.classes(None)
+    }
+
+    fn activations(&self, router: &str, span: Duration) -> Result<RouterActivations, Refusal> {
+        let policy = self.policy()?.policy;
+        let Some(found) = policy.routers.iter().find(|one| one.name == router) else {
+            let text = format!("there is no router {router:?}");
+            return Err(Refusal::new(RefusalKind::NotFound, text));
+        };
+        let refused = |error: HostError| Refusal::new(RefusalKind::Refused, error.to_string());
+        watch_activations(found, span).map_err(refused)
     }
 
     fn reload(&self, who: &str) -> Result<(), Refusal> {

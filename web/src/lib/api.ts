@@ -1,6 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Written by types.mjs from docs/openapi.json: `npm run types` renews it.
 
+/** Class that a router's activations suggest: `/v1/realtime/{router}/advice`. */
+export interface AdviceView {
+  /** Activations: a thread that had waited ran until all of them waited. */
+  activations: number;
+  /** The proposal and its reason in a sentence. */
+  because: string;
+  class?: RealtimeClass;
+  /** Proposed share, in millionths of a processor. Absent for a normal class. */
+  cpu_ppm?: number;
+  /** Proposed deadline, which is the period too. Absent for a normal class. */
+  deadline_ns?: number;
+  /** Median time from one activation to the next. Absent with fewer than two. */
+  gap_median_ns?: number;
+  /** The tenth percentile of that time. */
+  gap_p10_ns?: number;
+  /** The ninetieth percentile of that time. */
+  gap_p90_ns?: number;
+  /** Switches that are missing, since the kernel's ring was full. */
+  lost: number;
+  /** The router. */
+  router: string;
+  /** Observed threads. */
+  threads: number;
+  /** Observed time. */
+  time_ns: number;
+  /** Processor time that all threads used, in millionths of a processor. */
+  used_ppm: number;
+  /** Processor time that 99 of 100 activations do not exceed. */
+  work_p99_ns?: number;
+}
+
 /** Packets and bytes. */
 export interface Amount {
   /** Bytes, layer 2 without FCS. */
@@ -49,6 +80,41 @@ export interface ChangeView {
   undoes?: number;
   /** Author of the change: a user of the Unix socket, a token, a signal. */
   who: string;
+}
+
+/** State of a router's class. */
+export interface ClassStatusView {
+  /** Times that it came into force. */
+  applications: number;
+  /**
+   * Budget of all its threads together, in millionths of a processor: the guarantee, or the cap
+   * of `xtc` where that is more. Absent for a weight, and while the class is not in force.
+   */
+  budget_ppm?: number;
+  /** The class as the policy gives it. */
+  class: RealtimeClassView;
+  /**
+   * Looks at which a thread had used nearly all of its budget: it may have waited for its next
+   * period. The kernel counts no missed deadlines.
+   */
+  exhausted: number;
+  /** True if the class is in force. */
+  in_force: boolean;
+  /** Times that it could not be brought into force. */
+  refusals: number;
+  /** The router. */
+  router: string;
+  /** Its slice. */
+  slice: string;
+  /** Threads with the class, or processes with the weight. */
+  threads: number;
+  /** Reason why it is not in force; a tenant reads only that there is one. */
+  trouble?: string;
+  /**
+   * Processor time that they used lately, in millionths of a processor. Absent if it is not
+   * metered.
+   */
+  used_ppm?: number;
 }
 
 /** One direction of one interface. The identities of this module hold. */
@@ -137,9 +203,9 @@ export interface FlowsStatus {
   started: number;
 }
 
-/** A slice or a router. */
+/** A slice. */
 export interface GroupView {
-  /** Name of the slice or router. */
+  /** Name of the slice. */
   name: string;
   /** Guarantees and limits of the traffic that its vifs receive together. */
   receive: ShareView;
@@ -252,7 +318,7 @@ export interface PolicyView {
   /** Ports. */
   ports: PortView[];
   /** Routers. */
-  routers: GroupView[];
+  routers: RouterGroupView[];
   /** Slices. */
   slices: GroupView[];
   /** Vifs. */
@@ -307,6 +373,55 @@ export interface QueueView {
 }
 
 /**
+ * Changes of a router's class. Where the class names no process, group, guest or interfaces, it is
+ * for those of `xtc`.
+ */
+export interface RealtimeChange {
+  /** Guaranteed share, in millionths of a processor. */
+  cpu_ppm?: number | null;
+  /** Time from an activation to the end of its work. */
+  deadline_ns?: number | null;
+  /** The guest, by its name in `xl list`. */
+  domain?: string | null;
+  /** Path of the router's control group, if somebody else made it. */
+  group?: string | null;
+  /** The router's interfaces, whose threads in the kernel do its work. */
+  interface?: RouterInterface[] | null;
+  /** Network namespace of the interfaces, by its name in `ip netns`. */
+  namespace?: string | null;
+  /** Least time between two activations. Default: the deadline. */
+  period_ns?: number | null;
+  /** The process that is the router: its id, or the path of a file with its id. */
+  process?: string | null;
+  type?: RealtimeClass | null;
+  /** Weight of a normal class, of which other processes have 100. */
+  weight?: number | null;
+}
+
+/** Class of a router's threads. */
+export type RealtimeClass = "normal" | "periodic" | "aperiodic";
+
+/** Class of a router, as the policy gives it. */
+export interface RealtimeClassView {
+  /** Guaranteed share, in millionths of a processor. Absent for a normal class. */
+  cpu_ppm?: number;
+  /** Time from an activation to the end of its work. Absent for a normal class. */
+  deadline_ns?: number;
+  /** Least time between two activations. Absent for a normal class. */
+  period_ns?: number;
+  /** The class. */
+  type: RealtimeClass;
+  /** Weight of a normal class. Absent for the others. */
+  weight?: number;
+}
+
+/** The classes of routers: `/v1/realtime`. */
+export interface RealtimeView {
+  /** The routers that have a class, in the policy's order. A tenant sees its own. */
+  routers: ClassStatusView[];
+}
+
+/**
  * Packets that were lost with a vif, a port or a queue that a change of the policy removed. The
  * counters of the interface are gone with it.
  */
@@ -321,6 +436,48 @@ export interface RemovedPackets {
 
 /** Role of a caller. */
 export type RoleView = "administrator" | "tenant";
+
+/** Changes of a router. */
+export interface RouterChange {
+  realtime?: RealtimeChange | null;
+  receive?: ShareChange | null;
+  send?: ShareChange | null;
+}
+
+/** A router. */
+export interface RouterGroupView {
+  /** Name of the router. */
+  name: string;
+  realtime?: RealtimeClassView;
+  /** Guarantees and limits of the traffic that its vifs receive together. */
+  receive: ShareView;
+  /** Guarantees and limits of the traffic that its vifs send together. */
+  send: ShareView;
+}
+
+/** Interface of a router. */
+export interface RouterInterface {
+  /** Device on the node's side. */
+  device: string;
+  /** Device inside the router, whose thread forwards for it. */
+  inside?: string | null;
+}
+
+/** Changes of guarantees and limits in one direction. */
+export interface ShareChange {
+  /** Burst of `rate_bps`. */
+  burst_bytes?: number | null;
+  /** Upper limit of packets a second. */
+  max_pps?: number | null;
+  /** Guaranteed packets a second. */
+  min_pps?: number | null;
+  /** Guaranteed rate. */
+  min_rate_bps?: number | null;
+  /** Weight for the capacity that is left beyond the guarantees. */
+  priority?: number | null;
+  /** Upper limit. */
+  rate_bps?: number | null;
+}
 
 /**
  * Guarantees and limits in one direction. A guarantee of zero of a slice or router stands for the

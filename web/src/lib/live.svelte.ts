@@ -2,6 +2,7 @@
 // The state of the page, and the connection that feeds it. It listens to the node's events, and
 // connects again by itself when the stream breaks. All requests of the page are made here.
 
+import type { AdviceView, ClassStatusView, RealtimeView, RouterChange } from "./api";
 import { Client, Refused, described } from "./client";
 import { Meter } from "./meter";
 import { Model } from "./model";
@@ -85,6 +86,22 @@ class Live {
   /** Changes a vif. The node checks the change; its refusal is thrown as an error. */
   change(vif: string, body: unknown): Promise<Change> {
     return this.#client.patch<Change>(`/v1/vifs/${encodeURIComponent(vif)}`, body);
+  }
+
+  /** Changes a router, as a vif is changed. */
+  changeRouter(router: string, body: RouterChange): Promise<Change> {
+    return this.#client.patch<Change>(`/v1/routers/${encodeURIComponent(router)}`, body);
+  }
+
+  /** The state of the class of a router; nothing if it has none. */
+  async classOf(router: string): Promise<ClassStatusView | undefined> {
+    const { routers } = await this.#client.get<RealtimeView>("/v1/realtime");
+    return routers.find((one) => one.router === router);
+  }
+
+  /** Has the node observe a router's activations for two seconds, and propose a class. */
+  advice(router: string): Promise<AdviceView> {
+    return this.#client.get<AdviceView>(`/v1/realtime/${encodeURIComponent(router)}/advice`);
   }
 
   /** Takes a change back. */

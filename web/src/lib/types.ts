@@ -11,6 +11,7 @@ export type {
   IfaceStatus as Iface,
   NodeStatus as Status,
   PolicyView as Policy,
+  RouterGroupView as Router,
   ShareView as Share,
   Verdict,
   VifView as Vif,

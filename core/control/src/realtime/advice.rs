@@ -99,17 +99,19 @@ impl ActivationPattern {
     }
 }
 
-/// Proposes a class for a router that did this in `span`.
+/// Proposes a class for a router that did this in `span`. `used` is all processor time that it
+/// used, also outside of whole activations: one that never waits has none.
 #[must_use]
-pub fn advise(activations: &[Activation], span: Nanos) -> ClassAdvice {
-    let few = ClassAdvice::TooFew { activations: activations.len() as u64 };
-    let Some(pattern) = ActivationPattern::of(activations, span) else { return few };
-    if pattern.used >= BUSY {
-        return ClassAdvice::Normal { used: pattern.used };
+pub fn advise(activations: &[Activation], used: Nanos, span: Nanos) -> ClassAdvice {
+    let (count, used) = (activations.len() as u64, CpuShare::of_floor(used, span));
+    let is_few = count < ACTIVATIONS_MIN;
+    if used >= BUSY || (is_few && used >= BUSY_FEW) {
+        return ClassAdvice::Normal { used };
     }
-    if pattern.activations < ACTIVATIONS_MIN {
+    let few = ClassAdvice::TooFew { activations: count };
+    let Some(pattern) = ActivationPattern::of(activations, span).filter(|_| !is_few) else {
         return few;
-    }
+    };
     let (short, long) = pattern.gap_range;
     let median = pattern.gap_median.as_nanos();
     let spread = long.saturating_sub(short).as_nanos();
@@ -184,6 +186,8 @@ fn whole_percent(share: CpuShare) -> CpuShare {
 
 /// A router that uses more of a processor than this hardly ever waits.
 const BUSY: CpuShare = CpuShare::from_percent(80);
+/// A router with few activations that uses more than this works for long before it waits.
+const BUSY_FEW: CpuShare = CpuShare::from_percent(10);
 /// Fewer activations show no pattern.
 const ACTIVATIONS_MIN: u64 = 20;
 /// The spread of a periodic router's gaps is at most a fifth of their median on either side.
@@ -208,11 +212,17 @@ mod tests {
         (seen, now.saturating_since(start))
     }
 
+    /// The advice for a router that works in these activations alone.
+    fn advised(seen: &[Activation], span: Nanos) -> ClassAdvice {
+        let used = seen.iter().fold(Nanos::ZERO, |sum, one| sum.saturating_add(one.work));
+        advise(seen, used, span)
+    }
+
     #[test]
     fn a_sender_on_a_clock_is_periodic() {
         // Every 10 ms, up to 300 µs late, 1 ms of work.
         let (seen, span) = watched((0..300).map(|n| (10_000 + n % 7 * 50 - 150, 1000)));
-        let advice = advise(&seen, span);
+        let advice = advised(&seen, span);
         let ClassAdvice::Periodic { period, cpu, .. } = advice else { panic!("{advice}") };
         assert_eq!((period, cpu), (Nanos::from_millis(10), CpuShare::from_percent(13)));
         let text = alloc::string::ToString::to_string(&advice);
@@ -225,7 +235,7 @@ mod tests {
     #[test]
     fn a_server_is_aperiodic_and_has_its_budget_within_the_shortest_gaps() {
         let (seen, span) = watched((0..300).map(|n| (5000 + n * 37 % 300 * 200, 2000)));
-        let advice = advise(&seen, span);
+        let advice = advised(&seen, span);
         let ClassAdvice::Aperiodic { period, cpu, pattern } = advice else { panic!("{advice}") };
         assert!(period >= Nanos::from_millis(5) && period < Nanos::from_millis(9), "{period}");
         assert!(cpu.time_in_floor(period) >= Nanos::from_micros(2500), "{cpu} of {period}");
@@ -236,7 +246,7 @@ mod tests {
     fn activations_that_share_a_budget_have_what_they_use() {
         // 4 ms of work each 6 ms, 67 %: the period of 10 ms holds two activations at times.
         let (seen, span) = watched((0..300).map(|n| (6000 + n % 7 * 50 - 150, 4000)));
-        let advice = advise(&seen, span);
+        let advice = advised(&seen, span);
         let ClassAdvice::Periodic { period, cpu, pattern } = advice else { panic!("{advice}") };
         assert_eq!(period, Nanos::from_millis(10));
         assert!(cpu > pattern.used, "{cpu} for {} used", pattern.used);
@@ -246,9 +256,15 @@ mod tests {
     #[test]
     fn who_never_waits_needs_a_weight_and_who_hardly_works_no_advice() {
         let (seen, span) = watched((0..300).map(|_| (10_000, 9500)));
-        assert!(matches!(advise(&seen, span), ClassAdvice::Normal { .. }));
+        assert!(matches!(advised(&seen, span), ClassAdvice::Normal { .. }));
         let (seen, span) = watched((0..5).map(|_| (10_000, 10)));
-        assert_eq!(advise(&seen, span), ClassAdvice::TooFew { activations: 5 });
-        assert_eq!(advise(&[], Nanos::ZERO), ClassAdvice::TooFew { activations: 0 });
+        assert_eq!(advised(&seen, span), ClassAdvice::TooFew { activations: 5 });
+        let second = Nanos::from_secs(1);
+        assert_eq!(advise(&[], Nanos::ZERO, second), ClassAdvice::TooFew { activations: 0 });
+        assert_eq!(advise(&[], Nanos::ZERO, Nanos::ZERO), ClassAdvice::TooFew { activations: 0 });
+        // It shares its processor, and never waits.
+        let used = CpuShare::from_percent(40);
+        let advice = advise(&[], used.time_in_floor(second), second);
+        assert_eq!(advice, ClassAdvice::Normal { used });
     }
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel's counters of routers: packets of their interfaces, CPU time of their threads.
+//! The kernel's counters of routers: packets of their interfaces, CPU time and activations of
+//! their threads.
 //!
 //! The counters only grow; samples are made of it by [`weir_control::control_loop::Sampler`], which
 //! also names a counter that stands still, wraps or begins anew.
 
+mod activations;
 mod cpu_time;
 mod link_meter;
 mod netlink;
 mod proc_net_dev;
 
+pub use activations::{THREADS_MAX, WatchedActivations, watch};
 pub use cpu_time::{CpuMeter, CpuSource};
 pub use link_meter::{LINKS_MAX, LinkMeter, SEARCHED_MAX, Side};
 pub use netlink::StatsSocket;

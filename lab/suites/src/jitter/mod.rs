@@ -9,6 +9,10 @@ pub mod scenario;
 pub mod shaped;
 pub mod smooth;
 mod steps;
+mod timely;
+mod timely_lab;
+pub mod timely_process;
+mod timely_scenario;
 mod wire_device;
 mod wire_flows;
 mod wire_smooth;
@@ -22,6 +26,14 @@ pub const TABLE: RequirementTable = RequirementTable { name: NAME, rows: ROWS };
 const NAME: &str = "jitter";
 
 const ROWS: &[Requirement] = &[
+    row(1, "a machine alone wakes up in time in the class", &[Plain(timely::alone)]),
+    row(
+        2,
+        "a sender is on time beside two neighbours on its core",
+        &[With(timely::sender, 0), With(timely::sender, 1)],
+    ),
+    row(3, "a server answers in time beside two neighbours on its core", &[Plain(timely::server)]),
+    row(4, "shares stay proportional with and without the class", &[Plain(timely::shares)]),
     row(
         5,
         "what is admitted holds its deadlines, and no cap breaks a guarantee",
@@ -68,6 +80,11 @@ const ROWS: &[Requirement] = &[
         ],
     )
     .correctness(),
+    row(
+        14,
+        "ten of 40 and of 120 machines are on time, and the others share",
+        &[With(timely::many, 0), With(timely::many, 1)],
+    ),
     row(
         15,
         "flow queues keep delay low inside a share on the wire, beside TBF and HTB",

@@ -8,10 +8,12 @@ use std::process::{Command, Stdio};
 
 use weir_api_types::status::{Amount, DirectionStatus, FlowsStatus, IfaceStatus, NodeStatus};
 use weir_control::police::Grade;
-use weir_loops::{LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus};
-use weir_policy::{Policy, Port, PortId, Slice, Vif};
+use weir_loops::{
+    AppliedClass, ClassStatus, LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus,
+};
+use weir_policy::{Policy, Port, PortId, RealtimeKind, Slice, Vif};
 use weir_report::{ReportSubject, Service};
-use weir_units::{BitRate, PacketRate};
+use weir_units::{BitRate, CpuShare, Nanos, PacketRate};
 
 use super::{Counted, node};
 use crate::caller::{Caller, CallerRole};
@@ -70,8 +72,36 @@ fn page() -> String {
     };
     let routers =
         (vec![router], LoopsLoad { ticks: 7, policing: Some(policing), ..LoopsLoad::default() });
-    let counted = Counted { status: &status, routers: &routers, service: &service };
+    let classes = classes();
+    let (routers, classes) = (&routers, classes.as_slice());
+    let counted = Counted { status: &status, routers, classes, service: &service };
     node(&counted, &caller, &policy).into_text()
+}
+
+/// A class in force, and a weight that is not.
+fn classes() -> [ClassStatus; 2] {
+    let class = |router: &str, kind| ClassStatus {
+        router: router.into(),
+        slice: "gold".into(),
+        kind,
+        cpu: CpuShare::from_percent(20),
+        deadline: Nanos::from_millis(5),
+        period: Nanos::from_millis(10),
+        weight: 300,
+        applied: None,
+        trouble: None,
+        refusals: 2,
+        applications: 1,
+        exhausted: 4,
+    };
+    let mut periodic = class("vr1", RealtimeKind::Periodic);
+    periodic.applied = Some(AppliedClass {
+        budget: Some(CpuShare::from_percent(25)),
+        threads: 2,
+        used: Some(CpuShare::from_percent(10)),
+        exhausted: 0,
+    });
+    [periodic, class("vr2", RealtimeKind::Normal)]
 }
 
 /// A metric's name and the labels that it has.
@@ -110,6 +140,9 @@ fn no_series_comes_twice_and_sums_are_right() {
         "weir_xtc_grade{router=\"vr1\",slice=\"gold\"} 3",
         "weir_xtc_contended 1",
         "weir_xtc_demand_packets_per_second 97500",
+        "weir_realtime_in_force{router=\"vr2\",slice=\"gold\",class=\"normal\"} 0",
+        "weir_realtime_budget_ratio{router=\"vr1\",slice=\"gold\",class=\"periodic\"} 0.250000",
+        "weir_realtime_weight{router=\"vr2\",slice=\"gold\",class=\"normal\"} 300",
         "weir_slice_got_bytes_total{slice=\"gold\",direction=\"send\"} 100",
         "weir_vif_got_bytes_total{slice=\"gold\",vif=\"gold.0\",direction=\"send\"} 100",
     ] {

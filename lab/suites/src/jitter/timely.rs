@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Real-time classes on this machine (rows 1 to 4 and 14).
+//!
+//! Runs without and with the class follow each other in pairs, and are compared in pairs: a busy
+//! machine disturbs both. Without the class the first machine is pinned to the core of its
+//! neighbours. A deadline thread cannot be pinned; it stays where it wakes up, and every core has
+//! two neighbours.
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+
+use weir_experiment::prelude::*;
+use weir_experiment::{clock, float};
+use weir_platform::cpu;
+use weir_policy::RealtimeKind;
+use weir_sim::Seed;
+use weir_traffic::StampedSocket;
+use weir_units::CpuShare;
+
+use super::timely_lab::{TimelyLab, class, weight};
+use super::timely_process::TimelyMachine;
+use super::timely_scenario::{TimelyScenario, WorkerCase};
+
+/// Shows row 1: a machine alone, activated in several periods.
+pub(super) fn alone(rec: &mut Recording<'_>) -> Result {
+    let scenario = TimelyScenario::read()?;
+    let case = &scenario.alone;
+    for every in case.every.iter().map(|text| text.0) {
+        let times = if rec.quick { 25 } else { case.activations };
+        let mut lab = TimelyLab::up()?;
+        let (socket, to) = lab.receiver()?;
+        let worker = TimelyMachine::Worker { every, work: case.work.0, times, to };
+        let class = class(RealtimeKind::Periodic, every, case.cpu.0);
+        let worker = lab.start(worker, None, Some(class))?;
+        lab.apply()?;
+        lab.begin(worker)?;
+        // Nobody looks at what it sends here.
+        drop(socket);
+        let late: Vec<f64> = lab.measured(worker)?.iter().map(|ns| ns / 1e3).collect();
+        let (id, text) = (format!("every-{every}"), format!("every {every}: wake-up p99"));
+        let bound = Bound::at_most(micros(case.late.0));
+        rec.claim_samples(id, text, Series::unordered("us", late), P99, bound)?;
+    }
+    Ok(())
+}
+
+/// Shows row 2: a sender beside two neighbours on its core.
+pub(super) fn sender(rec: &mut Recording<'_>, number: usize) -> Result {
+    let scenario = TimelyScenario::read()?;
+    let Some(case) = scenario.sender.case.get(number).copied() else { return Ok(()) };
+    let (pairs, length) = scenario.runs(rec.quick);
+    let mut p99 = [Vec::new(), Vec::new()];
+    for pair in 0..pairs {
+        for (at, realtime) in [false, true].into_iter().enumerate() {
+            let errors = send(&scenario, case, realtime, length)?;
+            p99[at].push(percentile(&errors, 99));
+            let name = format!("every-{}/{}/{pair}", case.every.0, KINDS[at]);
+            rec.keep(&name, Series::unordered("us", errors))?;
+        }
+    }
+    let id = |part: &str| format!("every-{}/{part}", case.every.0);
+    let SenderBounds { worst, better, better_each } = SenderBounds::of(&scenario);
+    let what = "p99 of inter-departure error";
+    compare(rec, &id, what, p99, worst, better)?;
+    let each = Bound::at_least(better_each);
+    rec.claim(id("better-each"), "times better, worst pair", Rule::Min, each, &[id("better")])
+}
+
+/// Shows row 3: a server beside two neighbours on its core.
+pub(super) fn server(rec: &mut Recording<'_>) -> Result {
+    let scenario = TimelyScenario::read()?;
+    let (pairs, length) = scenario.runs(rec.quick);
+    let mut p99 = [Vec::new(), Vec::new()];
+    for pair in 0..pairs {
+        for (at, realtime) in [false, true].into_iter().enumerate() {
+            let beyond = answer(&scenario, realtime, length, u64::from(pair))?;
+            p99[at].push(percentile(&beyond, 99));
+            let name = format!("udp/{}/{pair}", KINDS[at]);
+            rec.keep(&name, Series::unordered("us", beyond))?;
+        }
+    }
+    let worst = Bound::at_most(micros(scenario.server.late.0));
+    let better = Bound::at_least(f64::from(scenario.server.better));
+    let what = "p99 of a response beyond its work";
+    compare(rec, &|part| format!("udp/{part}"), what, p99, worst, better)
+}
+
+/// Shows row 4: shares of a core without and with the class.
+pub(super) fn shares(rec: &mut Recording<'_>) -> Result {
+    let scenario = TimelyScenario::read()?;
+    let case = &scenario.shares;
+    let (windows, window) =
+        if rec.quick { (1, Nanos::from_secs(1)) } else { (case.windows, case.window.0) };
+    for (name, realtime) in KINDS.into_iter().zip([false, true]) {
+        let WindowShares { shares, moved } = window_shares(&scenario, realtime, windows, window)?;
+        let of =
+            |value: &dyn Fn(&[f64; 3]) -> f64| -> Vec<f64> { shares.iter().map(value).collect() };
+        for (at, who) in ["first", "second", "third"].into_iter().enumerate() {
+            let series = Series::unordered("%", of(&|shares| shares[at]));
+            rec.keep(&format!("{name}/{who}"), series)?;
+        }
+        let mut claim = |id: &str, text: &str, samples: Vec<f64>, most: f64| {
+            let text = format!("{name}: {text}, points of a core, worst window");
+            let series = Series::unordered("%", samples);
+            rec.claim_samples(format!("{name}/{id}"), text, series, Rule::Max, Bound::at_most(most))
+        };
+        let off = of(&|[first, ..]| (first - case.first).abs());
+        claim("first-off", "first off its share", off, case.first_within)?;
+        let apart = of(&|[_, second, third]| (second - third).abs());
+        claim("apart", "the others apart", apart, case.apart)?;
+        let off = of(&|[first, second, third]| {
+            let half = (100.0 - first) / 2.0;
+            (second - half).abs().max((third - half).abs())
+        });
+        claim("rest-off", "the others off half of the rest", off, case.rest_within)?;
+        rec.none(format!("{name}/moved"), format!("{name}: windows without one core"), moved)?;
+    }
+    Ok(())
+}
+
+/// Shows row 14: many machines, ten of them in the class.
+pub(super) fn many(rec: &mut Recording<'_>, number: usize) -> Result {
+    let scenario = TimelyScenario::read()?;
+    let case = &scenario.many;
+    let Some(machines) = case.machines.get(number).copied() else { return Ok(()) };
+    let (_, length) = scenario.runs(rec.quick);
+    let mut lab = TimelyLab::up()?;
+    let worker_case = WorkerCase { every: case.every, work: case.work };
+    let mut workers = Vec::new();
+    for _ in 0..case.realtime {
+        let (socket, to) = lab.receiver()?;
+        let class = class(RealtimeKind::Periodic, case.every.0, case.cpu.0);
+        let machine = worker(worker_case, length, to);
+        workers.push((lab.start(machine, None, Some(class))?, socket));
+    }
+    let normal = Some(weight(scenario.weights[1]));
+    let others = (case.realtime..machines)
+        .map(|_| lab.start(TimelyMachine::Neighbour, None, normal.clone()))
+        .collect::<Result<Vec<usize>>>()?;
+    lab.apply()?;
+    let mut meter = lab.meter(&others);
+    let begin = used(&mut meter)?;
+    let started = clock::monotonic_ns();
+    let times = activations(worker_case, length);
+    let errors = std::thread::scope(|scope| {
+        let receiving: Vec<_> = workers
+            .iter()
+            .map(|(_, socket)| scope.spawn(move || departures(socket, case.every.0, times)))
+            .collect();
+        for (worker, _) in &workers {
+            lab.begin(*worker)?;
+        }
+        let errors: Vec<Vec<f64>> =
+            receiving.into_iter().map(|one| one.join().unwrap_or_default()).collect();
+        Ok::<_, ExperimentError>(errors)
+    })?;
+    let span = float(clock::monotonic_ns() - started);
+    let end = used(&mut meter)?;
+    let shares: Vec<f64> =
+        end.iter().zip(&begin).map(|(end, begin)| (end - begin) / span * 100.0).collect();
+    let fair = shares.iter().sum::<f64>() / float(shares.len() as u64);
+    let off: Vec<f64> = shares.iter().map(|share| (share - fair).abs()).collect();
+    let id = |part: &str| format!("{machines}/{part}");
+    let bound = Bound::at_most(micros(case.error.0));
+    let errors = Series::unordered("us", errors.concat());
+    let text = format!("{machines} machines: p99 of inter-departure error of the ten");
+    rec.claim_samples(id("error"), text, errors, P99, bound)?;
+    rec.keep(&id("share"), Series::unordered("%", shares))?;
+    let text = format!("{machines} machines: the others off an equal share, points of a core");
+    let bound = Bound::at_most(case.within);
+    rec.claim_samples(id("off"), text, Series::unordered("%", off), Rule::Max, bound)
+}
+
+/// The bounds of row 2.
+struct SenderBounds {
+    worst: Bound,
+    better: Bound,
+    better_each: f64,
+}
+
+impl SenderBounds {
+    fn of(scenario: &TimelyScenario) -> Self {
+        let sender = &scenario.sender;
+        Self {
+            worst: Bound::at_most(micros(sender.error.0)),
+            better: Bound::at_least(f64::from(sender.better)),
+            better_each: f64::from(sender.better_each),
+        }
+    }
+}
+
+/// Keeps the value of each run without and with the class, and how many times better the second is;
+/// judges the medians.
+fn compare(
+    rec: &mut Recording<'_>,
+    id: &dyn Fn(&str) -> String,
+    what: &str,
+    [without, with]: [Vec<f64>; 2],
+    worst: Bound,
+    better: Bound,
+) -> Result {
+    let times: Vec<f64> =
+        without.iter().zip(&with).map(|(without, with)| without / with.max(1.0)).collect();
+    rec.keep(&id("fair"), Series::unordered("us", without))?;
+    let text = format!("{what} in the class, median of pairs");
+    rec.claim_samples(id("class"), text, Series::unordered("us", with), Rule::Median, worst)?;
+    let text = format!("{what}: times better in the class, median of pairs");
+    rec.claim_samples(id("better"), text, Series::unordered("1", times), Rule::Median, better)
+}
+
+/// Runs a sender beside its neighbours; returns the errors of its departures in microseconds.
+fn send(
+    scenario: &TimelyScenario,
+    case: WorkerCase,
+    realtime: bool,
+    length: Nanos,
+) -> Result<Vec<f64>> {
+    let mut lab = TimelyLab::up()?;
+    let (socket, to) = lab.receiver()?;
+    let first =
+        first(scenario, realtime, RealtimeKind::Periodic, case.every.0, scenario.sender.cpu.0);
+    let (core, first_class) = first;
+    let worker = lab.start(worker(case, length, to), core, Some(first_class))?;
+    neighbours(&mut lab, scenario)?;
+    lab.apply()?;
+    let times = activations(case, length);
+    std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| departures(&socket, case.every.0, times));
+        lab.begin(worker)?;
+        let errors = receiving.join().unwrap_or_default();
+        if errors.len() + 2 < times as usize / 2 {
+            let (got, times) = (errors.len(), times);
+            let text = format!("{got} departures in order of {times} activations");
+            return Err(ExperimentError::Node(text));
+        }
+        Ok(errors)
+    })
+}
+
+/// Runs a server beside its neighbours; returns its responses beyond their work in microseconds.
+fn answer(scenario: &TimelyScenario, realtime: bool, length: Nanos, seed: u64) -> Result<Vec<f64>> {
+    let case = &scenario.server;
+    let mut lab = TimelyLab::up()?;
+    let mean = u64::midpoint(case.apart[0].0.as_nanos(), case.apart[1].0.as_nanos());
+    let times = u32::try_from(length.as_nanos() / mean.max(1)).unwrap_or(u32::MAX);
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, SERVER_PORT));
+    let machine = TimelyMachine::Server { work: case.work.0, times, at };
+    let (core, class) =
+        first(scenario, realtime, RealtimeKind::Aperiodic, case.period.0, case.cpu.0);
+    let server = lab.start(machine, core, Some(class))?;
+    neighbours(&mut lab, scenario)?;
+    lab.apply()?;
+    let mut seed = Seed::new(seed);
+    let [least, most] = case.apart.map(|text| text.0.as_nanos());
+    let asked = lab.inside(|| -> std::io::Result<()> {
+        let socket = UdpSocket::bind(SocketAddr::new(at.ip(), 0))?;
+        let request = socket.local_addr()?.port().to_le_bytes();
+        for _ in 0..times {
+            socket.send_to(&request, at)?;
+            std::thread::sleep(Duration::from_nanos(seed.between(least, most)));
+        }
+        Ok(())
+    })?;
+    asked.map_err(|error| ExperimentError::io("a client", error))?;
+    Ok(lab.measured(server)?.iter().map(|ns| ns / 1e3).collect())
+}
+
+/// The shares of a core that three machines had.
+struct WindowShares {
+    /// In percent, for each window.
+    shares: Vec<[f64; 3]>,
+    /// Windows in which the first was on two cores.
+    moved: u64,
+}
+
+fn window_shares(
+    scenario: &TimelyScenario,
+    realtime: bool,
+    windows: u32,
+    window: Nanos,
+) -> Result<WindowShares> {
+    let case = &scenario.shares;
+    let mut lab = TimelyLab::up()?;
+    let (socket, to) = lab.receiver()?;
+    let worker_case = WorkerCase { every: case.every, work: case.work };
+    let length = Nanos::new(window.as_nanos() * u64::from(windows + 1));
+    let (core, class) = first(scenario, realtime, RealtimeKind::Periodic, case.every.0, case.cpu.0);
+    let worker = lab.start(worker(worker_case, length, to), core, Some(class))?;
+    let beside = neighbours(&mut lab, scenario)?;
+    lab.apply()?;
+    lab.begin(worker)?;
+    drop(socket);
+    clock::sleep(Duration::from_millis(300))?;
+    let mut found = WindowShares { shares: Vec::new(), moved: 0 };
+    for _ in 0..windows {
+        let core = lab.core_of(worker);
+        let pair = beside.iter().find(|(on, _)| Some(*on) == core).map(|(_, pair)| *pair);
+        let Some([second, third]) = pair else {
+            found.moved += 1;
+            continue;
+        };
+        let mut meter = lab.meter(&[worker, second, third]);
+        let (begin, from) = (used(&mut meter)?, clock::monotonic_ns());
+        clock::sleep(Duration::from_nanos(window.as_nanos()))?;
+        let (end, to) = (used(&mut meter)?, clock::monotonic_ns());
+        if lab.core_of(worker) != core {
+            found.moved += 1;
+        }
+        let share = |at: usize| (end[at] - begin[at]) / float(to - from) * 100.0;
+        found.shares.push([share(0), share(1), share(2)]);
+    }
+    Ok(found)
+}
+
+/// Returns the core and the class of the first machine of a run.
+fn first(
+    scenario: &TimelyScenario,
+    realtime: bool,
+    kind: RealtimeKind,
+    period: Nanos,
+    cpu: CpuShare,
+) -> (Option<u32>, weir_policy::RouterRealtime) {
+    match realtime {
+        true => (None, class(kind, period, cpu)),
+        false => (cores().first().copied(), weight(scenario.weights[0])),
+    }
+}
+
+/// Starts two neighbours on each core; returns them by core.
+fn neighbours(lab: &mut TimelyLab, scenario: &TimelyScenario) -> Result<Vec<(u32, [usize; 2])>> {
+    let mut each = Vec::new();
+    for core in cores() {
+        let mut start =
+            || lab.start(TimelyMachine::Neighbour, Some(core), Some(weight(scenario.weights[1])));
+        each.push((core, [start()?, start()?]));
+    }
+    Ok(each)
+}
+
+fn cores() -> Vec<u32> {
+    cpu::granted().map(|granted| granted.cpus).unwrap_or_default()
+}
+
+fn worker(case: WorkerCase, length: Nanos, to: SocketAddr) -> TimelyMachine {
+    let times = activations(case, length);
+    TimelyMachine::Worker { every: case.every.0, work: case.work.0, times, to }
+}
+
+fn activations(case: WorkerCase, length: Nanos) -> u32 {
+    u32::try_from(length.as_nanos() / case.every.0.as_nanos().max(1)).unwrap_or(u32::MAX)
+}
+
+/// Receives `times` datagrams; returns by how much each departed too early or too late after the
+/// one before it, in microseconds. The first few find cold caches.
+fn departures(socket: &StampedSocket, every: Nanos, times: u32) -> Vec<f64> {
+    let mut stamps: Vec<(u32, u64)> = Vec::new();
+    let mut buffer = [0; 4];
+    while let Ok(got) = socket.receive(&mut buffer) {
+        let number = u32::from_le_bytes(buffer);
+        stamps.push((number, got.at_ns));
+        if number + 1 >= times {
+            break;
+        }
+    }
+    let follow = |pair: &[(u32, u64)]| match pair {
+        [(before, from), (after, to)] if before + 1 == *after && *before >= COLD => {
+            let gap = to.saturating_sub(*from);
+            Some(float(gap.abs_diff(every.as_nanos())) / 1e3)
+        }
+        _ => None,
+    };
+    stamps.windows(2).filter_map(follow).collect()
+}
+
+fn used(meter: &mut weir_platform::meter::CpuMeter) -> Result<Vec<f64>> {
+    meter.read().map_err(|error| ExperimentError::Node(error.to_string()))?;
+    Ok(meter.each().map(|used| float(used.as_nanos())).collect())
+}
+
+/// Returns the nearest rank of samples, as [`Rule::Percentile`] does; 0 of none.
+fn percentile(samples: &[f64], percent: usize) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
+}
+
+fn micros(time: Nanos) -> f64 {
+    float(time.as_nanos()) / 1e3
+}
+
+const KINDS: [&str; 2] = ["fair", "class"];
+
+const P99: Rule = Rule::Percentile { percent: 99.0 };
+
+/// Activations at the begin that are not judged.
+const COLD: u32 = 3;
+
+const SERVER_PORT: u16 = 47_027;

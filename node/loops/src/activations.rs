@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Watches when a router's threads are activated, so that a class can be proposed.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use weir_platform::HostError;
+use weir_platform::cap::napi;
+use weir_platform::meter::{THREADS_MAX, WatchedActivations, watch};
+use weir_platform::process::{self, Identity};
+use weir_policy::{Router, ThreadSource};
+
+use crate::host::process_of;
+
+/// The activations of a router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouterActivations {
+    /// The number of its threads.
+    pub threads: u32,
+    /// Their activations together.
+    pub watched: WatchedActivations,
+}
+
+/// Watches a router's threads for `span`, and waits for that long. It changes nothing of the host.
+///
+/// # Errors
+/// Nothing names its threads, they are not there or not of this kernel, or the kernel refuses.
+pub fn watch_activations(router: &Router, span: Duration) -> Result<RouterActivations, HostError> {
+    let threads = threads_of(router)?;
+    let watched = watch(&threads, span)?;
+    Ok(RouterActivations { threads: u32::try_from(threads.len()).unwrap_or(u32::MAX), watched })
+}
+
+fn threads_of(router: &Router) -> Result<Vec<Identity>, HostError> {
+    let name = &router.name;
+    let refused = |what: &str| HostError::Refused(format!("router {name}: {what}"));
+    let source = router.thread_source().ok_or_else(|| {
+        refused("neither realtime nor xtc names its process, group or interfaces")
+    })?;
+    let found = match source {
+        ThreadSource::Process(process) => process::threads_of(process_of(process)?),
+        ThreadSource::Group(group) => in_group(Path::new(group))?,
+        ThreadSource::Interfaces { interfaces, .. } => {
+            let devices = interfaces.iter().filter_map(|one| one.inside.as_deref());
+            let each: Result<Vec<_>, _> =
+                devices.map(|device| napi::threads_of(device, THREADS_MAX)).collect();
+            each?.concat()
+        }
+        ThreadSource::Domain(_) => {
+            return Err(refused("the activations of a guest of Xen are the hypervisor's to see"));
+        }
+    };
+    match found.is_empty() {
+        true => Err(refused("it has no threads")),
+        false => Ok(found),
+    }
+}
+
+/// The threads of a control group: `cgroup.threads` of version 2, `tasks` of version 1.
+fn in_group(path: &Path) -> Result<Vec<Identity>, HostError> {
+    let files = ["cgroup.threads", "tasks"].map(|name| path.join(name));
+    let [first, second] = &files;
+    let file = if first.exists() { first } else { second };
+    let text = fs::read_to_string(file).map_err(|error| HostError::io("read", file, error))?;
+    let ids = text.lines().filter_map(|line| line.trim().parse().ok());
+    Ok(ids.filter_map(Identity::of).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_policy::{RealtimeKind, RouterRealtime, SliceId};
+    use weir_units::{CpuShare, Nanos};
+
+    use super::*;
+
+    #[test]
+    fn the_threads_of_a_router_are_those_that_the_policy_names() {
+        let mut router = Router::new("r", SliceId(0));
+        let said = |router: &Router| threads_of(router).unwrap_err().to_string();
+        assert!(said(&router).contains("neither realtime nor xtc names"));
+        let (deadline, cpu) = (Nanos::from_millis(5), CpuShare::from_percent(20));
+        let mut class = RouterRealtime::new(RealtimeKind::Periodic, deadline, cpu);
+        class.process = Some(std::process::id().to_string());
+        router.realtime = Some(class.clone());
+        let own = Identity::own().unwrap();
+        assert!(threads_of(&router).unwrap().contains(&own));
+        class.process = None;
+        class.domain = Some("guest".to_owned());
+        router.realtime = Some(class);
+        assert!(said(&router).contains("guest of Xen"));
+    }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+import { expect, test } from "vitest";
+
+import { classFields, classRequest, exactShare, parseShare } from "./class";
+
+const none = { deadline_ns: null, period_ns: null, cpu_ppm: null, weight: null };
+
+test("a class is shown as a person would type it", () => {
+  expect(classFields(undefined)).toEqual({
+    class: "",
+    deadline: "",
+    period: "",
+    cpu: "",
+    weight: "",
+  });
+  const held = { type: "periodic", deadline_ns: 5e6, period_ns: 1e7, cpu_ppm: 125_000 } as const;
+  expect(classFields(held)).toEqual({
+    class: "periodic",
+    deadline: "5 ms",
+    period: "10 ms",
+    cpu: "12.5 %",
+    weight: "",
+  });
+  expect(classFields({ ...held, period_ns: 5e6 }).period).toBe("");
+});
+
+test("a class is asked for with its own keys alone", () => {
+  const typed = classFields(undefined);
+  expect(classRequest(typed)).toEqual({ body: { realtime: null } });
+  const periodic = { ...typed, class: "periodic", deadline: "5ms", cpu: "20%", weight: "7" };
+  expect(classRequest(periodic)).toEqual({
+    body: { realtime: { ...none, type: "periodic", deadline_ns: 5e6, cpu_ppm: 200_000 } },
+  });
+  expect(classRequest({ ...periodic, class: "normal" })).toEqual({
+    body: { realtime: { ...none, type: "normal", weight: 7 } },
+  });
+  expect(classRequest({ ...periodic, cpu: "0.2" })).toEqual({
+    key: "cpu",
+    message: "“0.2” is not a share such as 20 %",
+  });
+});
+
+test("shares are read back exactly", () => {
+  for (const ppm of [1, 10_000, 125_000, 1_000_000]) expect(parseShare(exactShare(ppm))).toBe(ppm);
+  for (const typed of ["", "20", "%", "-1 %"]) expect(parseShare(typed)).toBeUndefined();
+});

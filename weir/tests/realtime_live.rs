@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Real-time classes of routers at a running node: set, changed and undone live, and the advice
+//! from what a router's threads do.
+//! Routers are processes of the test; root, and namespaces for the node.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::io::Write;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use common::{Running, Site, soon};
+use serde_json::{Value, json};
+use weir_api_types::error::ErrorCode;
+use weir_client::{Client, ClientError, Method};
+use weir_platform::netns;
+
+/// A router that is a process, until it is dropped.
+struct ProcessRouter {
+    child: Child,
+    stop: Arc<AtomicBool>,
+    feeder: Option<JoinHandle<()>>,
+}
+
+impl ProcessRouter {
+    /// A process that never waits.
+    fn busy() -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
+        let child = command.spawn().unwrap();
+        Self { child, stop: Arc::default(), feeder: None }
+    }
+
+    /// A process that waits for lines, which come at these times, in microseconds.
+    fn fed(gap_us: impl Fn(u64) -> u64 + Send + 'static) -> Self {
+        let mut command = Command::new("cat");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let (stop, stdin) = (Arc::<AtomicBool>::default(), child.stdin.take().unwrap());
+        let seen = Arc::clone(&stop);
+        let feeder = std::thread::spawn(move || feed(stdin, &seen, gap_us));
+        Self { child, stop, feeder: Some(feeder) }
+    }
+}
+
+fn feed(mut to: ChildStdin, stop: &AtomicBool, gap_us: impl Fn(u64) -> u64) {
+    let mut due = Instant::now();
+    for turn in 0.. {
+        due += Duration::from_micros(gap_us(turn));
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        if stop.load(Ordering::Relaxed) || to.write_all(b"a line\n").is_err() {
+            return;
+        }
+    }
+}
+
+impl Drop for ProcessRouter {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ended = self.child.kill().and_then(|()| self.child.wait());
+        if let Some(feeder) = self.feeder.take() {
+            let _ended = feeder.join();
+        }
+    }
+}
+
+/// Goal: the advice is right for a clock, for events and for a router that never waits, and changes
+/// nothing. A machine that stands still makes a clock unsteady: one of five looks must be right.
+#[test]
+fn the_advice_is_right_for_three_known_patterns() {
+    const TEST: &str = "the_advice_is_right_for_three_known_patterns";
+    let Some(site) = Site::up("weir-t-advice", common::TOPOLOGY, common::POLICY) else { return };
+    let clock = ProcessRouter::fed(|_| 10_000);
+    let events = ProcessRouter::fed(|turn| 2_000 + turn * 7_919 % 97 * 250);
+    let busy = ProcessRouter::busy();
+    let mut policy = common::POLICY.to_owned();
+    for (name, router) in [("clock", &clock), ("events", &events), ("busy", &busy)] {
+        let pid = router.child.id();
+        policy += &format!(
+            "[[router]]\nname = \"{name}\"\nslice = \"gold\"\n\
+             realtime = {{ type = \"normal\", process = \"{pid}\" }}\n"
+        );
+    }
+    site.write(&policy);
+    let node = site.run(&[]);
+    site.wait_for_node();
+    let document = || String::from_utf8(site.weir(&["show"]).stdout).unwrap();
+    let before = document();
+    let advice = |name: &str| -> Result<Value, String> {
+        let output = site.weir(&["explain", name, "--json"]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        output.status.success().then_some(()).ok_or(error)?;
+        Ok(serde_json::from_slice(&output.stdout).unwrap())
+    };
+    match advice("clock") {
+        Err(error) if error.contains("watch the switches") => {
+            println!("SKIPPED {TEST}: {error}");
+            return site.stop(node);
+        }
+        other => drop(other.unwrap()),
+    }
+    let of = |one: &Value, class: &str, tenths_ms: std::ops::Range<u64>| {
+        let deadline = one["deadline_ns"].as_u64().unwrap_or_default() / 100_000;
+        one["class"] == class && tenths_ms.contains(&deadline)
+    };
+    let is_clock = |one: &Value| of(one, "periodic", 98..103);
+    let is_events = |one: &Value| of(one, "aperiodic", 20..60);
+    let is_busy = |one: &Value| one["class"] == "normal";
+    type IsRight<'a> = &'a dyn Fn(&Value) -> bool;
+    let checks: [(&str, IsRight<'_>); 3] =
+        [("clock", &is_clock), ("events", &is_events), ("busy", &is_busy)];
+    for (name, is_right) in checks {
+        let mut seen = Vec::new();
+        let right = (0..5).any(|_| {
+            seen.push(advice(name).unwrap());
+            seen.last().is_some_and(is_right)
+        });
+        assert!(right, "{name}: {seen:#?}");
+    }
+    let text = String::from_utf8(site.weir(&["explain", "clock"]).stdout).unwrap();
+    assert!(text.starts_with("router clock: 1 threads, "), "{text}");
+    let nobody = String::from_utf8(site.weir(&["explain", "nobody"]).stderr).unwrap();
+    assert!(nobody.contains("no vif and no router"), "{nobody}");
+    assert_eq!(document(), before, "advice applies nothing");
+    site.stop(node);
+}
+
+/// The scheduling class of a process's first thread, as the kernel numbers it: 6 is the deadline
+/// class, 0 the normal one.
+fn scheduling_class(pid: u32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    fields.split_whitespace().nth(38).unwrap().parse().unwrap()
+}
+
+/// Not in the lab's own mount namespace, as `ip netns exec` makes it: it has no control groups.
+fn run(site: &Site) -> Running {
+    let mut command = site.command(env!("CARGO_BIN_EXE_weir"));
+    command.args(["node", "run", "--config", &site.path("node.toml")]);
+    let namespace = netns::Namespace::open(&format!("{}-sw", site.name())).unwrap();
+    let node = site.start_by(command, |command| namespace.spawn(command).unwrap());
+    site.wait_for_node();
+    node
+}
+
+fn said(site: &Site, words: &[&str]) -> String {
+    let output = site.weir(words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Goal: a class is set, changed, refused and taken back live, by command line and interface; a
+/// crash leaves it in force, a restart goes on with it, an end undoes it, and so does `weir clean`.
+/// No packet of the node is lost meanwhile.
+#[test]
+fn a_class_is_set_changed_and_undone_live() {
+    const TEST: &str = "a_class_is_set_changed_and_undone_live";
+    let Some(site) = Site::up("weir-t-class-live", common::TOPOLOGY, "") else { return };
+    let voice = ProcessRouter::fed(|_| 10_000);
+    let pid = voice.child.id();
+    let policy = "[[router]]\nname = \"voice\"\nslice = \"gold\"\n";
+    site.write(&format!("{}{policy}", common::POLICY));
+    let node = run(&site);
+    let client = Client::new(site.path("node-node.sock").as_ref());
+    let document = client.text("/v1/document").unwrap();
+    assert!(site.reaches("gold", "10.9.0.9"));
+    let mut ping = site.inside("gold", "ping");
+    ping.args(["-q", "-i", "0.01", "-c", "500", "-w", "60", "10.9.0.9"]);
+    let mut ping = ping.stdout(Stdio::piped()).spawn().unwrap();
+    let class = || -> Value { client.get::<Value>("/v1/realtime").unwrap()["routers"][0].clone() };
+    let set = [&["set", "router", "voice"][..], &SET.split(' ').collect::<Vec<_>>()].concat();
+    let process = pid.to_string();
+    said(&site, &[&set[..], &["--process", &process]].concat());
+    if !soon(|| class()["in_force"] == true) {
+        println!("SKIPPED {TEST}: {}", class());
+        ping.kill().unwrap();
+        ping.wait().unwrap();
+        return site.stop(node);
+    }
+    assert_eq!((scheduling_class(pid), &class()["budget_ppm"]), (6, &json!(200_000)));
+    assert!(said(&site, &["realtime"]).starts_with("voice: periodic, 20% of each 10ms within 5ms"));
+    let metrics = client.text("/metrics").unwrap();
+    let series = "weir_realtime_budget_ratio{router=\"voice\",slice=\"gold\",class=\"periodic\"}";
+    assert!(metrics.contains(&format!("{series} 0.200000")), "{metrics}");
+    // Changed by the interface; then one that does not fit.
+    let patch = |body: Value| {
+        client.ask::<Value>(Method::PATCH, "/v1/routers/voice", Some(&json!({ "realtime": body })))
+    };
+    patch(json!({ "cpu_ppm": 300_000 })).unwrap();
+    assert!(soon(|| class()["budget_ppm"] == 300_000), "{}", class());
+    match patch(json!({ "cpu_ppm": 1_000_000, "deadline_ns": 10_000_000 })).unwrap_err() {
+        ClientError::Refused(refusal) => {
+            assert_eq!(refusal.code, ErrorCode::Refused);
+            assert!(refusal.message.contains("voice"), "{}", refusal.message);
+            assert_eq!(refusal.keys[0].key, "realtime.cpu");
+        }
+        ClientError::Io { error, .. } => panic!("{error}"),
+    }
+    assert_eq!(class()["budget_ppm"], 300_000, "a refusal changes nothing");
+    said(&site, &["undo"]);
+    assert!(soon(|| class()["budget_ppm"] == 200_000), "{}", class());
+    let text = String::from_utf8(ping.wait_with_output().unwrap().stdout).unwrap();
+    assert!(text.contains(" 0% packet loss"), "{text}");
+    node.kill();
+    assert_eq!(scheduling_class(pid), 6, "nobody was there to undo it");
+    let node = run(&site);
+    assert!(soon(|| class()["in_force"] == true), "{}", class());
+    said(&site, &["set", "router", "voice", "--realtime", "none"]);
+    assert!(soon(|| scheduling_class(pid) == 0));
+    said(&site, &["undo"]);
+    assert!(soon(|| scheduling_class(pid) == 6));
+    site.stop(node);
+    assert_eq!(scheduling_class(pid), 0, "an end undoes it");
+    let node = run(&site);
+    assert!(soon(|| scheduling_class(pid) == 6));
+    node.kill();
+    let cleaned = site.weir(&["clean"]);
+    assert!(cleaned.status.success(), "{cleaned:?}");
+    assert_eq!(scheduling_class(pid), 0, "what a crash left is undone");
+    let node = run(&site);
+    said(&site, &["undo"]);
+    assert_eq!(client.text("/v1/document").unwrap(), document);
+    site.stop(node);
+}
+
+const SET: &str = "--realtime periodic --deadline 5ms --period 10ms --cpu 20%";
