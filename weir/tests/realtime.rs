@@ -42,10 +42,7 @@ struct Sleeper(Child);
 
 impl Sleeper {
     fn start() -> Self {
-        let script = "sleep 1000 & sleep 1000";
-        let mut command = Command::new("sh");
-        command.args(["-c", script]).stdin(Stdio::null());
-        Self(command.spawn().unwrap())
+        Self(Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap())
     }
 
     fn identity(&self) -> Identity {
