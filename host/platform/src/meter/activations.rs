@@ -388,6 +388,8 @@ mod tests {
         // Rounds before the watch began and after it ended, of 5 ms at least.
         let outside = begun.elapsed().saturating_sub(Duration::from_secs(1)).as_millis() / 5;
         let outside = u64::try_from(outside).unwrap();
+        // And a sleep of a busy machine may be over before the thread has left its processor.
+        let merged = seen / 10;
         end.send(()).unwrap();
         worker.join().unwrap();
         let watched = match watched {
@@ -397,7 +399,7 @@ mod tests {
         assert_eq!(watched.lost, 0);
         let count = watched.activations.len() as u64;
         assert!(seen > 2 && count <= seen + 2, "{count} of {seen}");
-        assert!(seen <= count + 2 + outside, "{count} of {seen}, {outside} outside");
+        assert!(seen <= count + 2 + outside + merged, "{count} of {seen}, {outside} outside");
         let gaps = watched.activations.windows(2);
         let short = gaps.filter(|pair| pair[1].at - pair[0].at < Nanos::from_millis(5)).count();
         assert_eq!(short, 0, "{:?}", watched.activations);
