@@ -197,16 +197,17 @@ static __always_inline int push_tag(struct xdp_md *ctx, __u16 vlan)
 	return 0;
 }
 
-static __always_inline int pop_tag(struct xdp_md *ctx)
+/* Takes a header of `length` bytes out from behind the addresses. */
+static __always_inline int pop_header(struct xdp_md *ctx, const int length)
 {
 	__u8 addresses[12];
 	void *data;
 
 	data = (void *)(long)ctx->data;
-	if (data + sizeof(struct ethhdr) + sizeof(struct vlan_header) > (void *)(long)ctx->data_end)
+	if (data + sizeof(struct ethhdr) + length > (void *)(long)ctx->data_end)
 		return -1;
 	__builtin_memcpy(addresses, data, sizeof(addresses));
-	if (bpf_xdp_adjust_head(ctx, sizeof(struct vlan_header)))
+	if (bpf_xdp_adjust_head(ctx, length))
 		return -1;
 	data = (void *)(long)ctx->data;
 	if (data + sizeof(addresses) > (void *)(long)ctx->data_end)
@@ -239,24 +240,6 @@ static __always_inline int push_pih(struct xdp_md *ctx, __u8 number)
 	return 0;
 }
 
-static __always_inline int pop_pih(struct xdp_md *ctx)
-{
-	__u8 addresses[12];
-	void *data;
-
-	data = (void *)(long)ctx->data;
-	if (data + sizeof(struct ethhdr) + sizeof(struct pih_header) > (void *)(long)ctx->data_end)
-		return -1;
-	__builtin_memcpy(addresses, data, sizeof(addresses));
-	if (bpf_xdp_adjust_head(ctx, sizeof(struct pih_header)))
-		return -1;
-	data = (void *)(long)ctx->data;
-	if (data + sizeof(addresses) > (void *)(long)ctx->data_end)
-		return -1;
-	__builtin_memcpy(data, addresses, sizeof(addresses));
-	return 0;
-}
-
 /* The headers of the path's slice, on a frame that leaves by the port. */
 static __always_inline int push_headers(struct xdp_md *ctx, const struct path *path)
 {
@@ -269,9 +252,9 @@ static __always_inline int pop_headers(struct xdp_md *ctx, int headers)
 {
 	int tagged = headers & sizeof(struct vlan_header);
 
-	if (tagged && pop_tag(ctx))
+	if (tagged && pop_header(ctx, sizeof(struct vlan_header)))
 		return -1;
-	return headers > tagged ? pop_pih(ctx) : 0;
+	return headers > tagged ? pop_header(ctx, sizeof(struct pih_header)) : 0;
 }
 
 static __always_inline long send_to(struct station *station, struct path_counters *counters,

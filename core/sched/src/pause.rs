@@ -14,7 +14,7 @@ pub(crate) enum Pause {
     Running,
     /// The packet at the head is the last to leave.
     Pausing,
-    /// What waits is kept here, and the queue that the scheduler sees is empty.
+    /// The backlog is kept here, and the queue that the scheduler sees is empty.
     Paused(ClassQueue),
 }
 

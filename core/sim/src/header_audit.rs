@@ -278,7 +278,7 @@ fn send(
     // Its neighbour gets a copy as long as nobody knows where the destination is.
     let left: Vec<_> = node.run_dry()?.into_iter().filter(|(iface, ..)| *iface == up).collect();
     let pushed = left.len() == 1 && left[0].2 == on_wire;
-    // As from the neighbour, back to where it came from.
+    // The neighbour sends the frame back: source and destination are swapped.
     let turn = |bytes: &mut [u8]| bytes[..12].rotate_left(6);
     turn(&mut on_wire);
     turn(&mut frame);

@@ -15,7 +15,7 @@ use crate::pool::{Frame, FramePool};
 use crate::reason::Reason;
 use crate::vlan;
 
-/// What the frames of a slice carry on a port, and not at a vif.
+/// The headers that frames of a slice carry on a port, but not at a vif.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortHeaders {
     /// The VLAN of an 802.1Q tag; 0 for none.

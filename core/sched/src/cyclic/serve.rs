@@ -82,7 +82,7 @@ impl<S: Scheduler> Cyclic<S> {
         });
         if self.seen != gate.start {
             self.seen = gate.start;
-            // What the gates before left unused is nobody's to make up for.
+            // Time that earlier gates left unused is lost: nobody may catch up on it.
             self.clock.idle_until(Instant::from_nanos(gate.start).min(now));
             if had_packets(&self.owners, gate) {
                 self.phases.met += 1;

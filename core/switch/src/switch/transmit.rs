@@ -154,7 +154,7 @@ impl Switch {
                     self.give_up_at_port(port, vif, packet, Reason::Codel, pool);
                 }
                 waits @ (Served::Wait { .. } | Served::Idle) => {
-                    // What crossed to a vif above may be due already.
+                    // A frame that crossed to a vif in this loop may be due already.
                     self.release_smoothed(now, pool);
                     return self.wait_or_release(waits);
                 }
@@ -270,7 +270,7 @@ impl Switch {
         if !self.queues.is_ready(vif) {
             self.release_smoothed(now, pool);
             self.advance_port(now, port, pool);
-            // What crossed may be due already.
+            // A frame that crossed to this vif may be due already.
             self.release_smoothed(now, pool);
         }
         let Some((slot, frame)) = self.queues.deliver_ready(now, vif) else {
