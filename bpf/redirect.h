@@ -174,26 +174,46 @@ static __always_inline int source_allowed(const struct path *path, const __u8 *s
 	return 0;
 }
 
-static __always_inline int push_tag(struct xdp_md *ctx, __u16 vlan)
+/* Makes room for a header of `length` bytes behind the addresses and writes its EtherType. Returns
+ * what follows the EtherType, or NULL. */
+static __always_inline void *push_header(struct xdp_md *ctx, const int length, __u16 type)
 {
-	struct vlan_header *tag;
 	__u8 addresses[12];
 	__be16 *protocol;
 	void *data;
 
 	data = (void *)(long)ctx->data;
 	if (data + sizeof(addresses) > (void *)(long)ctx->data_end)
-		return -1;
+		return NULL;
 	__builtin_memcpy(addresses, data, sizeof(addresses));
-	if (bpf_xdp_adjust_head(ctx, -(int)sizeof(*tag)))
-		return -1;
+	if (bpf_xdp_adjust_head(ctx, -length))
+		return NULL;
 	data = (void *)(long)ctx->data;
-	if (data + sizeof(struct ethhdr) + sizeof(*tag) > (void *)(long)ctx->data_end)
-		return -1;
+	if (data + sizeof(struct ethhdr) + length > (void *)(long)ctx->data_end)
+		return NULL;
 	__builtin_memcpy(data, addresses, sizeof(addresses));
 	protocol = data + sizeof(addresses);
-	protocol[0] = bpf_htons(ETH_P_8021Q);
-	protocol[1] = bpf_htons(vlan);
+	*protocol = bpf_htons(type);
+	return protocol + 1;
+}
+
+static __always_inline int push_tag(struct xdp_md *ctx, __u16 vlan)
+{
+	__be16 *tag = push_header(ctx, sizeof(struct vlan_header), ETH_P_8021Q);
+
+	if (!tag)
+		return -1;
+	*tag = bpf_htons(vlan);
+	return 0;
+}
+
+static __always_inline int push_pih(struct xdp_md *ctx, __u8 number)
+{
+	struct pih_header *pih = push_header(ctx, sizeof(*pih), ETH_P_PIH);
+
+	if (!pih)
+		return -1;
+	pih->number = number;
 	return 0;
 }
 
@@ -213,30 +233,6 @@ static __always_inline int pop_header(struct xdp_md *ctx, const int length)
 	if (data + sizeof(addresses) > (void *)(long)ctx->data_end)
 		return -1;
 	__builtin_memcpy(data, addresses, sizeof(addresses));
-	return 0;
-}
-
-static __always_inline int push_pih(struct xdp_md *ctx, __u8 number)
-{
-	struct pih_header *pih;
-	__u8 addresses[12];
-	__be16 *protocol;
-	void *data;
-
-	data = (void *)(long)ctx->data;
-	if (data + sizeof(addresses) > (void *)(long)ctx->data_end)
-		return -1;
-	__builtin_memcpy(addresses, data, sizeof(addresses));
-	if (bpf_xdp_adjust_head(ctx, -(int)sizeof(*pih)))
-		return -1;
-	data = (void *)(long)ctx->data;
-	if (data + sizeof(struct ethhdr) + sizeof(*pih) > (void *)(long)ctx->data_end)
-		return -1;
-	__builtin_memcpy(data, addresses, sizeof(addresses));
-	protocol = data + sizeof(addresses);
-	*protocol = bpf_htons(ETH_P_PIH);
-	pih = (void *)(protocol + 1);
-	pih->number = number;
 	return 0;
 }
 
