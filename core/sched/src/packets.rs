@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The packets of all queues of a scheduler: a slab of cells, and lists through it.
 //!
-//! Memory for a packet is there before it comes: the slab grows only when a queue is added or its
-//! bound raised.
+//! Memory for a packet is reserved before it comes: the slab grows only when a queue is added or its
+//! bound raised. A cell that no packet ever lay in is never touched, so that it takes no memory of
+//! the machine.
 
 use alloc::vec::Vec;
 
@@ -23,9 +24,12 @@ pub(crate) struct PacketSums {
 /// The packets of all queues.
 #[derive(Clone, Debug)]
 pub(crate) struct PacketSlab {
+    /// The cells that were in use at some time. Room for all of `limit` is reserved.
     pub(crate) cells: Vec<PacketCell>,
-    /// Head of the list of free cells.
-    pub(crate) free: u32,
+    /// Packets that the slab may hold.
+    limit: usize,
+    /// Head of the list of free ones among `cells`.
+    free: u32,
     pub(crate) sums: PacketSums,
 }
 
@@ -60,13 +64,58 @@ pub(crate) struct PacketCell {
 }
 
 impl PacketSlab {
+    pub(crate) const fn new() -> Self {
+        let sums = PacketSums { packets_in: 0, packets_out: 0, bytes_in: 0, bytes_out: 0 };
+        Self { cells: Vec::new(), limit: 0, free: NIL, sums }
+    }
+
+    /// Packets that it may hold.
+    pub(crate) const fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Tells whether it holds as many packets as it may.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.free == NIL && self.cells.len() >= self.limit
+    }
+
+    /// Makes room for so many packets; never shrinks.
+    pub(crate) fn grow(&mut self, limit: usize) {
+        if limit > self.limit {
+            self.limit = limit;
+            self.cells.reserve_exact(limit - self.cells.len());
+        }
+    }
+
+    /// Puts a packet into a free cell, in no list and not counted. [`NIL`] if there is no room.
+    #[inline(always)]
+    fn fill(&mut self, packet: Packet) -> u32 {
+        let new = self.free;
+        let Some(cell) = self.cells.get_mut(new as usize) else { return self.touch(packet) };
+        self.free = cell.next;
+        *cell = PacketCell { packet, next: NIL, next_bytes: 0 };
+        new
+    }
+
+    /// Does so in a cell that was never in use.
+    #[cold]
+    #[inline(never)]
+    fn touch(&mut self, packet: Packet) -> u32 {
+        if self.cells.len() >= self.limit {
+            return NIL;
+        }
+        let new = u32::try_from(self.cells.len()).unwrap_or(NIL);
+        self.cells.push(PacketCell { packet, next: NIL, next_bytes: 0 });
+        new
+    }
+
     /// Appends a packet. False if there is no room.
     #[inline(always)]
     pub(crate) fn link(&mut self, queue: &mut ClassQueue, packet: Packet) -> bool {
-        let new = self.free;
-        let Some(cell) = self.cells.get_mut(new as usize) else { return false };
-        self.free = cell.next;
-        *cell = PacketCell { packet, next: NIL, next_bytes: 0 };
+        let new = self.fill(packet);
+        if new == NIL {
+            return false;
+        }
         let tail = core::mem::replace(&mut queue.tail, new);
         let bytes = packet.bytes();
         if queue.packets == 0 {
@@ -107,10 +156,7 @@ impl PacketSlab {
     /// Puts a packet into a free cell, in no list; `None` if there is no room.
     #[inline]
     pub(crate) fn take_cell(&mut self, packet: Packet) -> Option<u32> {
-        let new = self.free;
-        let cell = self.cells.get_mut(new as usize)?;
-        self.free = cell.next;
-        *cell = PacketCell { packet, next: NIL, next_bytes: 0 };
+        let new = Some(self.fill(packet)).filter(|new| *new != NIL)?;
         self.sums.packets_in += 1;
         self.sums.bytes_in += u64::from(packet.bytes());
         Some(new)

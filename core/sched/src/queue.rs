@@ -12,7 +12,7 @@ use weir_units::Instant;
 use crate::codel::{CodelState, CodelVerdict};
 use crate::flow_pool::FlowPool;
 use crate::flow_queue::{FlowParts, FlowQueue};
-use crate::packets::{ClassQueue, NIL, PacketCell, PacketSlab, PacketSums};
+use crate::packets::{ClassQueue, NIL, PacketSlab, PacketSums};
 use crate::pause::Pause;
 use crate::prefetch::prefetch;
 use crate::{
@@ -90,7 +90,7 @@ impl<S: Clone + Default> ClassQueues<S> {
         Self {
             classes: Vec::new(),
             ledgers: Vec::new(),
-            slab: PacketSlab { cells: Vec::new(), free: NIL, sums: PacketSums::default() },
+            slab: PacketSlab::new(),
             flows: FlowPool::new(),
             free_classes: BinaryHeap::new(),
             classes_max,
@@ -193,7 +193,7 @@ impl<S: Clone + Default> ClassQueues<S> {
         if !self.exists(class) {
             return Err(DropReason::NoSuchQueue);
         }
-        if self.room(class) == 0 || self.slab.free == NIL {
+        if self.room(class) == 0 || self.slab.is_full() {
             // Beyond its bound it takes what others were to have.
             self.grow();
         }
@@ -365,7 +365,7 @@ impl<S: Clone + Default> ClassQueues<S> {
     #[must_use]
     pub fn room(&self, class: ClassId) -> u32 {
         let Some(queue) = self.whole(class) else { return 0 };
-        let free = self.slab.cells.len() as u64 - self.total().packets;
+        let free = self.slab.limit() as u64 - self.total().packets;
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         let ledger = self.ledgers.get(class.0 as usize);
         let bound = ledger.map_or(0, |ledger| ledger.packets_max(queue));
@@ -402,7 +402,7 @@ impl<S: Clone + Default> ClassQueues<S> {
     /// Packets that the slab holds room for; grows with the bounds of the queues.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.slab.cells.len()
+        self.slab.limit()
     }
 
     /// The state of a class, `None` for one that was never added.
@@ -487,18 +487,7 @@ impl<S: Clone + Default> ClassQueues<S> {
         // What is queued may exceed its bound, where that was lowered: it must not take the room
         // of others.
         let wanted = (self.bounds + self.total().packets).min(u64::from(self.packets_max));
-        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
-        let old = self.slab.cells.len();
-        if wanted <= old {
-            return;
-        }
-        let packet = Packet::new(0, 0, Instant::ZERO);
-        self.slab.cells.resize(wanted, PacketCell { packet, next: NIL, next_bytes: 0 });
-        // New cells in ascending order, so that a burst walks memory forwards.
-        for index in (old..wanted).rev() {
-            self.slab.cells[index].next = self.slab.free;
-            self.slab.free = u32::try_from(index).unwrap_or(NIL);
-        }
+        self.slab.grow(usize::try_from(wanted).unwrap_or(usize::MAX));
     }
 
     /// Appends a packet to its flow or to a paused queue; where there is neither, counts a refusal
@@ -524,7 +513,7 @@ impl<S: Clone + Default> ClassQueues<S> {
             return Err(DropReason::NoSuchQueue);
         } else if queue.packets >= queue.packets_max {
             DropReason::QueuePackets
-        } else if self.slab.free == NIL {
+        } else if self.slab.is_full() {
             DropReason::AllQueues
         } else if is_paused && queue.fits(packet.bytes()) && self.slab.link(queue, packet) {
             return Ok(false);
