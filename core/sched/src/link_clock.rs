@@ -28,18 +28,38 @@ impl LinkClock {
 
     /// Puts a packet on the link: right behind the one before, or `catch_up` before `now` if that
     /// is later. Call it when [`LinkClock::ready`] says so; earlier calls queue up, none is lost.
+    #[inline]
     pub fn sent(&mut self, now: Instant, bytes: ByteCount) {
         self.idle_until(now.saturating_sub(self.catch_up));
+        let (whole, fraction) = self.time_for(bytes);
+        self.due += Nanos::new(whole);
+        self.fraction = fraction;
+    }
+
+    /// The time for `bytes` and the fraction before them: whole nanoseconds and the rest.
+    #[inline]
+    fn time_for(&self, bytes: ByteCount) -> (u64, u64) {
+        let rate = self.rate.as_bps();
+        let bit_nanos = bytes.get().checked_mul(BIT_NANOS_PER_BYTE_SECOND);
+        match bit_nanos.and_then(|time| time.checked_add(self.fraction)) {
+            Some(end) if rate > 0 => (end / rate, end % rate),
+            _ => self.time_for_wide(bytes),
+        }
+    }
+
+    #[cold]
+    fn time_for_wide(&self, bytes: ByteCount) -> (u64, u64) {
         let rate = u128::from(self.rate.as_bps());
-        let bit_nanos = u128::from(bytes.get()) * BIT_NANOS_PER_BYTE_SECOND;
+        let bit_nanos = u128::from(bytes.get()) * u128::from(BIT_NANOS_PER_BYTE_SECOND);
         let end = bit_nanos + u128::from(self.fraction);
         let whole = end.checked_div(rate).and_then(|whole| u64::try_from(whole).ok());
-        self.due += whole.map_or(Nanos::MAX, Nanos::new);
         // Less than the rate, which is 64 bits wide.
-        self.fraction = end.checked_rem(rate).and_then(|rest| rest.try_into().ok()).unwrap_or(0);
+        let rest = end.checked_rem(rate).and_then(|rest| u64::try_from(rest).ok());
+        (whole.unwrap_or(u64::MAX), rest.unwrap_or(0))
     }
 
     /// Says that nothing was there to send before `instant`: the time until then is lost.
+    #[inline]
     pub fn idle_until(&mut self, instant: Instant) {
         // A caller on time comes at the rounded end: the fraction is not lost to that.
         if instant > self.busy_until() {
@@ -65,12 +85,14 @@ impl LinkClock {
     ///
     /// # Errors
     /// The instant, later than `now`.
+    #[inline]
     pub fn ready(&self, now: Instant) -> Result<(), Instant> {
         let until = self.busy_until();
         if now >= until { Ok(()) } else { Err(until) }
     }
 
     /// When the last packet has left, rounded up to a nanosecond.
+    #[inline]
     #[must_use]
     pub fn busy_until(&self) -> Instant {
         self.due + Nanos::new(u64::from(self.fraction > 0))
@@ -84,7 +106,7 @@ impl LinkClock {
 }
 
 /// 8 bits a byte × 10⁹ ns a second: bytes × this ÷ (bits a second) = nanoseconds.
-const BIT_NANOS_PER_BYTE_SECOND: u128 = 8 * 1_000_000_000;
+const BIT_NANOS_PER_BYTE_SECOND: u64 = 8 * 1_000_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -50,15 +50,26 @@ impl BitRate {
         if self.0 == 0 {
             return Nanos::MAX;
         }
-        let bit_nanos = bytes.get() as u128 * BIT_NANOS_PER_BYTE_SECOND;
-        Nanos::new(saturate(bit_nanos.div_ceil(self.0 as u128)))
+        // A division of 64 bits, enough for two gigabytes, is several times as fast as a wider one.
+        match bytes.get().checked_mul(BIT_NANOS_PER_BYTE_SECOND) {
+            Some(bit_nanos) => Nanos::new(bit_nanos.div_ceil(self.0)),
+            None => {
+                let bit_nanos = bytes.get() as u128 * BIT_NANOS_PER_BYTE_SECOND as u128;
+                Nanos::new(saturate(bit_nanos.div_ceil(self.0 as u128)))
+            }
+        }
     }
 
     /// The whole bytes that pass in `time`, rounded down.
     #[must_use]
     pub const fn bytes_in_floor(self, time: Nanos) -> ByteCount {
-        let bytes = self.0 as u128 * time.as_nanos() as u128 / BIT_NANOS_PER_BYTE_SECOND;
-        ByteCount::new(saturate(bytes))
+        match self.0.checked_mul(time.as_nanos()) {
+            Some(bit_nanos) => ByteCount::new(bit_nanos / BIT_NANOS_PER_BYTE_SECOND),
+            None => {
+                let bit_nanos = self.0 as u128 * time.as_nanos() as u128;
+                ByteCount::new(saturate(bit_nanos / BIT_NANOS_PER_BYTE_SECOND as u128))
+            }
+        }
     }
 
     /// The sum; `None` above `u64::MAX` bits a second.
@@ -133,7 +144,7 @@ const fn saturate(value: u128) -> u64 {
 }
 
 /// 8 bits a byte × 10⁹ ns a second: bytes × this ÷ (bits a second) = nanoseconds.
-const BIT_NANOS_PER_BYTE_SECOND: u128 = 8 * 1_000_000_000;
+const BIT_NANOS_PER_BYTE_SECOND: u64 = 8 * 1_000_000_000;
 
 #[cfg(test)]
 mod tests {
