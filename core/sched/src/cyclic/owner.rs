@@ -8,7 +8,6 @@ use weir_units::{ByteCount, Instant};
 
 use crate::{
     Backlog, ClassConfig, ClassCounters, ClassId, ConfigError, Dequeue, Packet, Scheduler,
-    WaitReason,
 };
 
 #[derive(Clone, Debug)]
@@ -31,16 +30,6 @@ struct HeldPacket {
     class: ClassId,
     packet: Packet,
     mark: bool,
-}
-
-/// The answer of [`PhaseOwner::next`].
-pub(super) enum OwnerAnswer {
-    /// The length of the packet to be taken.
-    Packet(u32),
-    /// The answer as it is.
-    Dropped(Dequeue),
-    Wait(Instant, WaitReason),
-    Idle,
 }
 
 impl<S: Scheduler> PhaseOwner<S> {
@@ -111,32 +100,28 @@ impl<S: Scheduler> PhaseOwner<S> {
         Ok(())
     }
 
-    /// The packet to be sent next, which stays; or why there is none.
+    /// Takes the packet that is to be sent next, in terms of the owner's classes; or says why there
+    /// is none. A caller gives a packet back with [`PhaseOwner::hold`], or counts it with
+    /// [`PhaseOwner::left`].
     #[inline]
-    pub(super) fn next(&mut self, now: Instant) -> OwnerAnswer {
-        if let Some(held) = self.held {
-            return OwnerAnswer::Packet(held.packet.bytes());
-        }
-        match self.scheduler.dequeue(now) {
-            Dequeue::Send { class, packet, mark } => {
-                self.held = Some(HeldPacket { class, packet, mark });
-                OwnerAnswer::Packet(packet.bytes())
-            }
-            Dequeue::Dropped { class, packet, reason } => {
-                self.packets -= 1;
-                OwnerAnswer::Dropped(Dequeue::Dropped { class: self.outer(class), packet, reason })
-            }
-            Dequeue::Wait { until, why } => OwnerAnswer::Wait(until, why),
-            Dequeue::Idle => OwnerAnswer::Idle,
+    pub(super) fn next(&mut self, now: Instant) -> Dequeue {
+        match self.held.take() {
+            Some(HeldPacket { class, packet, mark }) => Dequeue::Send { class, packet, mark },
+            None => self.scheduler.dequeue(now),
         }
     }
 
-    /// Takes the packet that [`PhaseOwner::next`] told of.
+    /// Keeps a packet for a later gate.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<Dequeue> {
-        let HeldPacket { class, packet, mark } = self.held.take()?;
+    pub(super) fn hold(&mut self, class: ClassId, packet: Packet, mark: bool) {
+        self.held = Some(HeldPacket { class, packet, mark });
+    }
+
+    /// Counts a packet that leaves. Returns the class of [`super::Cyclic`] for its class.
+    #[inline]
+    pub(super) fn left(&mut self, class: ClassId) -> ClassId {
         self.packets -= 1;
-        Some(Dequeue::Send { class: self.outer(class), packet, mark })
+        self.outer.get(class.0 as usize).copied().unwrap_or(UNKNOWN)
     }
 
     /// The length of the packet that is held; `None` without one.
@@ -172,10 +157,6 @@ impl<S: Scheduler> PhaseOwner<S> {
             packets: 1,
             bytes: held.packet.bytes().into(),
         })
-    }
-
-    fn outer(&self, class: ClassId) -> ClassId {
-        self.outer.get(class.0 as usize).copied().unwrap_or(UNKNOWN)
     }
 }
 

@@ -5,7 +5,7 @@ use weir_units::{ByteCount, Instant, Nanos};
 
 use super::Cyclic;
 use super::gates::OpenGate;
-use super::owner::{OwnerAnswer, PhaseOwner};
+use super::owner::PhaseOwner;
 use crate::bits::Bits;
 use crate::{
     Backlog, ClassConfig, ClassId, ConfigError, Dequeue, DropReason, Packet, Scheduler, WaitReason,
@@ -118,32 +118,32 @@ impl<S: Scheduler> Cyclic<S> {
         wait: &mut (Instant, WaitReason),
     ) -> Option<Dequeue> {
         let owner = self.owners.get_mut(slot)?.as_mut().filter(|owner| owner.packets > 0)?;
-        let answer = match owner.next(now) {
-            OwnerAnswer::Packet(bytes) => {
-                let bytes = ByteCount::new(bytes.into());
+        let (answer, bytes) = match owner.next(now) {
+            Dequeue::Send { class, packet, mark } => {
+                let start = self.clock.busy_until().max(now.saturating_sub(self.link.catch_up));
                 let mut clock = self.clock.clone();
-                let start = clock.busy_until().max(now.saturating_sub(self.link.catch_up));
-                clock.sent(now, bytes);
+                clock.sent(now, ByteCount::new(packet.bytes().into()));
                 // A caller that is late makes up for it inside the gate, never behind its end.
                 let over = clock.busy_until() + now.saturating_since(start);
                 if over > end || now + self.guard > end {
+                    owner.hold(class, packet, mark);
                     return None;
                 }
                 self.clock = clock;
-                owner.take()?
+                (Dequeue::Send { class: owner.left(class), packet, mark }, packet.bytes())
             }
-            OwnerAnswer::Dropped(answer) => answer,
-            OwnerAnswer::Wait(until, why) => {
+            Dequeue::Dropped { class, packet, reason } => {
+                (Dequeue::Dropped { class: owner.left(class), packet, reason }, packet.bytes())
+            }
+            Dequeue::Wait { until, why } => {
                 if until < wait.0 {
                     *wait = (until, why);
                 }
                 return None;
             }
-            OwnerAnswer::Idle => return None,
+            Dequeue::Idle => return None,
         };
-        if let Dequeue::Send { packet, .. } | Dequeue::Dropped { packet, .. } = answer {
-            self.left(slot, Backlog { packets: 1, bytes: packet.bytes().into() });
-        }
+        self.left(slot, Backlog { packets: 1, bytes: bytes.into() });
         Some(answer)
     }
 
