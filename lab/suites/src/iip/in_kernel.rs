@@ -119,6 +119,7 @@ impl KernelBench {
             (ExpectedFrame::Refused(_), []) => trial.frame == frame,
             _ => false,
         };
+        self.drain();
         audit.frames += 1;
         audit.redirected += by.len() as u64;
         audit.different += u64::from(!is_same);
@@ -147,6 +148,17 @@ impl KernelBench {
         audit.pushed += 1;
         audit.different += u64::from(trial.frame != wanted || redirected == 0);
         Ok(())
+    }
+
+    /// Takes for left what was let into user space, as a worker does: else no path would redirect
+    /// again.
+    fn drain(&self) {
+        let gates = self.plane.gates();
+        for gate in (0..2 * VIFS).map(|vif| GateId(u32::try_from(vif).unwrap_or(0) + 1)) {
+            // What has not moved between two calls is gone.
+            (0..2).for_each(|_| gates.settle(gate));
+            gates.drained(gate, 0);
+        }
     }
 
     fn has_redirected(&mut self, vif: usize) -> bool {
