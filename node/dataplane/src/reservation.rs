@@ -28,17 +28,21 @@ pub fn wish(node: &Node) -> Option<CpuRequest> {
     }
 }
 
-/// Returns the reservation for a thread that must be on time and off the worker's processor; `None`
-/// if the worker has no processor of its own, or there is no other.
+/// Returns the reservation for a thread that must be on time: off the worker's processor, or on any
+/// if the worker has none of its own. `None` if nothing is to be reserved, or if there is no other
+/// processor.
 pub fn beside(node: &Node) -> Option<CpuRequest> {
-    if matches!(node.reservation, Kind::None | Kind::Deadline) {
-        return None;
+    let class = Class::Normal { nice: NICE_BESIDE };
+    match node.reservation {
+        Kind::None => return None,
+        Kind::Deadline => return Some(CpuRequest { cpu: None, class }),
+        Kind::Pinned | Kind::Fifo => {}
     }
     let division = cpu::division();
     let worker = node.worker_cpu.unwrap_or(division.worker);
     let mut all = division.others.into_iter().chain([division.worker]);
     let other = all.find(|processor| *processor != worker)?;
-    Some(CpuRequest { cpu: Some(other), class: Class::Normal { nice: NICE_BESIDE } })
+    Some(CpuRequest { cpu: Some(other), class })
 }
 
 /// Takes a reservation for the calling thread, if there is one to take.

@@ -55,7 +55,7 @@ fn run(in_flight: Option<Nanos>, seconds: usize) -> Result<TrafficRecord, Experi
     let mut rig = Testbed::up(&star)?;
     rig.put(&policy.clone().into())?;
     let lines =
-        ["link add br0 type bridge", "link set eth0 master br0", "link set down master br0"];
+        ["link add br0 type bridge", "link set eth0 master br0", "link set dev down master br0"];
     let lines: Vec<String> =
         lines.into_iter().chain(["link set br0 up"]).map(str::to_owned).collect();
     rig.ask("t0", Command::batch("ip", lines))?;

@@ -4,7 +4,8 @@
 //! A tenant with a smooth window of 2 Mb/s sends an even stream, and between it bursts that would
 //! take 84 ms at that rate. An independent sink records each packet as it leaves the node. Beside
 //! it another tenant, with nine tenths of the link guaranteed, fills the link nearly. The same
-//! traffic through a token bucket shows what the window is for.
+//! traffic through a token bucket with one queue shows what the window is for; queues for flows
+//! would part the stream from the bursts.
 
 use weir_experiment::prelude::*;
 use weir_experiment::senders::hardly_catching_up;
@@ -124,7 +125,7 @@ fn policy(star: &StarTopology, shaper: &str) -> Result<Policy, ExperimentError> 
     let (own, other) = (StarTopology::mac(0), StarTopology::mac(1));
     let document = format!(
         "version = 1\n\
-         node = {{ name = \"{}\" }}\n\
+         node = {{ name = \"{}\", queue = \"fifo\" }}\n\
          port = [{{ name = \"up0\", rate = \"{}\" }}]\n\
          slice = [{{ name = \"t0\" }}, {{ name = \"t1\" }}]\n\
          vif = [\n\
