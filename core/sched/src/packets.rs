@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The packets of all queues of a scheduler: a slab of cells, and lists through it.
 //!
-//! Memory for a packet is reserved before it comes: the slab grows only when a queue is added or its
+//! Memory for a packet is reserved before it comes: the slab grows only when a queue is added or a
 //! bound raised. A cell that no packet ever lay in is never touched, so that it takes no memory of
 //! the machine.
 
