@@ -29,6 +29,7 @@ impl XdpPlane {
     pub fn try_frame(&self, port: &XdpPort, frame: &[u8]) -> Result<FrameTrial, PortError> {
         let size = u32::try_from(frame.len()).unwrap_or(u32::MAX);
         let context = xdp_md { data_end: size, ingress_ifindex: port.ifindex, ..xdp_md::default() };
+        let mut left = xdp_md::default();
         let mut out = vec![0_u8; frame.len() + HEADERS];
         let mut options = bpf_test_run_opts {
             sz: mem::size_of::<bpf_test_run_opts>() as u64,
@@ -38,18 +39,22 @@ impl XdpPlane {
             data_size_out: u32::try_from(out.len()).unwrap_or(u32::MAX),
             ctx_in: (&raw const context).cast(),
             ctx_size_in: CONTEXT_BYTES,
+            ctx_out: (&raw mut left).cast(),
+            ctx_size_out: CONTEXT_BYTES,
             repeat: 1,
             ..bpf_test_run_opts::default()
         };
         let program = self.devices().program().as_raw_fd();
-        // SAFETY: `options` points to `frame`, `out` and `context`, which outlive the call, with
-        // their sizes; the file descriptor is a loaded program's.
+        // SAFETY: `options` points to `frame`, `out`, `context` and `left`, which outlive the call,
+        // with their sizes; the file descriptor is a loaded program's.
         let answer = unsafe { bpf_prog_test_run_opts(program, &raw mut options) };
         if answer != 0 {
             let error = std::io::Error::from_raw_os_error(-answer);
             return Err(PortError::system("data plane", "run the program on a frame", error));
         }
         out.truncate(options.data_size_out as usize);
+        // What the program put before the frame as metadata comes first.
+        out.drain(..out.len().min(left.data as usize));
         Ok(FrameTrial { action: options.retval, frame: out })
     }
 }
