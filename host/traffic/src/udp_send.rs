@@ -35,6 +35,7 @@ pub(super) fn send(
         overhead: overhead(udp.to.ip()),
         filling: vec![0; usize::from(udp.sizes.max())],
         sent: course.stream(udp.stream),
+        start_ns: course.start_ns(),
     };
     let span = course.run(&mut sender)?;
     if sender.left() > 0 {
@@ -53,12 +54,16 @@ struct UdpSender<'a> {
     overhead: usize,
     filling: Vec<u8>,
     sent: Sent,
+    start_ns: u64,
 }
 
 impl TrafficEndpoint for UdpSender<'_> {
     fn step(&mut self, now_ns: u64) -> Result<NextStep, TrafficError> {
         if self.left() == 0 {
             return Ok(NextStep::Done);
+        }
+        if now_ns < self.start_ns {
+            return Ok(NextStep::NapUntil(self.start_ns));
         }
         if let Err(due_ns) = self.pace.ready(now_ns) {
             return Ok(NextStep::NapUntil(due_ns));

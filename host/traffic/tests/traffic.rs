@@ -73,6 +73,22 @@ fn a_count_is_sent_exactly() {
     assert_eq!(source.unwrap().bytes, stream.bytes);
 }
 
+/// Goal: a flood begins when it is told to, as a paced stream does.
+#[test]
+fn a_flood_through_sockets_waits_for_its_start() {
+    let Some(pair) = Pair::new("start") else { return };
+    let to = format!("{}:9000", pair::IP_B);
+    let udp = json!({"stream": 5, "to": to, "sizes": "imix", "count": 3});
+    let mut spec = pair.send_spec(&json!({ "udp": udp }), 10_000);
+    let send = |spec: &_| weir_traffic::send(spec, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    let first = send(&spec);
+    spec.start_ns = Some(first.span.end_ns + 300_000_000);
+    let begin = std::time::Instant::now();
+    let second = send(&spec);
+    assert_eq!(second.streams[0].packets, 3);
+    assert!(begin.elapsed().as_millis() >= 250, "it took {:?}", begin.elapsed());
+}
+
 /// One UDP flood through sockets, seen by the sink on the device and by the socket behind it.
 #[test]
 fn the_sink_and_the_socket_behind_it_agree() {
