@@ -13,7 +13,6 @@ mod timely;
 mod timely_lab;
 pub mod timely_process;
 mod timely_scenario;
-mod wire_device;
 mod wire_flows;
 mod wire_smooth;
 
@@ -88,7 +87,7 @@ const ROWS: &[Requirement] = &[
     row(
         15,
         "flow queues keep delay low inside a share on the wire, beside TBF and HTB",
-        &[With(wire_flows::show, 0), With(wire_flows::show, 1), Plain(wire_device::show)],
+        &[With(wire_flows::show, 0), With(wire_flows::show, 1)],
     ),
 ];
 
