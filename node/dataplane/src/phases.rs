@@ -55,6 +55,12 @@ impl PhaseWatch {
         matches!(self.ports.get(port), Some(Some(_)))
     }
 
+    /// The most frames that are taken from a device, or handed to a port with a cycle, at a time:
+    /// `usual` without a cycle; few with one, or a gate would open or close meanwhile.
+    pub(crate) fn batch(&self, usual: usize) -> usize {
+        if self.any() { BATCH.min(usual) } else { usual }
+    }
+
     /// Notes a phase that the worker met since the last call.
     pub(crate) fn note(&mut self, now: Instant, port: usize, switch: &Switch) {
         let Some(Some(watched)) = self.ports.get_mut(port) else { return };
@@ -80,3 +86,6 @@ impl PhaseWatch {
         Some(PhaseStatus { met: counters.met, missed: counters.missed, late })
     }
 }
+
+/// Some microseconds of work.
+const BATCH: usize = 4;

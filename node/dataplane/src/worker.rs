@@ -260,6 +260,12 @@ impl Worker {
         let mut turn =
             TurnSummary { moved: 0, next: self.next_upkeep, drained: true, gathers: false };
         self.turns += 1;
+        // A gate opens by the clock: what it lets out does not wait for what arrives.
+        for index in 0..self.policy.ports.len() {
+            if self.phases.is_cyclic(index) {
+                self.transmit(now, index, &mut turn);
+            }
+        }
         for index in 0..self.ports.attached.len() {
             self.receive(now, index, &mut turn);
         }
@@ -293,9 +299,9 @@ impl Worker {
     }
 
     fn receive(&mut self, now: Instant, index: usize, turn: &mut TurnSummary) {
-        let Self { ports, switch, pool, batch, .. } = self;
+        let Self { ports, switch, pool, batch, phases, .. } = self;
         let attached = &mut ports.attached[index];
-        let most = attached.receive_limit(now, switch).min(BATCH);
+        let most = attached.receive_limit(now, switch).min(phases.batch(BATCH));
         batch.clear();
         let received = attached.port.receive(pool, most, batch);
         if received > 0 {
@@ -310,8 +316,7 @@ impl Worker {
         let Self { ports, switch, pool, phases, .. } = self;
         let Some(attached) = ports.attached.get_mut(index) else { return };
         let AttachedDevice { iface, vif, port, flush_again, held, .. } = attached;
-        // A batch is handed over within some microseconds, or a phase would end meanwhile.
-        let most = if phases.is_cyclic(index) { PHASE_BATCH } else { BATCH };
+        let most = if phases.is_cyclic(index) { phases.batch(BATCH) } else { BATCH };
         let mut frames = [NO_FRAME; BATCH];
         let mut sent = 0;
         let is_full = loop {
@@ -538,9 +543,6 @@ const LEAVE_PATIENCE: Nanos = Nanos::from_millis(50);
 
 /// After this many turns without a frame, no ring holds one.
 const IDLE_TURNS: u32 = 8;
-
-/// The most frames that a port with phases is handed at a time.
-const PHASE_BATCH: usize = 4;
 
 /// The most frames of an interface in one turn: enough to amortize a system call, few enough that
 /// the ports of one turn wait less than a tick for each other.
