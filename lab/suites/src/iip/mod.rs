@@ -91,34 +91,3 @@ const ROWS: &[Requirement] = &[
 const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Requirement {
     Requirement::new(NAME, number, title, parts)
 }
-
-#[cfg(test)]
-mod tests {
-    use weir_experiment::Recording;
-    use weir_result::{Case, Machine, Origin, ResultFile};
-
-    use super::*;
-
-    /// Goal: rows in virtual time hold on any machine, busy or not.
-    #[test]
-    fn rows_in_virtual_time_hold() {
-        let text = || "test".to_owned();
-        let origin = Origin {
-            command: text(),
-            machine: Machine::default(),
-            kernel: text(),
-            commit: text(),
-            start: text(),
-        };
-        let mut silent = |_: &str| {};
-        let mut rec = Recording::new(ResultFile::new(origin), true, &mut silent);
-        // The other part of row 1 needs a kernel, and the right to load a program.
-        classifier::show(&mut rec).unwrap();
-        for row in ROWS.iter().filter(|row| row.correctness && row.number != 1) {
-            row.run(&mut rec).unwrap();
-        }
-        let cases = rec.result.cases();
-        let broken: Vec<&Case> = cases.iter().filter(|case| !case.holds()).collect();
-        assert!(broken.is_empty() && cases.len() > 20, "{broken:#?}");
-    }
-}
