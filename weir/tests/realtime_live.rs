@@ -226,4 +226,41 @@ fn a_class_is_set_changed_and_undone_live() {
     site.stop(node);
 }
 
+/// Goal: weights that come together are given together, and each goes back alone.
+#[test]
+fn weights_come_together_and_go_one_by_one() {
+    const TEST: &str = "weights_come_together_and_go_one_by_one";
+    let Some(site) = Site::up("weir-t-weights", common::TOPOLOGY, "") else { return };
+    let routers: Vec<ProcessRouter> = (0..3).map(|_| ProcessRouter::busy()).collect();
+    let policy = |names: std::ops::Range<usize>| {
+        let router = |name: usize| {
+            format!(
+                "[[router]]\nname = \"r{name}\"\nslice = \"gold\"\nrealtime = {{ type = \
+                 \"normal\", weight = 300, process = \"{}\" }}\n",
+                routers[name].child.id()
+            )
+        };
+        format!("{}{}", common::POLICY, names.map(router).collect::<String>())
+    };
+    let weighed = || -> Vec<bool> {
+        let group = |router: &ProcessRouter| {
+            std::fs::read_to_string(format!("/proc/{}/cgroup", router.child.id())).unwrap()
+        };
+        routers.iter().map(|router| group(router).contains("/weir-node-r")).collect()
+    };
+    site.write(&policy(0..3));
+    let node = run(&site);
+    if !soon(|| weighed() == [true; 3]) {
+        println!("SKIPPED {TEST}: {}", said(&site, &["realtime"]));
+        return site.stop(node);
+    }
+    site.write(&policy(0..2));
+    said(&site, &["node", "reload"]);
+    assert!(soon(|| weighed() == [true, true, false]), "{:?}", weighed());
+    said(&site, &["set", "router", "r0", "--realtime", "none"]);
+    assert!(soon(|| weighed() == [false, true, false]), "{:?}", weighed());
+    site.stop(node);
+    assert_eq!(weighed(), [false; 3], "an end undoes it");
+}
+
 const SET: &str = "--realtime periodic --deadline 5ms --period 10ms --cpu 20%";

@@ -21,6 +21,10 @@ use super::error::{RouterError, UnfitRouter};
 
 /// Applies classes on a host.
 pub trait ClassPlatform: Send {
+    /// Makes what [`Self::apply`] needs for classes that are new, all at once. What cannot be made
+    /// is left to that.
+    fn prepare(&mut self, _classes: &[RouterClass]) {}
+
     /// Brings a class into force, or looks after one that is: threads that are new get it.
     ///
     /// # Errors
@@ -212,6 +216,7 @@ impl ClassKeeper {
             self.release(&router);
         }
         self.entries = entries;
+        self.platform.prepare(&RouterClass::of(policy));
         self.apply_all(now);
     }
 

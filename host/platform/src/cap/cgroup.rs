@@ -20,7 +20,7 @@ use super::quota::{QUOTA_US_MIN, Quota, QuotaShape};
 use crate::control_group::{MAX_V2, PROCESSES, SUBTREE, WEIGHT_V2, write};
 use crate::error::HostError;
 use crate::host::Change;
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalEntry};
 use crate::process::Identity;
 use crate::purpose::ChangePurpose;
 use crate::run::Command;
@@ -142,6 +142,30 @@ pub fn make(tree: &CgroupTree, name: &str) -> Result<Vec<Change>, HostError> {
     Ok(changes)
 }
 
+/// Plans a group for each name, all made by one command. Each is the change of its own name, and
+/// one before them may let groups cap their CPU time.
+///
+/// # Errors
+/// The same as of [`make`].
+pub fn make_all(tree: &CgroupTree, names: &[String]) -> Result<Vec<Change>, HostError> {
+    let (mut changes, mut groups) = (Vec::new(), Vec::new());
+    for name in names {
+        for mut change in make(tree, name)? {
+            if let Undo::Dissolve { group, .. } = &change.undo {
+                groups.push(group.display().to_string());
+                change.run.clear();
+                changes.push(change);
+            } else if changes.is_empty() {
+                changes.push(change);
+            }
+        }
+    }
+    if let Some(last) = changes.last_mut() {
+        last.run = vec![Command::new("mkdir", groups)];
+    }
+    Ok(changes)
+}
+
 /// Moves a process, with all its threads, into a group; the way back is in the journal.
 ///
 /// # Errors
@@ -152,13 +176,32 @@ pub fn join(
     group: &Path,
     process: Identity,
 ) -> Result<(), HostError> {
-    let (pid, to) = (process.pid, tree.group_of(process)?);
-    if to == group {
-        return Ok(());
+    join_all(journal, tree, &[(group.to_owned(), process)])
+}
+
+/// Moves each process into its group, with one sync of the journal.
+///
+/// # Errors
+/// The same as of [`join`]; some may have been moved then.
+pub fn join_all(
+    journal: &mut Journal,
+    tree: &CgroupTree,
+    moves: &[(PathBuf, Identity)],
+) -> Result<(), HostError> {
+    let mut new = Vec::new();
+    for (group, process) in moves {
+        let (process, to) = (*process, tree.group_of(*process)?);
+        if to != *group {
+            let what = format!("process {}: in {}", process.pid, group.display());
+            new.push((group, process, what, Undo::Move { process, to }));
+        }
     }
-    let what = format!("process {pid}: in {}", group.display());
-    journal.record(&what, Undo::Move { process, to })?;
-    enter(group, process)
+    journal.record_all(new.iter().map(|(_, _, what, undo)| JournalEntry {
+        purpose: ChangePurpose::Other,
+        what,
+        undo,
+    }))?;
+    new.iter().try_for_each(|(group, process, ..)| enter(group, *process))
 }
 
 /// Moves a process, with all its threads, to where another one is. No way back is written down: it
