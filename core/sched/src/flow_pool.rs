@@ -22,7 +22,8 @@ pub(crate) struct FlowPool {
     flows: Vec<FlowState>,
     /// Flows that may have a state at a time.
     limit: usize,
-    /// The first flow of each chain; a power of two of them.
+    /// The first flow of each chain, plus one; a power of two of them. Zeros, so that memory of no
+    /// flow is never touched.
     chains: Vec<u32>,
     /// The first free one of `flows`, linked by `next`.
     free: u32,
@@ -115,7 +116,7 @@ impl FlowPool {
         if chains == self.chains.len() {
             return;
         }
-        self.chains = alloc::vec![NIL; chains];
+        self.chains = alloc::vec![0; chains];
         for index in 0..self.flows.len() {
             if self.flows[index].number != OWN {
                 self.chain(u32::try_from(index).unwrap_or(NIL));
@@ -126,7 +127,7 @@ impl FlowPool {
     /// The flow of that number of a class, if it has a state.
     #[inline]
     pub(crate) fn find(&self, class: u32, number: u32) -> Option<u32> {
-        let mut at = *self.chains.get(self.chain_of(class, number))?;
+        let mut at = self.chains.get(self.chain_of(class, number))?.wrapping_sub(1);
         while let Some(flow) = self.flows.get(at as usize) {
             if flow.number == number && flow.class == class {
                 return Some(at);
@@ -191,9 +192,9 @@ impl FlowPool {
         let FlowState { class, number, chained, .. } = self.flows[at as usize];
         if number != OWN {
             let chain = self.chain_of(class, number);
-            let mut before = self.chains[chain];
+            let mut before = self.chains[chain].wrapping_sub(1);
             if before == at {
-                self.chains[chain] = chained;
+                self.chains[chain] = chained.wrapping_add(1);
             } else {
                 while self.flows[before as usize].chained != at {
                     before = self.flows[before as usize].chained;
@@ -232,7 +233,8 @@ impl FlowPool {
     fn chain(&mut self, at: u32) {
         let flow = &self.flows[at as usize];
         let chain = self.chain_of(flow.class, flow.number);
-        self.flows[at as usize].chained = core::mem::replace(&mut self.chains[chain], at);
+        let first = core::mem::replace(&mut self.chains[chain], at + 1);
+        self.flows[at as usize].chained = first.wrapping_sub(1);
     }
 
     #[inline]
