@@ -41,6 +41,9 @@ pub(crate) enum Set {
         name: String,
         #[command(flatten)]
         share: ShareArgs,
+        /// Its phase of the cycle of each port that has one, such as 130us; 0ns: none
+        #[arg(long)]
+        phase: Option<Nanos>,
     },
     /// A router
     Router {
@@ -230,15 +233,17 @@ impl Set {
                 let change = VifChange { send, receive, delay_ns, ..VifChange::default() };
                 share.view.change(Method::PATCH, &format!("/v1/vifs/{}", escaped(&name)), &change)
             }
-            Self::Slice { name, share } => {
+            Self::Slice { name, share, phase } => {
                 let (send, receive) = share.sides(share.values());
                 let path = format!("/v1/slices/{}", escaped(&name));
-                share.view.change(Method::PATCH, &path, &GroupChange { send, receive })
+                let phase_ns = phase.map(|phase| or_none(phase.as_nanos()));
+                share.view.change(Method::PATCH, &path, &GroupChange { send, receive, phase_ns })
             }
             Self::Router { name, share, class } => {
                 let (send, receive) = share.sides(share.values());
                 let path = format!("/v1/routers/{}", escaped(&name));
-                let change = RouterChange { send, receive, realtime: class.change() };
+                let realtime = class.change();
+                let change = RouterChange { send, receive, realtime, ..RouterChange::default() };
                 share.view.change(Method::PATCH, &path, &change)
             }
         }
@@ -455,7 +460,7 @@ impl AnswerArgs {
 }
 
 /// A line each: `vif gold.0 send.min_rate: "20Mbit" -> "30Mbit"`.
-fn lines(edits: &[EditView]) -> String {
+pub(crate) fn lines(edits: &[EditView]) -> String {
     let shown = |value: &Value| match value {
         Value::Null => "nothing".to_owned(),
         value => value.to_string(),

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 
 use crate::given::given;
 use crate::realtime::RealtimeChange;
+use crate::xtc::XtcChange;
 
 pub use crate::given::Given;
 
@@ -49,6 +50,10 @@ pub struct GroupChange {
     /// Changes of the traffic that its vifs receive together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive: Option<ShareChange>,
+    /// Length of its phase of the cycle of each port that has one.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>, minimum = 1000, maximum = 1_000_000_000)]
+    pub phase_ns: Given<u64>,
 }
 
 /// Changes of a router.
@@ -65,6 +70,9 @@ pub struct RouterChange {
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<RealtimeChange>)]
     pub realtime: Given<RealtimeChange>,
+    /// Changes of its control loop, if it is held at a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xtc: Option<XtcChange>,
 }
 
 /// A new vif. A field that is absent has the default of the policy's document.

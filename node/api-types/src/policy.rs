@@ -51,6 +51,18 @@ pub struct PortView {
     pub name: String,
     /// Rate of the link.
     pub rate_bps: u64,
+    /// Cycle of phases in which slices send by this port. Absent: all send at any time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycle: Option<CycleView>,
+}
+
+/// The cycle of a port. Phases follow each other in the order of the slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CycleView {
+    /// Length of the cycle.
+    pub length_ns: u64,
+    /// True if slices lend the others the time that they leave of their phases.
+    pub borrow: bool,
 }
 
 /// A slice.
@@ -62,6 +74,9 @@ pub struct GroupView {
     pub send: ShareView,
     /// Guarantees and limits of the traffic that its vifs receive together.
     pub receive: ShareView,
+    /// Length of its phase of the cycle of each port that has one. Absent: it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase_ns: Option<u64>,
 }
 
 /// A router.

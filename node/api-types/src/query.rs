@@ -25,6 +25,20 @@ pub struct ChangesQuery {
     pub newest: Option<u32>,
 }
 
+/// Query of a `POST` to `/v1/changes`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct ChangeSetQuery {
+    /// True to check the changes and make none. The answer is the change that they would be.
+    #[param(default = false)]
+    pub dry_run: bool,
+    /// Number that the change must get. If another change has taken it, this one is refused as a
+    /// conflict: so a request that is repeated is made once. Default: the next one.
+    #[param(minimum = 1)]
+    pub number: Option<u64>,
+}
+
 /// Query of `/v1/vifs/{vif}/capture`.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

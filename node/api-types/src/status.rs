@@ -234,6 +234,11 @@ pub struct WorkerStatus {
     #[serde(default)]
     #[schema(required)]
     pub busy_ns: u64,
+    /// Processor time of the thread so far. With `node.idle = "spin"` the thread also takes it
+    /// while nothing moves.
+    #[serde(default)]
+    #[schema(required)]
+    pub cpu_ns: u64,
     /// Free frames of the pool.
     pub frames_free: u64,
     /// All frames of the pool.

@@ -3,11 +3,13 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Extension, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use weir_api_types::change::{
     ChangeSet, ChangeView, GroupChange, NewVif, RouterChange, UndoRequest, VifChange,
 };
+use weir_api_types::query::ChangeSetQuery;
 use weir_node::control;
 use weir_policy::{Edit, KeyPath};
 
@@ -16,7 +18,7 @@ use crate::body;
 use crate::caller::Caller;
 use crate::edits;
 use crate::error::{ErrorCode, Rejection};
-use crate::extract::{PathName, RequestCaller, SharedApp, name};
+use crate::extract::{PathName, RequestCaller, SharedApp, malformed_query, name};
 
 /// Changes a vif.
 #[utoipa::path(patch, path = "/v1/vifs/{vif}", tag = "change",
@@ -94,17 +96,20 @@ pub(crate) async fn router(
     make(&app, caller, edits::of_set(&ChangeSet::of_router(&router, change))).await
 }
 
-/// Makes several changes, all or none.
+/// Makes several changes, all or none; or checks them and makes none.
 #[utoipa::path(post, path = "/v1/changes", tag = "change", request_body = ChangeSet,
+    params(ChangeSetQuery),
     responses((status = 200, body = ChangeView), crate::responses::ChangeRefusals))]
 pub(crate) async fn several(
     State(app): SharedApp,
     Extension(caller): RequestCaller,
+    query: Result<Query<ChangeSetQuery>, QueryRejection>,
     headers: HeaderMap,
     request: Body,
 ) -> Result<Json<ChangeView>, Rejection> {
+    let Query(query) = query.map_err(malformed_query)?;
     let set: ChangeSet = body::json(&app.limits, &headers, request).await?;
-    make(&app, caller, edits::of_set(&set)).await
+    make_as(&app, caller, edits::of_set(&set), query).await
 }
 
 /// Undoes a change. A tenant undoes its own.
@@ -123,7 +128,8 @@ pub(crate) async fn undo(
         let sees: &control::ProblemVisibility<'_> =
             &|old, problem| caller.sees_problem(old, problem);
         let own = caller.slice().is_some();
-        control.undo(&control::ChangeRequest { who: &caller.who, own, may, sees }, id)
+        let request = control::ChangeRequest { who: &caller.who, own, number: None, may, sees };
+        control.undo(&request, id)
     });
     told(&app, &asker, undone.await)
 }
@@ -190,6 +196,15 @@ pub(crate) async fn make(
     caller: Caller,
     edits: Vec<Edit>,
 ) -> Result<Json<ChangeView>, Rejection> {
+    make_as(app, caller, edits, ChangeSetQuery::default()).await
+}
+
+async fn make_as(
+    app: &App,
+    caller: Caller,
+    edits: Vec<Edit>,
+    ChangeSetQuery { dry_run, number }: ChangeSetQuery,
+) -> Result<Json<ChangeView>, Rejection> {
     if edits.is_empty() {
         return Err(Rejection::new(ErrorCode::Malformed, "body: it names nothing to change"));
     }
@@ -198,7 +213,9 @@ pub(crate) async fn make(
         let may: &control::ChangePermission<'_> = &|old, new, edits| caller.may(old, new, edits);
         let sees: &control::ProblemVisibility<'_> =
             &|old, problem| caller.sees_problem(old, problem);
-        control.change(&control::ChangeRequest { who: &caller.who, own: false, may, sees }, &edits)
+        let who = &caller.who;
+        let request = control::ChangeRequest { who, own: false, number, may, sees };
+        if dry_run { control.foresee(&request, &edits) } else { control.change(&request, &edits) }
     });
     told(app, &asker, changed.await)
 }

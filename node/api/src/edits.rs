@@ -29,7 +29,11 @@ pub(crate) fn of_set(set: &ChangeSet) -> Vec<Edit> {
             }
         }
     }
+    for (name, slice) in &set.slices {
+        edits.add(KeyPath::slice(name, "phase"), slice.phase_ns.map(time));
+    }
     for (name, router) in &set.routers {
+        edits.0.extend(router.xtc.iter().flat_map(|xtc| of_xtc(name, xtc)));
         match &router.realtime {
             None => {}
             Some(None) => edits.0.push(Edit::unset(KeyPath::of("router", name, "realtime"))),

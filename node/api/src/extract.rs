@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::PathRejection;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Extension, Path, State};
 use weir_policy::Policy;
 
@@ -19,6 +19,11 @@ pub(crate) type RequestCaller = Extension<Caller>;
 pub(crate) type RequestPolicy = Extension<Arc<Policy>>;
 /// A name in the path, if it is one.
 pub(crate) type PathName = Result<Path<String>, PathRejection>;
+
+/// Refuses a request whose query is not of the form that its route takes.
+pub(crate) fn malformed_query(error: QueryRejection) -> Rejection {
+    Rejection::new(ErrorCode::Malformed, format!("query: {error}"))
+}
 
 /// Returns the name in a path, or refuses the request.
 pub(crate) fn name(path: PathName) -> Result<String, Rejection> {

@@ -293,6 +293,9 @@ fn worker(page: &mut Exposition, status: &NodeStatus) {
     page.sample("weir_worker_turns_total", &[], worker.turns);
     page.family("weir_worker_busy_turns_total", "Turns in which something moved.", "counter");
     page.sample("weir_worker_busy_turns_total", &[], worker.busy_turns);
+    let name = "weir_worker_cpu_seconds_total";
+    page.family(name, "Processor time of the worker's thread.", "counter");
+    page.sample(name, &[], seconds(worker.cpu_ns));
     page.family("weir_pool_frames", "Frames in the pool.", "gauge");
     page.sample("weir_pool_frames", &[], worker.frames);
     page.family("weir_pool_free_frames", "Frames in the pool that nobody holds.", "gauge");

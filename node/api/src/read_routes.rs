@@ -25,7 +25,7 @@ use crate::app::App;
 use crate::caller::Caller;
 use crate::edits;
 use crate::error::{ErrorCode, Rejection};
-use crate::extract::{PathName, RequestCaller, RequestPolicy, SharedApp, name};
+use crate::extract::{PathName, RequestCaller, RequestPolicy, SharedApp, malformed_query, name};
 use crate::metrics::Counted;
 use crate::view;
 
@@ -261,10 +261,6 @@ pub(crate) async fn metrics(
 
 fn no_vif(name: &str) -> Rejection {
     Rejection::new(ErrorCode::NotFound, format!("there is no vif {name:?}"))
-}
-
-fn malformed_query(error: QueryRejection) -> Rejection {
-    Rejection::new(ErrorCode::Malformed, format!("query: {error}"))
 }
 
 /// The media type that Wireshark and tcpdump registered.

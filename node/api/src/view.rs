@@ -8,8 +8,8 @@ use std::borrow::Cow;
 
 use weir_api_types::change::VifQueueKind;
 use weir_api_types::policy::{
-    CallerView, GroupView, PolicyView, PortView, QueueView, RoleView, RouterGroupView, ShareView,
-    SmoothWindowView, VifView,
+    CallerView, CycleView, GroupView, PolicyView, PortView, QueueView, RoleView, RouterGroupView,
+    ShareView, SmoothWindowView, VifView,
 };
 use weir_api_types::realtime::{ClassStatusView, RealtimeClass, RealtimeClassView};
 use weir_api_types::status::{NodeStatus, SliceStatus};
@@ -58,6 +58,7 @@ pub(crate) fn policy(whole: &Policy, caller: &Caller) -> PolicyView {
         name: one.name.clone(),
         send: share(&one.send),
         receive: share(&one.receive),
+        phase_ns: one.phase.map(|phase| phase.as_nanos()),
     };
     let slices = whole.slices.iter().filter(|slice| is_own(slice));
     let routers = whole.routers.iter().filter(|router| is_own(&whole[router.slice]));
@@ -65,6 +66,9 @@ pub(crate) fn policy(whole: &Policy, caller: &Caller) -> PolicyView {
     let port = |port: &weir_policy::Port| PortView {
         name: port.name.clone(),
         rate_bps: port.rate.as_bps(),
+        cycle: port
+            .cycle
+            .map(|cycle| CycleView { length_ns: cycle.length.as_nanos(), borrow: cycle.borrow }),
     };
     PolicyView {
         node: whole.node.name.clone(),

@@ -52,6 +52,9 @@ impl Control for Node {
         drop(self.disk.lock());
         absent()
     }
+    fn foresee(&self, _: &ChangeRequest<'_>, _: &[Edit]) -> Result<PolicyChange, Refusal> {
+        absent()
+    }
     fn undo(&self, _: &ChangeRequest<'_>, _: Option<u64>) -> Result<PolicyChange, Refusal> {
         absent()
     }

@@ -4,6 +4,15 @@
 use rustix::time::{ClockId, clock_gettime};
 use weir_units::Instant;
 
+/// Reads the processor time of the calling thread so far, nanoseconds.
+#[must_use]
+pub fn thread_time_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // It counts from the start of the thread.
+    let (seconds, nanos) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+}
+
 /// Reads the kernel's monotonic clock. XDP programs read the same one, so that both sides of a
 /// measurement count from the same origin.
 #[must_use]

@@ -502,6 +502,7 @@ impl Worker {
                 turns: self.turns,
                 busy_turns: self.busy_turns,
                 busy_ns: self.busy.as_nanos(),
+                cpu_ns: clock::thread_time_ns(),
                 longest_turn_ns: self.longest_turn.as_nanos(),
                 frames_free: self.pool.free_frames() as u64,
                 frames: u64::from(self.pool.chunks()),

@@ -32,8 +32,13 @@ fn main() {
     let state = StateDir::at(&folder);
     let mut node =
         Rehearsal::start(&policy(), Path::new("node.toml"), &state, Instant::ZERO).unwrap();
-    let request =
-        ChangeRequest { who: "uid 0", own: false, may: &|_, _, _| Ok(()), sees: &|_, _| true };
+    let request = ChangeRequest {
+        who: "uid 0",
+        own: false,
+        number: None,
+        may: &|_, _, _| Ok(()),
+        sees: &|_, _| true,
+    };
     let mut samples = Vec::with_capacity(changes);
     for number in 0..WARM + changes {
         let rate = BitRate::from_bps(1_000_000 + 1000 * number as u64).to_string();

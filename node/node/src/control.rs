@@ -37,6 +37,15 @@ pub trait Control: Send + Sync + 'static {
     /// The edits are refused; nothing has changed then.
     fn change(&self, request: &ChangeRequest<'_>, edits: &[Edit]) -> Result<PolicyChange, Refusal>;
 
+    /// Checks `edits` as [`Self::change`] does, and changes nothing. Returns the change that they
+    /// would be now.
+    ///
+    /// # Errors
+    /// Those of a change, as far as they can be foreseen: a device may fail to open, and a disk to
+    /// take the record.
+    fn foresee(&self, request: &ChangeRequest<'_>, edits: &[Edit])
+    -> Result<PolicyChange, Refusal>;
+
     /// Takes a change back: the newest that was not taken back yet, or the one of that number.
     ///
     /// # Errors
@@ -122,6 +131,10 @@ pub struct ChangeRequest<'r> {
     pub who: &'r str,
     /// True if the caller may take back only its own changes.
     pub own: bool,
+    /// The number that the change must get, if the caller asks for one: a change that another
+    /// caller made meanwhile has taken it, and this one is refused. So a change that is sent twice
+    /// is made once.
+    pub number: Option<u64>,
     /// Refuses changes that the caller may not make.
     pub may: &'r ChangePermission<'r>,
     /// Selects the problems of a refused policy that the caller may read: some tell of others.

@@ -91,6 +91,15 @@ impl HostState {
         Ok(back)
     }
 
+    /// Checks that a policy can be brought to the worker, and brings nothing.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub(crate) fn could_change(&self, policy: &Policy) -> Result<(), Refusal> {
+        let ready = ready_for(&self.wanted, policy.clone());
+        ready.map(drop).map_err(|error| refused(error.to_string()))
+    }
+
     /// Lets go of devices that went or were replaced, and takes those that came. With `anew` it
     /// also decides again what is redirected, since the abilities of a device that stays have
     /// changed.

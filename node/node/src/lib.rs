@@ -14,6 +14,7 @@ mod hotplug;
 mod live_policy;
 pub mod old_files;
 mod operator_notes;
+mod options;
 pub mod policy_store;
 mod present;
 pub mod rehearsal;
@@ -22,5 +23,6 @@ mod service_manager;
 mod takeover;
 
 pub use error::NodeError;
-pub use run::{NodeEnd, Options, Serving, read_policy, run};
+pub use options::{NodeEnd, Options, Serving};
+pub use run::{read_policy, run};
 pub use takeover::{StartPlan, StartPlanView};

@@ -141,10 +141,31 @@ impl LivePolicy {
         edits: &[Edit],
         apply: ApplyPolicy<'_>,
     ) -> Result<PolicyChange, Refusal> {
-        let mut document = self.document.clone();
-        let made = edits.iter().map(|edit| document.apply(edit)).collect::<Result<Vec<_>, _>>();
-        let made = made.map_err(|error| impossible(&error))?;
+        self.has_number(request)?;
+        let (document, made) = self.edited(edits)?;
         self.change_document(request, ChangeKind::Change, None, document, made, apply)
+    }
+
+    /// Checks a change as [`Self::change`] does, up to what `check` finds, and makes nothing of it.
+    /// Returns the change that it would be.
+    ///
+    /// # Errors
+    /// The reason of a refusal.
+    pub(crate) fn foresee(
+        &self,
+        request: &ChangeRequest<'_>,
+        edits: &[Edit],
+        check: ApplyPolicy<'_>,
+    ) -> Result<PolicyChange, Refusal> {
+        self.has_number(request)?;
+        let (document, edits) = self.edited(edits)?;
+        let candidate = self.candidate(request, document, &edits)?;
+        has_room(&candidate)?;
+        check(&candidate.in_force.policy)?;
+        let record =
+            ChangeRecord { who: request.who, kind: ChangeKind::Change, undoes: None, edits };
+        let recorded = record.numbered(self.changes.next_id());
+        recorded.map(|recorded| recorded.change).map_err(|error| not_recorded(error.to_string()))
     }
 
     /// Takes a change back: the newest that is not taken back yet, or the one of this number.
@@ -233,9 +254,50 @@ impl LivePolicy {
         changes
     }
 
+    /// Refuses a change that is to have another number than the next one.
+    fn has_number(&self, request: &ChangeRequest<'_>) -> Result<(), Refusal> {
+        let next = self.changes.next_id();
+        match request.number.filter(|number| *number != next) {
+            None => Ok(()),
+            Some(number) => {
+                let message = format!(
+                    "number is {number}, the next change has {next}: the policy was changed since"
+                );
+                Err(Refusal::new(RefusalKind::Conflict, message))
+            }
+        }
+    }
+
+    /// Returns the document with edits on it, and the edits with the values before.
+    fn edited(&self, edits: &[Edit]) -> Result<(Draft, Vec<Edit>), Refusal> {
+        let mut document = self.document.clone();
+        let made = edits.iter().map(|edit| document.apply(edit)).collect::<Result<Vec<_>, _>>();
+        Ok((document, made.map_err(|error| impossible(&error))?))
+    }
+
+    /// Makes the candidate of a document on the same file, if it is sound and the caller may change
+    /// that much. What the caller may not change is refused before any problem is named, so that a
+    /// problem tells it nothing about other tenants.
+    fn candidate(
+        &self,
+        request: &ChangeRequest<'_>,
+        document: Draft,
+        made: &[Edit],
+    ) -> Result<Candidate, Refusal> {
+        let old = &self.in_force.policy;
+        let candidate = match Candidate::of(Arc::clone(&self.file), document) {
+            Ok(candidate) => candidate,
+            Err(unsound) => {
+                let understood = unsound.understood.as_ref();
+                understood.map_or(Ok(()), |policy| (request.may)(old, policy, made))?;
+                return Err(refusal(&unsound.problems, &|problem| (request.sees)(old, problem)));
+            }
+        };
+        (request.may)(old, &candidate.in_force.policy, made)?;
+        Ok(candidate)
+    }
+
     /// Changes the document on the same file, if it is sound and the caller may change that much.
-    /// What the caller may not change is refused before any problem is named, so that a problem
-    /// tells it nothing about other tenants.
     fn change_document(
         &mut self,
         request: &ChangeRequest<'_>,
@@ -245,16 +307,7 @@ impl LivePolicy {
         made: Vec<Edit>,
         apply: ApplyPolicy<'_>,
     ) -> Result<PolicyChange, Refusal> {
-        let old = &self.in_force.policy;
-        let candidate = match Candidate::of(Arc::clone(&self.file), document) {
-            Ok(candidate) => candidate,
-            Err(unsound) => {
-                let understood = unsound.understood.as_ref();
-                understood.map_or(Ok(()), |policy| (request.may)(old, policy, &made))?;
-                return Err(refusal(&unsound.problems, &|problem| (request.sees)(old, problem)));
-            }
-        };
-        (request.may)(old, &candidate.in_force.policy, &made)?;
+        let candidate = self.candidate(request, document, &made)?;
         let record = ChangeRecord { who: request.who, kind, undoes, edits: made };
         let change = self.commit(candidate, Some(record), apply)?;
         change.ok_or_else(|| Refusal::new(RefusalKind::NotRecorded, "the change has no record"))
@@ -268,12 +321,7 @@ impl LivePolicy {
         record: Option<ChangeRecord<'_>>,
         apply: ApplyPolicy<'_>,
     ) -> Result<Option<PolicyChange>, Refusal> {
-        let not_recorded = |message| Refusal::new(RefusalKind::NotRecorded, message);
-        let edits = candidate.in_force.overlay.len();
-        if edits > EDITS_MAX {
-            let text = format!("{edits} keys differ from the file, at most {EDITS_MAX} are kept");
-            return Err(not_recorded(text));
-        }
+        has_room(&candidate)?;
         let record = record.map(|record| record.numbered(self.changes.next_id())).transpose();
         let record = record.map_err(|error| not_recorded(format!("the record: {error}")))?;
         let change = record.as_ref().map(|record| record.change.clone());
@@ -441,6 +489,20 @@ pub(crate) fn put_edits_aside(
 fn unusable(path: &Path, message: String) -> NodeError {
     let way = "remove the file, or start with --without-overlay, which keeps it aside";
     NodeError::io(path, io::Error::other(format!("{message}; {way}")))
+}
+
+/// Refuses a candidate with more edits than are kept.
+fn has_room(candidate: &Candidate) -> Result<(), Refusal> {
+    let edits = candidate.in_force.overlay.len();
+    if edits > EDITS_MAX {
+        let text = format!("{edits} keys differ from the file, at most {EDITS_MAX} are kept");
+        return Err(not_recorded(text));
+    }
+    Ok(())
+}
+
+fn not_recorded(message: String) -> Refusal {
+    Refusal::new(RefusalKind::NotRecorded, message)
 }
 
 fn impossible(error: &EditError) -> Refusal {

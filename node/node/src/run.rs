@@ -27,6 +27,7 @@ use crate::host_state::{FollowedDevices, HostState};
 use crate::hotplug::DeviceWatch;
 use crate::live_policy::{self, ApplyPolicy, LivePolicy};
 use crate::operator_notes::OperatorNotes;
+use crate::options::{NodeEnd, Options, Serving};
 use crate::present;
 use crate::service_manager::ServiceManager;
 use crate::takeover::Takeover;
@@ -47,42 +48,6 @@ use weir_loops::{
 use weir_report::{
     ReportKeeper, ReportStore, ReportSubject, ReportTicker, Service, StoreAnswer, StoreQuery,
 };
-
-/// The options of a run.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The policy file.
-    pub config: PathBuf,
-    /// Undo everything after this time unless somebody confirms.
-    pub confirm: Option<Duration>,
-    /// Put live changes aside, for a start that they prevent.
-    pub without_overlay: bool,
-    /// The folder of journals and of the control socket.
-    pub state: StateDir,
-}
-
-/// The end of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum NodeEnd {
-    /// A signal or a request ended it; everything is undone.
-    Asked,
-    /// The confirmation did not come in time; everything is undone.
-    NotConfirmed,
-    /// A signal or a request ended it; everything is left as it is, for the next start to adopt.
-    Left,
-}
-
-/// Everything that the interface needs to serve a running node.
-#[derive(Clone)]
-pub struct Serving {
-    /// The socket to listen on.
-    pub socket: PathBuf,
-    /// The node that answers.
-    pub control: Arc<dyn Control>,
-    /// The policy that the node starts with.
-    pub policy: Arc<Policy>,
-}
 
 /// Reads and checks a policy file.
 ///
@@ -459,6 +424,13 @@ impl Node {
         Ok(())
     }
 
+    /// Checks that worker, host and control loops could take over a policy.
+    fn could_apply(&self, policy: &Policy) -> Result<(), Refusal> {
+        self.routers.may_follow(policy, self.worker()?)?;
+        let ending = || Refusal::new(RefusalKind::NotRunning, "the node is ending");
+        self.host().as_ref().ok_or_else(ending)?.could_change(policy)
+    }
+
     /// Returns the worker, once there is one.
     fn worker(&self) -> Result<&WorkerHandle, Refusal> {
         let starting = || Refusal::new(RefusalKind::NotRunning, "the node is starting");
@@ -525,6 +497,14 @@ impl Control for Node {
 
     fn change(&self, request: &ChangeRequest<'_>, edits: &[Edit]) -> Result<PolicyChange, Refusal> {
         self.with_live(|live, apply| live.change(request, edits, apply))
+    }
+
+    fn foresee(
+        &self,
+        request: &ChangeRequest<'_>,
+        edits: &[Edit],
+    ) -> Result<PolicyChange, Refusal> {
+        self.live().foresee(request, edits, &mut |policy| self.could_apply(policy))
     }
 
     fn undo(&self, request: &ChangeRequest<'_>, id: Option<u64>) -> Result<PolicyChange, Refusal> {

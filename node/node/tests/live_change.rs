@@ -26,8 +26,13 @@ fn a_change_writes_and_reads_the_document_once() {
     let state = StateDir::at(&folder);
     let config = Path::new("node.toml");
     let mut node = Rehearsal::start(&policy(), config, &state, Instant::ZERO).unwrap();
-    let request =
-        ChangeRequest { who: "uid 0", own: false, may: &|_, _, _| Ok(()), sees: &|_, _| true };
+    let request = ChangeRequest {
+        who: "uid 0",
+        own: false,
+        number: None,
+        may: &|_, _, _| Ok(()),
+        sees: &|_, _| true,
+    };
     let rate =
         |vif: usize, rate: &str| [Edit::set(KeyPath::vif(&format!("t{vif}"), "send.rate"), rate)];
     let once = DocumentCounts { parsed: 1, serialised: 1 };

@@ -117,6 +117,14 @@ export interface ClassStatusView {
   used_ppm?: number;
 }
 
+/** The cycle of a port. Phases follow each other in the order of the slices. */
+export interface CycleView {
+  /** True if slices lend the others the time that they leave of their phases. */
+  borrow: boolean;
+  /** Length of the cycle. */
+  length_ns: number;
+}
+
 /** One direction of one interface. The identities of this module hold. */
 export interface DirectionStatus {
   /** Frames in the queue now. */
@@ -207,6 +215,8 @@ export interface FlowsStatus {
 export interface GroupView {
   /** Name of the slice. */
   name: string;
+  /** Length of its phase of the cycle of each port that has one. Absent: it has none. */
+  phase_ns?: number;
   /** Guarantees and limits of the traffic that its vifs receive together. */
   receive: ShareView;
   /** Guarantees and limits of the traffic that its vifs send together. */
@@ -327,6 +337,7 @@ export interface PolicyView {
 
 /** A port. */
 export interface PortView {
+  cycle?: CycleView;
   /** Name of the port. */
   name: string;
   /** Rate of the link. */
@@ -442,6 +453,7 @@ export interface RouterChange {
   realtime?: RealtimeChange | null;
   receive?: ShareChange | null;
   send?: ShareChange | null;
+  xtc?: XtcChange | null;
 }
 
 /** A router. */
@@ -617,6 +629,11 @@ export interface WorkerStatus {
   busy_ns: number;
   /** Turns in which a frame moved. */
   busy_turns: number;
+  /**
+   * Processor time of the thread so far. With `node.idle = "spin"` the thread also takes it
+   * while nothing moves.
+   */
+  cpu_ns: number;
   /** All frames of the pool. */
   frames: number;
   /** Free frames of the pool. */
@@ -630,4 +647,23 @@ export interface WorkerStatus {
   longest_turn_ns: number;
   /** Turns of the worker's loop. */
   turns: number;
+}
+
+/** Change of a router's control loop. Absent fields stay as they are. */
+export interface XtcChange {
+  /** The largest cap, in millionths of a processor. */
+  cap_max_ppm?: number | null;
+  /** The least cap, in millionths of a processor. */
+  cap_min_ppm?: number | null;
+  /** `combined`, `feed-forward`, `pi`, `dead-beat`, `self-tuning` or `fixed`. */
+  controller?: string | null;
+  /** Time from one sample to the next, at least three periods of the actuator. */
+  period_ns?: number | null;
+  /** The rate, within the router's `receive.min_pps` and `receive.max_pps`. */
+  set_point_pps?: number | null;
+  /**
+   * `active`, `paused` (the last cap stays) or `off` (neither cap nor
+   * limit).
+   */
+  state?: string | null;
 }

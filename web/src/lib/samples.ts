@@ -64,6 +64,7 @@ export function status(seconds: number, said: Said): Status {
       turns: 0,
       busy_turns: 0,
       busy_ns: said.busy ?? 0,
+      cpu_ns: said.busy ?? 0,
       frames_free: 1,
       frames: 2,
       longest_turn_ns: 0,

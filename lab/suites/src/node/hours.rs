@@ -160,8 +160,13 @@ impl Day {
     /// Another limit, guarantee or weight of one vif; every tenth time the last change is taken
     /// back.
     fn change(&mut self) -> Result {
-        let anybody =
-            ChangeRequest { who: "uid 0", own: false, may: &|_, _, _| Ok(()), sees: &|_, _| true };
+        let anybody = ChangeRequest {
+            who: "uid 0",
+            own: false,
+            number: None,
+            may: &|_, _, _| Ok(()),
+            sees: &|_, _| true,
+        };
         let number = self.asked;
         self.asked += 1;
         let done = if number % 10 == 9 {

@@ -9,8 +9,13 @@ use weir_units::BitRate;
 
 use super::*;
 
-const ANY: ChangeRequest<'_> =
-    ChangeRequest { who: "uid 0", own: false, may: &|_, _, _| Ok(()), sees: &|_, _| true };
+const ANY: ChangeRequest<'_> = ChangeRequest {
+    who: "uid 0",
+    own: false,
+    number: None,
+    may: &|_, _, _| Ok(()),
+    sees: &|_, _| true,
+};
 
 fn at_start(name: &str) -> (LivePolicy, PathBuf) {
     let name = format!("weir-live-policy-{name}-{}", std::process::id());
@@ -54,6 +59,36 @@ fn a_change_and_its_undo_leave_the_document_byte_for_byte() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
+#[test]
+fn a_change_is_foreseen_without_being_made_and_sent_twice_is_made_once() {
+    let (mut live, path) = at_start("foresee");
+    let before = live.in_force();
+    let mut checked = 0;
+    let check: ApplyPolicy<'_> = &mut |_| {
+        checked += 1;
+        Ok(())
+    };
+    let foreseen = live.foresee(&ANY, &rate("5Mbit"), check).unwrap();
+    assert_eq!(
+        (live.in_force().document, live.in_force().policy),
+        (before.document, before.policy)
+    );
+    assert_eq!((foreseen.id, checked), (1, 1));
+    let refused = live.foresee(&ANY, &rate("5Mbit"), &mut |_| {
+        Err(Refusal::new(RefusalKind::Refused, "no place in the pool"))
+    });
+    assert_eq!(refused.unwrap_err().message, "no place in the pool");
+    let much = [Edit::set(KeyPath::vif("a", "send.min_rate"), "2Gbit")];
+    assert!(live.foresee(&ANY, &much, &mut |_| panic!("unsound")).is_err());
+    let first = ChangeRequest { number: Some(1), ..ANY };
+    let made = live.change(&first, &rate("5Mbit"), &mut |_| Ok(())).unwrap();
+    assert_eq!(made.edits, foreseen.edits);
+    let again = live.change(&first, &rate("5Mbit"), &mut |_| panic!("made already")).unwrap_err();
+    assert_eq!(again.kind, RefusalKind::Conflict);
+    assert_eq!(again.message, "number is 1, the next change has 2: the policy was changed since");
+    std::fs::remove_dir_all(path).unwrap();
+}
+
 /// A change holds after a restart, with the values that follow from it, and can be taken back.
 #[test]
 fn changes_and_their_record_outlive_the_node() {
@@ -83,6 +118,7 @@ fn what_is_refused_leaves_everything_as_it_was() {
     let no: ChangeRequest<'_> = ChangeRequest {
         who: "token t",
         own: true,
+        number: None,
         may: &|_, _, _| Err(Refusal::new(RefusalKind::Forbidden, "not yours")),
         sees: &|_, _| false,
     };
