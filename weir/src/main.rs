@@ -2,8 +2,8 @@
 //! The shipped binary: subcommands, nothing else.
 //!
 //! Exit status: 0 done, 1 it could not be done, 2 the command line was wrong, 4 a node was not
-//! confirmed in time and has undone what it did, 5 the slices of a plan do not fit. (3 is
-//! `weir-lab`'s: a case does not hold.)
+//! confirmed in time and has undone what it did, 5 the slices of a plan do not fit, 6 a
+//! plan is not held. (3 is `weir-lab`'s: a case does not hold.)
 
 mod classes;
 mod clean;

@@ -223,7 +223,7 @@ pub(crate) fn socket(node: Option<&str>) -> Result<PathBuf, Failure> {
 }
 
 /// The variable of the environment with the caller's token.
-const TOKEN: &str = "WEIR_TOKEN";
+pub(crate) const TOKEN: &str = "WEIR_TOKEN";
 
 /// The exit status of a node that was not confirmed and undid everything. A script must be able to
 /// tell it from success and from every other failure.

@@ -1,23 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir plan`: slices onto nodes, as a table for people and as JSON.
+//! `weir plan`: slices onto nodes, as a table for people and as JSON; and plans on running nodes,
+//! applied and measured.
 
+mod apply;
+mod change_set;
+mod file;
+mod journal;
+mod recover;
+mod running;
 mod text;
+mod verdict;
+mod verify;
 mod view;
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use weir_plan::{PlanAnswer, PlanEffort};
-use weir_platform::failure::Failure;
+use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output;
+
+use self::file::{REFUSED, read};
 
 /// Place slices on nodes: whether they fit, where, with which caps and phases. Nothing is changed.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct PlanCommand {
+    #[command(subcommand)]
+    command: Option<PlanOnNodes>,
     /// The nodes and slices, as TOML: docs/planning.md
-    file: PathBuf,
+    file: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -26,11 +39,29 @@ pub(crate) struct PlanCommand {
     all: bool,
 }
 
+/// A plan on running nodes.
+#[derive(Debug, Subcommand)]
+enum PlanOnNodes {
+    /// Bring a plan to its running nodes: all of it, or nothing
+    Apply(apply::PlanApply),
+    /// Take back what an apply that was cut off had changed, or make the rest of it
+    Recover(recover::PlanRecover),
+    /// Measure on the running nodes whether what was planned is held
+    Verify(verify::PlanVerify),
+}
+
 impl PlanCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let named = |error: &dyn std::fmt::Display| format!("{}: {error}", self.file.display());
-        let text = fs::read_to_string(&self.file).map_err(|error| named(&error))?;
-        let request = weir_plan::read_request(&text).map_err(|problems| named(&problems))?;
+        match self.command {
+            Some(PlanOnNodes::Apply(command)) => return command.run(),
+            Some(PlanOnNodes::Recover(command)) => return command.run(),
+            Some(PlanOnNodes::Verify(command)) => return command.run(),
+            None => {}
+        }
+        let file = self.file.ok_or_else(|| {
+            UsageError("weir plan takes a FILE, or one of apply, recover and verify".to_owned())
+        })?;
+        let request = read(&file)?;
         let answer = weir_plan::plan(&request, &PlanEffort::default());
         if self.json {
             output::print_own(&view::answer(&request, &answer))?;
@@ -43,6 +74,3 @@ impl PlanCommand {
         })
     }
 }
-
-/// The exit status of a request that does not fit.
-const REFUSED: u8 = 5;

@@ -173,6 +173,7 @@ mod tests {
             name: "a".to_owned(),
             send: BitRate::from_mbps(100),
             receive: BitRate::from_mbps(10),
+            limit: None,
             frames: FrameMix::of_size(1230),
             delay: None,
             cpu: vec![CpuShare::from_percent(10)],

@@ -14,7 +14,7 @@ use weir_policy::{FindingList, Problems, Text, read_document};
 use weir_units::{BitRate, ByteCount, CpuShare, Nanos};
 
 use crate::request::{
-    COST_MAX, CycleLayout, FRAME_MAX, FRAME_MIN, FrameMix, KINDS_MAX, NODES_MAX, NodeKind,
+    COST_MAX, CycleLayout, FRAME_MAX, FRAME_MIN, FrameMix, KINDS_MAX, NODES_MAX, NodeApi, NodeKind,
     PLAN_SLICES_MAX, PlanRequest, SliceRequest,
 };
 
@@ -57,6 +57,10 @@ struct KindTable {
     phase_step: Option<Text<Nanos>>,
     #[schemars(extend("format" = "text"))]
     api: Option<String>,
+    #[schemars(extend("format" = "text"))]
+    token_file: Option<String>,
+    #[schemars(extend("format" = "text"))]
+    ca: Option<String>,
 }
 
 #[derive(Default, Deserialize, JsonSchema)]
@@ -70,6 +74,8 @@ struct DemandTable {
     send: Option<Text<BitRate>>,
     #[schemars(extend("x-minimum" = 0, "x-maximum" = BPS_MAX))]
     receive: Option<Text<BitRate>>,
+    #[schemars(extend("x-minimum" = RATE_MIN, "x-maximum" = BPS_MAX))]
+    limit: Option<Text<BitRate>>,
     #[schemars(required)]
     frames: Option<FramesEntry>,
     #[schemars(extend("x-minimum" = 1_000, "x-maximum" = DELAY_MAX))]
@@ -172,9 +178,7 @@ fn kinds(tables: Vec<KindTable>, findings: &mut FindingList) -> Vec<NodeKind> {
             _ => {}
         }
         let step = step.unwrap_or(STEP_DEFAULT);
-        if table.api.is_some() && count > 1 {
-            report("api", format!("is the address of one node, and there are {count}"));
-        }
+        let api = api([table.api, table.token_file, table.ca], count, &mut report);
         kinds.push(NodeKind {
             name,
             count,
@@ -182,10 +186,33 @@ fn kinds(tables: Vec<KindTable>, findings: &mut FindingList) -> Vec<NodeKind> {
             link: table.link.map_or(BitRate::from_bps(BPS_MIN), |of| of.0),
             cpu: table.cpu.map_or(CpuShare::ZERO, |of| of.0),
             cycle: length.map(|length| CycleLayout { length, step }),
-            api: table.api,
+            api,
         });
     }
     kinds
+}
+
+/// Makes the interface of a node of its address, its token's file and its authorities.
+fn api(
+    [address, token_file, ca]: [Option<String>; 3],
+    count: u32,
+    report: &mut dyn FnMut(&str, String),
+) -> Option<NodeApi> {
+    let Some(address) = address else {
+        for (key, given) in [("token_file", token_file), ("ca", ca)] {
+            if given.is_some() {
+                report(key, "is for the address of a node, and there is no api".to_owned());
+            }
+        }
+        return None;
+    };
+    if count > 1 {
+        report("api", format!("is the address of one node, and there are {count}"));
+    }
+    if ca.is_some() && !address.starts_with("https://") {
+        report("ca", format!("is for https, and api is {address}"));
+    }
+    Some(NodeApi { address, token_file, ca })
 }
 
 fn slice(
@@ -218,10 +245,16 @@ fn slice(
         FrameMix::imix()
     });
     let send = table.send.map_or(BitRate::from_bps(RATE_MIN), |of| of.0);
+    let receive = table.receive.map_or(send, |of| of.0);
+    let limit = table.limit.map(|of| of.0);
+    if let Some(limit) = limit.filter(|limit| *limit < send.max(receive)) {
+        report("limit", format!("is {limit}, less than the guarantee, {}", send.max(receive)));
+    }
     SliceRequest {
         name: table.name.unwrap_or_default(),
         send,
-        receive: table.receive.map_or(send, |of| of.0),
+        receive,
+        limit,
         frames,
         delay: table.delay.map(|of| of.0),
         cpu,
@@ -288,6 +321,28 @@ mod tests {
         assert_eq!(names, ["a-1", "a-2"]);
         assert_eq!(request.slices[0].cpu, [CpuShare::from_percent(3)]);
         assert_eq!(request.slices[0].receive, BitRate::from_mbps(10));
+    }
+
+    #[test]
+    fn a_running_node_has_an_address_a_token_and_authorities() {
+        let slice = "[[slice]]\nname = \"a\"\nsend = \"9Mbit\"\nlimit = \"8Mbit\"\n\
+                     frames = \"64B\"\ncpu = \"5%\"\n";
+        let refused = |keys: &str, slice: &str| {
+            read_request(&format!("{NODE}{keys}{slice}")).unwrap_err().to_string()
+        };
+        let sound = slice.replace("8Mbit", "9Mbit");
+        for (keys, slice, words) in [
+            ("", slice, "limit: is 8Mbit, less than the guarantee, 9Mbit"),
+            ("token_file = \"t\"\n", &sound, "token_file: is for the address of a node"),
+            ("api = \"/run/a.sock\"\nca = \"c\"\n", &sound, "ca: is for https"),
+        ] {
+            let problems = refused(keys, slice);
+            assert!(problems.contains(words), "{words:?} in {problems}");
+        }
+        let keys = "api = \"https://edge\"\ntoken_file = \"t\"\nca = \"c\"\n";
+        let request = read_request(&format!("{NODE}{keys}{sound}")).unwrap();
+        let api = request.kinds[0].api.as_ref().unwrap();
+        assert_eq!((api.address.as_str(), api.ca.as_deref()), ("https://edge", Some("c")));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The question: which nodes there are, and what each slice asks for.
 
-use weir_units::{BitRate, CpuShare, Nanos};
+use weir_units::{BitRate, CpuShare, Nanos, PacketRate};
 
 /// Nodes that there are, and slices that ask for a place on one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,8 +27,19 @@ pub struct NodeKind {
     pub cpu: CpuShare,
     /// The sending cycle; `None`: sending is paced, without phases.
     pub cycle: Option<CycleLayout>,
-    /// The address of the one running node of this kind.
-    pub api: Option<String>,
+    /// Where the one running node of this kind answers.
+    pub api: Option<NodeApi>,
+}
+
+/// The interface of a running node, for who applies a plan. Files are named as in the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeApi {
+    /// `https://HOST:PORT`, or the path of its Unix socket.
+    pub address: String,
+    /// A file with the token to send.
+    pub token_file: Option<String>,
+    /// A PEM file of the authorities that vouch for its certificate; `None`: the machine's.
+    pub ca: Option<String>,
 }
 
 /// The cycle in which a node gives each slice a phase of its link.
@@ -50,6 +61,8 @@ pub struct SliceRequest {
     pub send: BitRate,
     /// Guaranteed rate towards the slice, counted alike.
     pub receive: BitRate,
+    /// Upper limit of both directions, at least the larger guarantee; `None`: as the node has it.
+    pub limit: Option<BitRate>,
     /// The frames that it sends and receives.
     pub frames: FrameMix,
     /// The longest that a frame may wait for its phase; `None`: as long as a cycle.
@@ -87,6 +100,18 @@ impl FrameMix {
     pub fn new(sizes: Vec<(u32, u32)>) -> Option<Self> {
         let sound = |(size, weight): &(u32, u32)| *size >= FRAME_MIN && *weight > 0;
         (!sizes.is_empty() && sizes.iter().all(sound)).then_some(Self { sizes })
+    }
+
+    /// The packets a second of a rate of layer 2 without checksum, rounded up.
+    #[must_use]
+    pub fn packets(&self, rate: BitRate) -> PacketRate {
+        let (mut bits, mut frames) = (0, 0);
+        for (size, weight) in &self.sizes {
+            bits += (u128::from(*size) - u128::from(CHECKSUM)) * 8 * u128::from(*weight);
+            frames += u128::from(*weight);
+        }
+        let packets = (u128::from(rate.as_bps()) * frames).div_ceil(bits.max(1));
+        PacketRate::from_pps(u64::try_from(packets).unwrap_or(u64::MAX))
     }
 
     /// The longest frame, in bytes on the wire: with preamble, start and gap.
@@ -138,6 +163,11 @@ mod tests {
         let mix = FrameMix::of_size(1024);
         assert_eq!(mix.on_wire(BitRate::from_bps(8 * 1020)), 8 * 1044);
         assert_eq!(FrameMix::imix().longest_on_wire(), 1538);
+        let packets = |mix: FrameMix, bps| mix.packets(BitRate::from_bps(bps)).as_pps();
+        assert_eq!(packets(FrameMix::of_size(1004), 80_000), 10);
+        assert_eq!(packets(FrameMix::of_size(1004), 80_001), 11);
+        // 12 packets of 7 · 60 + 4 · 590 + 1514 bytes.
+        assert_eq!(packets(FrameMix::imix(), 8 * 4294), 12);
         assert!(FrameMix::new(vec![]).is_none() && FrameMix::new(vec![(64, 0)]).is_none());
     }
 }

@@ -41,6 +41,7 @@ fn small_request(draw: &mut Draw) -> PlanRequest {
         delay: None,
         cpu: vec![CpuShare::from_percent(draw.small(5, 90)); 3],
         phase: None,
+        limit: None,
         only: vec![],
     };
     let count = draw.between(3, 7);

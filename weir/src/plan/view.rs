@@ -150,7 +150,7 @@ fn node_view(request: &PlanRequest, node: &PlannedNode) -> PlannedNodeView {
     PlannedNodeView {
         name: node_name(request, node),
         kind: kind.name.clone(),
-        api: kind.api.clone(),
+        api: kind.api.as_ref().map(|api| api.address.clone()),
         used: amounts(&node.used),
         has: amounts(&kind.capacity()),
         slices: slices.collect(),

@@ -67,6 +67,7 @@ fn guest(draw: &mut Seed, at: u32, kinds: &[NodeKind], variety: SliceVariety) ->
         delay: None,
         cpu: vec![CpuShare::from_ppm(u32::try_from(ppm).unwrap_or(u32::MAX)); kinds.len()],
         phase: None,
+        limit: None,
         only: vec![],
     };
     if variety == SliceVariety::FreePhases {

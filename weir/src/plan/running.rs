@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The running nodes of a plan, as clients of their interfaces.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use weir_api_types::change::{ChangeSet, ChangeView, UndoRequest};
+use weir_client::{Client, ClientError, Method};
+use weir_plan::{NodePlan, PlanRequest, PlannedNode};
+use weir_platform::failure::Failure;
+
+use super::view::node_name;
+use crate::node::TOKEN;
+
+/// A running node of a plan.
+pub(super) struct RunningNode {
+    /// Its name in the plan.
+    pub(super) name: String,
+    pub(super) address: NodeAddress,
+    client: Client,
+}
+
+/// The interface of a running node: files by their whole paths. The token itself is not in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NodeAddress {
+    /// `https://HOST:PORT`, or the path of its Unix socket.
+    api: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token_file: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ca: Option<String>,
+}
+
+/// Returns the running nodes of a plan, in its order. Paths in the plan count from the folder of
+/// its file.
+pub(super) fn nodes(
+    request: &PlanRequest,
+    plan: &NodePlan,
+    file: &Path,
+) -> Result<Vec<RunningNode>, Failure> {
+    let folder = std::path::absolute(file)?;
+    let folder = folder.parent().unwrap_or_else(|| Path::new("/"));
+    let whole = |path: &String| folder.join(path).display().to_string();
+    let mut nodes = Vec::with_capacity(plan.nodes.len());
+    let (mut without, mut owners) = (Vec::new(), BTreeMap::new());
+    for planned in &plan.nodes {
+        let name = node_name(request, planned);
+        let Some(api) = &request.kinds[planned.kind].api else {
+            without.push(name);
+            continue;
+        };
+        let is_remote = api.address.starts_with("https://");
+        let address = NodeAddress {
+            api: if is_remote { api.address.clone() } else { whole(&api.address) },
+            token_file: api.token_file.as_ref().map(whole),
+            ca: api.ca.as_ref().map(whole),
+        };
+        if let Some(other) = owners.insert(address.api.clone(), name.clone()) {
+            let api = &api.address;
+            return Err(format!("nodes {other} and {name} have the same api, {api}").into());
+        }
+        nodes.push(RunningNode::new(name, address)?);
+    }
+    if without.is_empty() {
+        return Ok(nodes);
+    }
+    without.truncate(NAMES_MAX);
+    let text = "has no api: give each running node a [[node]] of its own, with its address";
+    Err(format!("node {}: {text}", without.join(", ")).into())
+}
+
+impl RunningNode {
+    /// Makes the client of a node; it does not connect yet.
+    pub(super) fn new(name: String, address: NodeAddress) -> Result<Self, Failure> {
+        let named = |error: std::io::Error| format!("node {name}: {error}");
+        let NodeAddress { api, token_file, ca } = &address;
+        let client = match api.starts_with("https://") {
+            true => Client::remote(api, ca.as_ref().map(Path::new)).map_err(named)?,
+            false => Client::new(Path::new(api)),
+        };
+        let token = match token_file {
+            Some(file) => {
+                let read = fs::read_to_string(file);
+                Some(read.map_err(|error| format!("node {name}: {file}: {error}"))?)
+            }
+            None => std::env::var(TOKEN).ok(),
+        };
+        let client = match token.as_deref().map(str::trim) {
+            Some(token) if !token.is_empty() => client.with_token(token),
+            _ => client,
+        };
+        Ok(Self { name, address, client })
+    }
+
+    /// Reads from the node; a failure names it.
+    pub(super) fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        Ok(self.client.get(path).map_err(|error| self.named(&error))?)
+    }
+
+    /// The change that `set` would be.
+    pub(super) fn foresee(&self, set: &ChangeSet) -> Result<ChangeView, ClientError> {
+        self.client.ask(Method::POST, "/v1/changes?dry_run=true", Some(set))
+    }
+
+    /// Makes `set` the change with this number.
+    pub(super) fn make(&self, set: &ChangeSet, number: u64) -> Result<ChangeView, ClientError> {
+        self.client.ask(Method::POST, &format!("/v1/changes?number={number}"), Some(set))
+    }
+
+    /// Takes a change back.
+    pub(super) fn undo(&self, number: u64) -> Result<ChangeView, ClientError> {
+        self.client.ask(Method::POST, "/v1/undo", Some(&UndoRequest { id: Some(number) }))
+    }
+
+    /// The changes on record.
+    pub(super) fn changes(&self) -> Result<Vec<ChangeView>, ClientError> {
+        self.client.get("/v1/changes")
+    }
+
+    /// A failure of this node, with its name.
+    pub(super) fn named(&self, error: &ClientError) -> String {
+        format!("node {}: {error}", self.name)
+    }
+}
+
+/// Pairs planned nodes with running ones.
+pub(super) fn pairs<'p>(
+    plan: &'p NodePlan,
+    nodes: &'p [RunningNode],
+) -> impl Iterator<Item = (&'p PlannedNode, &'p RunningNode)> {
+    debug_assert_eq!(plan.nodes.len(), nodes.len(), "each planned node runs");
+    plan.nodes.iter().zip(nodes)
+}
+
+/// Names in an error.
+const NAMES_MAX: usize = 20;
