@@ -146,7 +146,10 @@ fn reasons(row: &Row) -> Vec<Line<'static>> {
             format!(", limit {}", text::bits(super::model::float(limit)))
         });
         let standing = if side.standing { ", queue standing" } else { "" };
-        let queue = text::queue(side);
+        let queue = match (way, text::cycle(row)) {
+            (Way::Send, Some(cycle)) => format!("{}, {cycle}", text::queue(side)),
+            _ => text::queue(side),
+        };
         let offered = text::bits(side.offered_bps);
         Line::from(vec![
             Span::styled(format!("{} {}: ", row.name, way.name()), BOLD),
@@ -222,7 +225,7 @@ mod tests {
     use weir_api_types::status::Verdict;
     use weir_api_types::status::{Amount, FlowsStatus, IfaceStatus, NodeStatus, WorkerStatus};
 
-    use super::super::model::StatusSample;
+    use super::super::model::{CycleFigures, StatusSample};
     use super::*;
 
     /// Compares the screen with the stored one, which `./x bless` rewrites.
@@ -315,6 +318,23 @@ mod tests {
             model.take(StatusSample { status, granted });
         }
         model
+    }
+
+    #[test]
+    fn a_cycle_and_its_phases_are_told() {
+        let mut model = model();
+        let mut phases =
+            weir_api_types::status::PhaseStatus { met: 998, missed: 2, ..<_>::default() };
+        (phases.late.p50_ns, phases.late.p99_ns) = (2_000, 14_000);
+        model.rows[0].cycle = Some(CycleFigures { length_ns: 1_000_000, phases });
+        let slice = model.rows.iter_mut().find(|row| row.kind == RowKind::Slice).unwrap();
+        slice.phase_ns = Some(130_000);
+        let page = text::page(&model);
+        let cycle =
+            "up0 (port): cycle 1.0ms, 0.20 % of 1.00k phases missed, late 2us (p50) 14us (p99)";
+        assert!(page.contains(cycle) && page.contains("gold: phase 130us"), "{page}");
+        let last_lines: String = reasons(&model.rows[0]).iter().map(ToString::to_string).collect();
+        assert_eq!(last_lines.matches("cycle 1.0ms").count(), 1, "as what it sends: {last_lines}");
     }
 
     #[test]

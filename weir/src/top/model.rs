@@ -6,8 +6,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use weir_api_types::status::Verdict;
-use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus, WorkerStatus};
+use weir_api_types::status::{
+    Amount, DirectionStatus, IfaceStatus, NodeStatus, PhaseStatus, Verdict, WorkerStatus,
+};
 use weir_report::interval::{DropCause, IntervalFlow};
 
 /// A status, and what was granted then.
@@ -32,6 +33,13 @@ pub(super) struct GrantedRates {
 struct Port {
     name: String,
     rate_bps: u64,
+    #[serde(default)]
+    cycle: Option<Cycle>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Cycle {
+    length_ns: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -39,6 +47,8 @@ struct Group {
     name: String,
     send: Share,
     receive: Share,
+    #[serde(default)]
+    phase_ns: Option<u64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -97,6 +107,19 @@ pub(super) struct Row {
     pub(super) slice: String,
     pub(super) send: RowSide,
     pub(super) receive: RowSide,
+    /// The cycle of a port that has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cycle: Option<CycleFigures>,
+    /// The phase of a tenant that has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) phase_ns: Option<u64>,
+}
+
+/// The cycle of a port, and how its phases began since the node's start.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct CycleFigures {
+    pub(super) length_ns: u64,
+    pub(super) phases: PhaseStatus,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -395,7 +418,12 @@ fn rows(old: &NodeStatus, new: &NodeStatus, granted: &GrantedRates, seconds: f64
         let more = of_port.map_or(0, |vif| vif.overhead_bytes);
         let (send, receive) = side(old.port(&port.name), port, [share; 2], more);
         let (name, slice) = (port.name.clone(), String::new());
-        rows.push(Row { kind: RowKind::Port, name, slice, send, receive });
+        let cycle = link.and_then(|link| link.cycle).map(|cycle| CycleFigures {
+            length_ns: cycle.length_ns,
+            phases: port.phases.unwrap_or_default(),
+        });
+        let (kind, phase_ns) = (RowKind::Port, None);
+        rows.push(Row { kind, name, slice, send, receive, cycle, phase_ns });
     }
     for vif in &new.vifs {
         let grant = granted.vifs.iter().find(|grant| grant.name == vif.name);
@@ -403,7 +431,8 @@ fn rows(old: &NodeStatus, new: &NodeStatus, granted: &GrantedRates, seconds: f64
         let more = grant.map_or(0, |grant| grant.overhead_bytes);
         let (send, receive) = side(old.vif(&vif.name), vif, shares, more);
         let slice = grant.map(|grant| grant.slice.clone()).unwrap_or_default();
-        rows.push(Row { kind: RowKind::Vif, name: vif.name.clone(), slice, send, receive });
+        let (kind, name) = (RowKind::Vif, vif.name.clone());
+        rows.push(Row { kind, name, slice, send, receive, cycle: None, phase_ns: None });
     }
     let of_slices: Vec<Row> = granted
         .slices
@@ -417,7 +446,8 @@ fn rows(old: &NodeStatus, new: &NodeStatus, granted: &GrantedRates, seconds: f64
             (send.verdict, receive.verdict) =
                 judged.map(|slice| (slice.send, slice.receive)).unzip();
             let (name, slice) = (group.name.clone(), group.name.clone());
-            Row { kind: RowKind::Slice, name, slice, send, receive }
+            let (kind, phase_ns) = (RowKind::Slice, group.phase_ns);
+            Row { kind, name, slice, send, receive, cycle: None, phase_ns }
         })
         .collect();
     rows.extend(of_slices);

@@ -37,7 +37,29 @@ pub(super) fn page(model: &ScreenModel) -> String {
             page.push('\n');
         }
     }
+    let lines = model.rows.iter().filter_map(|row| Some((row, cycle(row)?)));
+    lines.for_each(|(row, cycle)| page += &format!("{}: {cycle}\n", name(row)));
     page
+}
+
+/// Describes the cycle of a port, or the phase of a tenant.
+pub(super) fn cycle(row: &Row) -> Option<String> {
+    if let Some(phase) = row.phase_ns {
+        return Some(format!("phase {}", nanos(phase)));
+    }
+    let of = row.cycle?;
+    let (met, missed) = (of.phases.met, of.phases.missed);
+    let late = of.phases.late;
+    let float = super::model::float;
+    Some(format!(
+        "cycle {}, {:.2} % of {} phases missed, late {} (p50) {} (p99) {} (p99.9)",
+        nanos(of.length_ns),
+        100.0 * float(missed) / float(met.saturating_add(missed).max(1)),
+        count(float(met.saturating_add(missed))),
+        nanos(late.p50_ns),
+        nanos(late.p99_ns),
+        nanos(late.p999_ns)
+    ))
 }
 
 /// Node, worker, in a line.
