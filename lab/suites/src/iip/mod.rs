@@ -11,6 +11,7 @@ mod in_kernel;
 mod kernel_cost;
 pub mod oracle;
 mod phases;
+mod plan_applied;
 mod plan_requests;
 mod planner;
 mod repeatability;
@@ -81,6 +82,11 @@ const ROWS: &[Requirement] = &[
         &[Plain(planner::refuses)],
     )
     .correctness(),
+    row(
+        15,
+        "a plan on three running nodes: held, nothing lost, all of it or nothing",
+        &[Plain(plan_applied::show)],
+    ),
     row(
         16,
         "one command measures a foreign device, and its page can be handed over",

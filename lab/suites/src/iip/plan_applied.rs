@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The circle closed on three running nodes: measured, modelled, planned, enforced, measured again.
+//!
+//! Each node carries three slices; the third offers more than the link has left, at a hundred times
+//! the others' priority, and the last node has a cycle. Loads of one slice at a time give each
+//! node's CPU model, whose upper bounds go into the plan. The plan is applied while traffic flows,
+//! and sinks count. Then a plan that nodes refuse, one that does not fit, and applies that are
+//! killed.
+
+use std::fmt::Write;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use weir_experiment::prelude::*;
+use weir_experiment::{UNTIL_DONE, clock, mean, product};
+use weir_policy::{PortCycle, Reservation};
+use weir_tester::{CpuPoint, CpuSurface};
+
+/// Shows the row.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
+    let stars: Vec<_> = (0..NODES).map(star).collect();
+    let mut rigs = stars.iter().map(Testbed::up).collect::<Result<Vec<_>>>()?;
+    let each = rigs.iter_mut().zip(&stars).enumerate();
+    each.map(|(n, (rig, star))| rig.put(&policy(star, n).into())).collect::<Result<Vec<()>>>()?;
+    let cpu = calibrated(&rigs)?;
+    rec.say(&format!("planned processor time, percent: {cpu:.1?}"));
+    for (name, plan) in PLANS {
+        write(&rigs, name, plan, &cpu)?;
+    }
+    measured(rec, &rigs, &cpu)?;
+    let before = documents(&rigs)?;
+    let codes = ["refused.toml", "unfit.toml"].map(|plan| ended(&rigs, APPLY, plan));
+    let codes = codes.into_iter().collect::<Result<Vec<_>>>()?;
+    rec.none("refused/changed", "nodes changed by refused plans", differing(&rigs, &before)?)?;
+    let refused = u64::from(codes == [Some(1), Some(5)]);
+    rec.at_least("refused", "plans refused by nodes and by the planner", refused, 1)?;
+    killed(rec, &rigs)?;
+    rigs.into_iter().try_for_each(Testbed::down)
+}
+
+/// Fits a model of each node, and returns the upper bound for each slice, percent of a processor.
+fn calibrated(rigs: &[Testbed]) -> Result<Vec<Vec<f64>>> {
+    let mut points = vec![Vec::new(); NODES];
+    for (slice, part) in (0..SLICES.len()).flat_map(|slice| [(slice, 1), (slice, 2)]) {
+        let mut loads = Vec::new();
+        let mut read = || cpu_percent(rigs, 1).map(|read| loads = read);
+        flow_all(rigs, &[(slice, SLICES[slice].offers / part)], &mut read)?;
+        let each = points.iter_mut().zip(&loads);
+        each.for_each(|(points, load)| points.push(SLICES[slice].point(part, *load)));
+    }
+    let fits = points.iter().map(|points| CpuSurface::of(points, false));
+    let fits = fits.collect::<std::result::Result<Vec<_>, _>>();
+    let fits = fits.map_err(|error| ExperimentError::Node(error.to_string()))?;
+    let upper = |fit: &CpuSurface| {
+        SLICES.iter().map(|slice| fit.upper(&slice.point(1, 0.0)).max(0.1)).collect()
+    };
+    Ok(fits.iter().map(upper).collect())
+}
+
+/// Applies a plan while traffic flows, and judges what the sinks and the meters saw.
+fn measured(rec: &mut Recording<'_>, rigs: &[Testbed], cpu: &[Vec<f64>]) -> Result {
+    let offers = [0, 1, 2].map(|slice| (slice, SLICES[slice].offers));
+    let (runs, seconds) = if rec.quick { (1, 3) } else { (5, 10) };
+    let (mut held, mut offered, mut lost, mut over) = (vec![], vec![], vec![], vec![]);
+    let mut verified = 0;
+    for _ in 0..runs {
+        let (mut applied_ns, mut loads) = (0, Vec::new());
+        let records = flow_all(rigs, &offers, &mut || {
+            clock::sleep(Duration::from_secs(1))?;
+            must(rigs, APPLY, "less.toml")?;
+            must(rigs, APPLY, "plan.toml")?;
+            applied_ns = clock::monotonic_ns();
+            loads = cpu_percent(rigs, seconds)?;
+            let verify = ["plan", "verify", "--for", "2s"];
+            verified += u64::from(ended(rigs, &verify, "plan.toml")? == Some(0));
+            Ok(())
+        })?;
+        let each = || records.iter().flat_map(|record| SLICES.iter().map(move |of| (record, of)));
+        let shares = each().map(|(record, of)| of.shares(record, applied_ns, seconds));
+        let shares: Vec<_> = shares.collect();
+        held.push(shares.iter().map(|of| of[0]).fold(1.0, f64::min));
+        offered.push(shares.iter().map(|of| of[1]).fold(1.0, f64::min));
+        let whole = each().filter(|(_, of)| of.offers == of.plan);
+        let sum = whole.map(|(record, of)| float(of.lost(record)));
+        lost.push(sum.sum());
+        let planned = cpu.iter().map(|slices| slices.iter().sum::<f64>());
+        over.push(planned.zip(&loads).map(|(planned, load)| load - planned).fold(-100.0, f64::max));
+    }
+    let keep = Series::unordered;
+    let text = "worst slice: offered of planned by its sender, median of runs";
+    rec.claim_samples("offered", text, keep("1", offered), Rule::Median, Bound::at_least(0.99))?;
+    let text = "worst slice: arrived of planned, or of offered if that is less, median of runs";
+    rec.claim_samples("held", text, keep("1", held), Rule::Median, Bound::at_least(0.99))?;
+    let text = "packets lost of slices that keep to their rate, over all applies";
+    rec.claim_samples("lost", text, keep("packet", lost), Rule::Sum, Bound::equal(0.0))?;
+    let text = "worst node: processor time above the plan, median of runs";
+    rec.claim_samples("cpu", text, keep("%", over), Rule::Median, Bound::at_most(3.0))?;
+    rec.at_least("verified", "runs in which weir plan verify agrees", verified, runs)
+}
+
+/// Kills applies at instants that close in on the middle, recovers, and counts nodes that are not
+/// as all others.
+fn killed(rec: &mut Recording<'_>, rigs: &[Testbed]) -> Result {
+    must(rigs, APPLY, "less.toml")?;
+    let less = documents(rigs)?;
+    let start = Instant::now();
+    must(rigs, APPLY, "plan.toml")?;
+    let (whole, plan) = (start.elapsed(), documents(rigs)?);
+    let (mut from, mut to, mut midway, mut mixed) = (Duration::ZERO, whole, 0, 0);
+    for attempt in 0..KILLS {
+        let mut apply = weir(rigs, APPLY, "less.toml")?.spawn().map_err(failed)?;
+        let at = (from + to) / 2;
+        clock::sleep(at)?;
+        apply.kill().and_then(|()| apply.wait()).map_err(failed)?;
+        match differing(rigs, &plan)? {
+            0 => from = at,
+            all if all == NODES as u64 => to = at,
+            _ => midway += 1,
+        }
+        if to - from < whole / 50 {
+            (from, to) = (at.saturating_sub(whole / 4), at + whole / 4);
+        }
+        let recover = [&["plan", "recover"][..], &["plan", "recover", "--complete"]];
+        must(rigs, recover[attempt % 2], "less.toml")?;
+        let other = if differing(rigs, &plan)? == 0 { &plan } else { &less };
+        mixed += differing(rigs, other)?;
+        must(rigs, APPLY, "plan.toml")?;
+    }
+    rec.at_least("killed/midway", "applies killed between two nodes", midway, 1)?;
+    rec.none("killed/mixed", "nodes that are not as the others after recovery", mixed)
+}
+
+/// Lets the offers flow on all nodes at once until `beside` returns.
+fn flow_all(
+    rigs: &[Testbed],
+    offers: &[(usize, u64)],
+    beside: &mut dyn FnMut() -> Result,
+) -> Result<Vec<TrafficRecord>> {
+    let Some((rig, others)) = rigs.split_first() else { return beside().map(|()| Vec::new()) };
+    let star = rig.star();
+    let stream = |&(slice, bps): &(usize, u64)| {
+        let number = u16::try_from(slice).unwrap_or(0);
+        star.stream(slice, number, SLICES[slice].bytes - FCS, Some(Rate::Bps(bps)))
+    };
+    let run = TrafficRun {
+        senders: vec![star.generator(offers.iter().map(stream).collect())],
+        receivers: vec![star.sink()],
+        length: UNTIL_DONE,
+        ..TrafficRun::new(star, Forwarder::Bridge, 0)
+    };
+    let (record, mut more) = run.flow(rig, |_| flow_all(others, offers, beside))?;
+    more.insert(0, record);
+    Ok(more)
+}
+
+/// The load of each node's worker over some seconds, percent of a processor.
+fn cpu_percent(rigs: &[Testbed], seconds: u64) -> Result<Vec<f64>> {
+    let read = || -> Result<Vec<[u64; 2]>> {
+        let each = rigs.iter().map(|rig| rig.running()?.status());
+        let worker = |status: Result<weir_api_types::status::NodeStatus>| {
+            status.map(|one| [one.now_ns, one.worker.map_or(0, |worker| worker.cpu_ns)])
+        };
+        each.map(worker).collect()
+    };
+    let then = read()?;
+    clock::sleep(Duration::from_secs(seconds))?;
+    let load = |(now, then): (&[u64; 2], &[u64; 2])| {
+        100.0 * float(now[1] - then[1]) / float(now[0] - then[0])
+    };
+    Ok(read()?.iter().zip(&then).map(load).collect())
+}
+
+fn star(n: usize) -> StarTopology {
+    let mut star = StarTopology::new(&format!("iip-plan{n}"), SLICES.len(), LINK);
+    star.tenants = SLICES.iter().map(|slice| format!("{}{n}", slice.name)).collect();
+    star
+}
+
+/// Slices with the guarantees of an earlier plan; the third has none.
+fn policy(star: &StarTopology, n: usize) -> Policy {
+    let mut policy = star.policy();
+    policy.node.reservation = Reservation::Fifo;
+    policy.ports[0].catch_up = Nanos::from_millis(10);
+    if n + 1 == NODES {
+        policy.ports[0].catch_up = Nanos::from_micros(250);
+        policy.ports[0].cycle = Some(PortCycle { length: Nanos::from_millis(1), borrow: true });
+    }
+    for (slice, of) in policy.slices.iter_mut().zip(&SLICES) {
+        slice.send.min_rate = BitRate::from_bps(of.plan * u64::from(of.plan == of.offers));
+        slice.send.priority = if of.plan == of.offers { 1 } else { 100 };
+        slice.phase = (n + 1 == NODES).then_some(Nanos::from_micros(300));
+    }
+    policy
+}
+
+/// Writes a plan of rates in Mbit/s, in which each node carries its own slices.
+fn write(rigs: &[Testbed], name: &str, mbps: [u64; 3], cpu: &[Vec<f64>]) -> Result {
+    let mut text = String::new();
+    for (n, rig) in rigs.iter().enumerate() {
+        let (api, cycle) = (rig.running()?.socket().display(), n + 1 == NODES);
+        let cycle = if cycle { "cycle = \"1ms\"\n" } else { "" };
+        let _ = write!(
+            text,
+            "[[node]]\nname = \"n{n}\"\nlink = \"{LINK}\"\ncpu = \"100%\"\napi = \"{api}\"\n{cycle}"
+        );
+        for ((of, mbps), cpu) in SLICES.iter().zip(mbps).zip(&cpu[n]).filter(|((_, m), _)| *m > 0) {
+            let _ = write!(
+                text,
+                "[[slice]]\nname = \"{}{n}\"\nsend = \"{mbps}Mbit\"\nreceive = \"1Mbit\"\n\
+                 frames = \"{}B\"\ncpu = \"{cpu:.2}%\"\nnodes = [\"n{n}\"]\n",
+                of.name, of.bytes
+            );
+        }
+    }
+    let path = rigs[0].file(name);
+    std::fs::write(&path, text).map_err(|error| ExperimentError::io(&path, error))
+}
+
+fn weir(rigs: &[Testbed], words: &[&str], plan: &str) -> Result<Command> {
+    let mut command = Command::new(product::path()?);
+    command.args(words).arg(rigs[0].file(plan)).stdin(Stdio::null()).stdout(Stdio::null());
+    Ok(command)
+}
+
+fn ended(rigs: &[Testbed], words: &[&str], plan: &str) -> Result<Option<i32>> {
+    Ok(weir(rigs, words, plan)?.status().map_err(failed)?.code())
+}
+
+fn must(rigs: &[Testbed], words: &[&str], plan: &str) -> Result {
+    match ended(rigs, words, plan)? {
+        Some(0) => Ok(()),
+        code => Err(ExperimentError::Node(format!("weir {} {plan}: {code:?}", words.join(" ")))),
+    }
+}
+
+fn failed(error: std::io::Error) -> ExperimentError {
+    ExperimentError::io("weir plan", error)
+}
+
+fn documents(rigs: &[Testbed]) -> Result<Vec<String>> {
+    rigs.iter().map(|rig| rig.running()?.document()).collect()
+}
+
+fn differing(rigs: &[Testbed], from: &[String]) -> Result<u64> {
+    let now = documents(rigs)?;
+    Ok(now.iter().zip(from).filter(|(now, then)| now != then).count() as u64)
+}
+
+/// A slice on each node.
+struct LabSlice {
+    name: &'static str,
+    /// Of a frame, with its checksum.
+    bytes: u16,
+    /// Bits of layer 2 a second.
+    plan: u64,
+    offers: u64,
+}
+
+impl LabSlice {
+    /// A measured load of this slice alone, at a part of what it offers.
+    fn point(&self, part: u64, cpu_percent: f64) -> CpuPoint {
+        let bytes = f64::from(self.bytes - FCS);
+        let kpps = float(self.offers / part) / 8e3 / bytes;
+        CpuPoint { kpps, frame_bytes: f64::from(self.bytes), cpu_percent, ..CpuPoint::default() }
+    }
+
+    fn stream(&self) -> u16 {
+        SLICES.iter().zip(0..).find(|(of, _)| of.name == self.name).map_or(0, |(_, at)| at)
+    }
+
+    /// The part of what it is owed that arrived in so many whole seconds after an instant, and the
+    /// part of the planned rate that it is owed, since it offers that.
+    fn shares(&self, record: &TrafficRecord, since_ns: u64, seconds: u64) -> [f64; 2] {
+        let skip = since_ns.saturating_sub(record.start_ns) / 1_000_000_000 + 1;
+        let whole = |count: u64| usize::try_from(count).unwrap_or(0);
+        let after = |bits: Vec<f64>| {
+            mean(&bits.into_iter().skip(whole(skip)).take(whole(seconds)).collect::<Vec<_>>())
+        };
+        let [got, offered] =
+            [record.got(0, self.stream()), record.offered(self.stream())].map(after);
+        let owed = offered.min(float(self.plan));
+        [got / owed.max(1.0), owed / float(self.plan)]
+    }
+
+    fn lost(&self, record: &TrafficRecord) -> u64 {
+        let sent = record.packets_sent(self.stream());
+        sent.saturating_sub(record.packets(0, self.stream()))
+    }
+}
+
+const SLICES: [LabSlice; 3] = [
+    LabSlice { name: "a", bytes: 512, plan: 15_000_000, offers: 15_000_000 },
+    LabSlice { name: "b", bytes: 1024, plan: 10_000_000, offers: 10_000_000 },
+    LabSlice { name: "c", bytes: 1518, plan: 20_000_000, offers: 40_000_000 },
+];
+const NODES: usize = 3;
+const LINK: BitRate = BitRate::from_mbps(60);
+const FCS: u16 = 4;
+/// Rates in Mbit/s; 0: not in the plan.
+const PLANS: [(&str, [u64; 3]); 4] = [
+    ("plan.toml", [15, 10, 20]),
+    ("less.toml", [15, 10, 12]),
+    // What the nodes hold for the third is not in it, so that they alone can refuse it.
+    ("refused.toml", [22, 24, 0]),
+    ("unfit.toml", [40, 40, 0]),
+];
+const APPLY: &[&str] = &["plan", "apply", "--confirm"];
+const KILLS: usize = 12;
