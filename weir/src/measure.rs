@@ -13,9 +13,11 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand, ValueEnum};
 use weir_platform::failure::{Failure, UsageError};
 use weir_platform::{machine, output};
+use weir_result::Origin;
 use weir_tester::{
-    BenchmarkLimits, BenchmarkProgress, FramePattern, Goal, IpVersion, LOADS_MAX,
-    MeasurementReport, SIZES_MAX, SuiteChoice, TrafficProfile, check_goals, cpu_fits, run_suite,
+    BenchmarkLimits, BenchmarkProgress, CpuModel, CpuSurface, FramePattern, Goal, IpVersion,
+    LOADS_MAX, MeasurementReport, SIZES_MAX, SuiteChoice, SuiteResult, TrafficProfile, check_goals,
+    cpu_fits, run_suite,
 };
 use weir_traffic::{Mac, TrialEnd, WireMeasurer};
 use weir_units::{BitRate, Nanos};
@@ -104,6 +106,10 @@ pub(crate) struct BenchmarkOptions {
     /// Folder of the report; made if it is not there
     #[arg(long, value_name = "FOLDER", default_value = "measured")]
     out: PathBuf,
+    /// Write the CPU model of the device to this file, for `weir plan`: docs/planning.md. It needs
+    /// the latency test, two frame sizes at least, and a device on this machine
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
     /// Print the report as JSON, too
     #[arg(long)]
     json: bool,
@@ -172,6 +178,7 @@ impl BenchmarkOptions {
         let mut tell = |now: BenchmarkProgress| progress.tell(now, &profiles);
         let suite = run_suite(&mut measurer, &profiles, &goals, choice, &limits, &mut tell)?;
         progress.end();
+        self.model.as_ref().map_or(Ok(()), |path| self.write_model(path, &suite, &origin))?;
         let (kernel, cpu) = (&origin.kernel, &origin.machine.cpu);
         let totals = measurer.totals();
         Ok(MeasurementReport {
@@ -197,6 +204,30 @@ impl BenchmarkOptions {
             suite,
             notes: self.notes(),
         })
+    }
+
+    /// Fits the CPU model and writes it with what it was fitted on.
+    fn write_model(
+        &self,
+        path: &Path,
+        suite: &SuiteResult,
+        origin: &Origin,
+    ) -> Result<(), Failure> {
+        let points = CpuModel::points(suite);
+        let surface = CpuSurface::of(&points, false);
+        let surface = surface.map_err(|error| format!("--model {}: {error}", path.display()))?;
+        let model = CpuModel {
+            version: CpuModel::VERSION,
+            node: self.name.clone(),
+            fitted_by: format!("weir {}: {}", origin.commit, origin.command),
+            fitted_at: origin.start.clone(),
+            processor: origin.machine.cpu.clone(),
+            cores: origin.machine.cores,
+            kpps_max: points.iter().map(|point| point.kpps).fold(0.0, f64::max),
+            surface,
+        };
+        let text = serde_json::to_string_pretty(&model)? + "\n";
+        Ok(std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?)
     }
 
     fn goals(&self, method: &str) -> Vec<Goal> {

@@ -174,6 +174,7 @@ mod tests {
             send: BitRate::from_mbps(100),
             receive: BitRate::from_mbps(10),
             limit: None,
+            modelled: vec![],
             frames: FrameMix::of_size(1230),
             delay: None,
             cpu: vec![CpuShare::from_percent(10)],
@@ -192,6 +193,7 @@ mod tests {
             cpu: CpuShare::ONE,
             cycle: Some(CycleLayout { length: micros(1000), step: micros(1) }),
             api: None,
+            model: None,
         }
     }
 

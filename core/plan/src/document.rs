@@ -56,6 +56,8 @@ struct KindTable {
     #[schemars(extend("x-minimum" = 1, "x-maximum" = CYCLE_MAX))]
     phase_step: Option<Text<Nanos>>,
     #[schemars(extend("format" = "text"))]
+    model: Option<String>,
+    #[schemars(extend("format" = "text"))]
     api: Option<String>,
     #[schemars(extend("format" = "text"))]
     token_file: Option<String>,
@@ -80,7 +82,7 @@ struct DemandTable {
     frames: Option<FramesEntry>,
     #[schemars(extend("x-minimum" = 1_000, "x-maximum" = DELAY_MAX))]
     delay: Option<Text<Nanos>>,
-    #[schemars(required, extend("x-minimum" = 0, "x-maximum" = u32::MAX))]
+    #[schemars(extend("x-minimum" = 0, "x-maximum" = u32::MAX))]
     cpu: Option<Text<CpuShare>>,
     #[serde(default)]
     cpu_on: BTreeMap<String, Text<CpuShare>>,
@@ -186,6 +188,7 @@ fn kinds(tables: Vec<KindTable>, findings: &mut FindingList) -> Vec<NodeKind> {
             link: table.link.map_or(BitRate::from_bps(BPS_MIN), |of| of.0),
             cpu: table.cpu.map_or(CpuShare::ZERO, |of| of.0),
             cycle: length.map(|length| CycleLayout { length, step }),
+            model: table.model,
             api,
         });
     }
@@ -233,10 +236,20 @@ fn slice(
     only.sort_unstable();
     only.dedup();
     let mut cpu = vec![table.cpu.map_or(CpuShare::ZERO, |of| of.0); kinds.len()];
+    let is_open = |kind: &usize| table.cpu.is_none() && (only.is_empty() || only.contains(kind));
+    let mut modelled: Vec<usize> = (0..kinds.len()).filter(is_open).collect();
     for (name, share) in table.cpu_on {
         match number(&name) {
-            Some(kind) => cpu[kind] = share.0,
+            Some(kind) => {
+                cpu[kind] = share.0;
+                modelled.retain(|open| *open != kind);
+            }
             None => report(&format!("cpu_on.{name}"), unknown(&name)),
+        }
+    }
+    for kind in modelled.iter().filter_map(|kind| kinds.get(*kind)) {
+        if kind.model.is_none() {
+            report("cpu", format!("is missing, and kind {} has no model", kind.name));
         }
     }
     let frames = table.frames.map(frame_mix).unwrap_or_else(|| Ok(FrameMix::imix()));
@@ -255,6 +268,7 @@ fn slice(
         send,
         receive,
         limit,
+        modelled,
         frames,
         delay: table.delay.map(|of| of.0),
         cpu,
@@ -343,6 +357,24 @@ mod tests {
         let request = read_request(&format!("{NODE}{keys}{sound}")).unwrap();
         let api = request.kinds[0].api.as_ref().unwrap();
         assert_eq!((api.address.as_str(), api.ca.as_deref()), ("https://edge", Some("c")));
+    }
+
+    #[test]
+    fn processor_time_that_is_not_given_is_the_models() {
+        let slice = "[[slice]]\nname = \"a\"\nsend = \"8Mbit\"\nframes = \"1004B\"\n";
+        let missing = read_request(&format!("{NODE}{slice}")).unwrap_err().to_string();
+        assert!(missing.contains("cpu: is missing, and kind edge has no model"), "{missing}");
+        let mut request = read_request(&format!("{NODE}model = \"m\"\n{slice}")).unwrap();
+        let upper = |pps: weir_units::PacketRate, bytes: f64| {
+            assert_eq!((pps.as_pps(), bytes.to_bits()), (2000, 1004_f64.to_bits()));
+            Ok::<_, ()>(CpuShare::from_percent(7))
+        };
+        request.model_cpu(0, upper).unwrap();
+        assert_eq!(request.slices[0].cpu, [CpuShare::from_percent(7)]);
+        let refused = request.model_cpu(0, |_, _| Err("no")).unwrap_err();
+        assert_eq!(refused, ("a".to_owned(), "no"));
+        let given = format!("{NODE}model = \"m\"\n{slice}cpu_on = {{ edge = \"3%\" }}\n");
+        assert_eq!(read_request(&given).unwrap().slices[0].modelled, [0; 0]);
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct NodeKind {
     pub cpu: CpuShare,
     /// The sending cycle; `None`: sending is paced, without phases.
     pub cycle: Option<CycleLayout>,
+    /// A file with the CPU model of a node of this kind, named as in the request.
+    pub model: Option<String>,
     /// Where the one running node of this kind answers.
     pub api: Option<NodeApi>,
 }
@@ -69,6 +71,8 @@ pub struct SliceRequest {
     pub delay: Option<Nanos>,
     /// Upper bound on its processor time, on each kind of node in order.
     pub cpu: Vec<CpuShare>,
+    /// Kinds whose CPU model gives its processor time, by index: [`PlanRequest::model_cpu`].
+    pub modelled: Vec<usize>,
     /// The length of its phase; `None`: as short as its rate, frames and delay allow.
     pub phase: Option<Nanos>,
     /// Kinds that it may be on, by index, in order; empty: any.
@@ -80,6 +84,27 @@ pub struct SliceRequest {
 pub struct FrameMix {
     /// Size in bytes with checksum, as RFC 2544 counts, and weight. Not empty; no zero.
     sizes: Vec<(u32, u32)>,
+}
+
+impl PlanRequest {
+    /// Sets the processor time of the slices whose time a kind's model gives, to what `upper` says
+    /// of packets a second, both directions together, and their mean size in bytes with checksum.
+    ///
+    /// # Errors
+    /// The first one of `upper`, with the slice.
+    pub fn model_cpu<E>(
+        &mut self,
+        kind: usize,
+        upper: impl Fn(PacketRate, f64) -> Result<CpuShare, E>,
+    ) -> Result<(), (String, E)> {
+        for slice in self.slices.iter_mut().filter(|slice| slice.modelled.contains(&kind)) {
+            let [send, receive] = [slice.send, slice.receive].map(|of| slice.frames.packets(of));
+            let both = PacketRate::from_pps(send.as_pps().saturating_add(receive.as_pps()));
+            let share = upper(both, slice.frames.mean_bytes());
+            slice.cpu[kind] = share.map_err(|error| (slice.name.clone(), error))?;
+        }
+        Ok(())
+    }
 }
 
 impl FrameMix {
@@ -112,6 +137,15 @@ impl FrameMix {
         }
         let packets = (u128::from(rate.as_bps()) * frames).div_ceil(bits.max(1));
         PacketRate::from_pps(u64::try_from(packets).unwrap_or(u64::MAX))
+    }
+
+    /// The mean size in bytes, with checksum.
+    #[must_use]
+    pub fn mean_bytes(&self) -> f64 {
+        let sum = |of: fn(f64) -> f64| -> f64 {
+            self.sizes.iter().map(|(size, weight)| of(f64::from(*size)) * f64::from(*weight)).sum()
+        };
+        sum(|size| size) / sum(|_| 1.0).max(1.0)
     }
 
     /// The longest frame, in bytes on the wire: with preamble, start and gap.
@@ -163,6 +197,7 @@ mod tests {
         let mix = FrameMix::of_size(1024);
         assert_eq!(mix.on_wire(BitRate::from_bps(8 * 1020)), 8 * 1044);
         assert_eq!(FrameMix::imix().longest_on_wire(), 1538);
+        assert!((FrameMix::imix().mean_bytes() - 4342.0 / 12.0).abs() < 1e-9);
         let packets = |mix: FrameMix, bps| mix.packets(BitRate::from_bps(bps)).as_pps();
         assert_eq!(packets(FrameMix::of_size(1004), 80_000), 10);
         assert_eq!(packets(FrameMix::of_size(1004), 80_001), 11);

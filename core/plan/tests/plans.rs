@@ -31,6 +31,7 @@ fn small_request(draw: &mut Draw) -> PlanRequest {
         cpu: CpuShare::from_percent(draw.small(50, 200)),
         cycle: None,
         api: None,
+        model: None,
     };
     let kinds = vec![kind(draw, "a"), kind(draw, "b"), kind(draw, "c")];
     let slice = |draw: &mut Draw| SliceRequest {
@@ -42,6 +43,7 @@ fn small_request(draw: &mut Draw) -> PlanRequest {
         cpu: vec![CpuShare::from_percent(draw.small(5, 90)); 3],
         phase: None,
         limit: None,
+        modelled: vec![],
         only: vec![],
     };
     let count = draw.between(3, 7);

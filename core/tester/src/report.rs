@@ -157,7 +157,7 @@ pub(crate) fn busy(loads: &[CpuLoad]) -> f64 {
 }
 
 /// The points of the loads up to the throughput: past it the line bends.
-fn cpu_points(size: &SizeResult) -> Vec<CpuPoint> {
+pub(crate) fn cpu_points(size: &SizeResult) -> Vec<CpuPoint> {
     let within = size.latency.iter().filter(|point| point.percent <= 100);
     let measured = within.filter(|point| !point.result.cpu.is_empty());
     measured

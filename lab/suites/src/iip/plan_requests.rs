@@ -35,6 +35,7 @@ pub(super) fn four_kinds(
         cpu: CpuShare::from_percent(percent),
         cycle: Some(CycleLayout { length: Nanos::from_millis(1), step: Nanos::from_micros(step) }),
         api: None,
+        model: None,
     };
     let kinds = vec![
         kind("small", 400, 10, 1000, 180),
@@ -68,6 +69,7 @@ fn guest(draw: &mut Seed, at: u32, kinds: &[NodeKind], variety: SliceVariety) ->
         cpu: vec![CpuShare::from_ppm(u32::try_from(ppm).unwrap_or(u32::MAX)); kinds.len()],
         phase: None,
         limit: None,
+        modelled: vec![],
         only: vec![],
     };
     if variety == SliceVariety::FreePhases {
@@ -105,6 +107,7 @@ pub(super) fn too_much(seed: u64) -> PlanRequest {
                 step: Nanos::from_micros(1),
             }),
             api: None,
+            model: None,
         });
     }
     let types: Vec<_> = (0..TYPES).map(|_| small_guest(&mut draw, &kinds)).collect();
