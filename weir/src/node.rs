@@ -155,7 +155,8 @@ impl NodeCommand {
         match self {
             Self::Run { config, dry_run, json, confirm, without_overlay } => {
                 if dry_run {
-                    let plan = StartPlan::of(&weir_node::read_policy(&config)?);
+                    let plan =
+                        StartPlan::of(&weir_node::read_policy(&config)?, &StateDir::from_env());
                     if json {
                         output::print_own(&plan.view())?;
                     } else {

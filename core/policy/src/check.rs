@@ -13,6 +13,7 @@ use weir_units::ByteCount;
 use crate::api;
 use crate::bounds::FRAMES_MAX;
 use crate::cycle;
+use crate::dataplane_check;
 use crate::finding::Finding;
 use crate::fit::check_sums;
 use crate::format::quoted;
@@ -28,6 +29,7 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
     check_node(policy, findings);
     let is_slice = |name: &str| policy.slices.iter().any(|slice| slice.name == name);
     api::check(&policy.api, &is_slice, findings);
+    dataplane_check::check(policy, findings);
     check_devices(policy, findings);
     check_vlans(policy, findings);
     cycle::check(policy, findings);

@@ -17,6 +17,7 @@ use crate::bounds::{
     INTERVAL_MAX, MACS_MAX, PORTS_MAX, PPS_MAX, ROUTERS_MAX, SECOND, SLICES_MAX, VIFS_MAX,
 };
 use crate::cycle::CycleTable;
+use crate::dataplane::Dataplane;
 use crate::filter::FilterAction;
 use crate::format::{Factor, Protocol, Text};
 use crate::model::{Idle, Kind, Layer, Node, Port, Reservation, SchedulerKind, Slice, Vif};
@@ -63,6 +64,9 @@ pub(crate) struct NodeTable {
     /// The node's name, in reports and metrics.
     #[schemars(extend("format" = "name", "default" = "node"))]
     pub(crate) name: Option<String>,
+    /// The data plane that enforces the policy: see `kernel.md` for the kernel's.
+    #[schemars(extend("default" = "switch"))]
+    pub(crate) dataplane: Option<Dataplane>,
     /// The worker's behaviour when nothing is due.
     #[schemars(extend("default" = "sleep"))]
     pub(crate) idle: Option<Idle>,
@@ -121,6 +125,10 @@ pub(crate) struct PortTable {
     /// The Linux device, or for `pcap` the path of the file.
     #[schemars(extend("format" = "device", "x-default" = "the name"))]
     pub(crate) device: Option<String>,
+    /// The host's bridge that the device and the port's vifs are members of. Needed with
+    /// `node.dataplane = "kernel"`, refused without.
+    #[schemars(extend("format" = "device", "x-default" = "none"))]
+    pub(crate) bridge: Option<String>,
     /// The way in which the device is driven.
     #[schemars(extend("default" = "auto"))]
     pub(crate) kind: Option<Kind>,

@@ -52,6 +52,8 @@ mod bounds;
 mod check;
 pub mod count;
 mod cycle;
+mod dataplane;
+mod dataplane_check;
 mod decimal;
 mod digest;
 mod document;
@@ -88,6 +90,7 @@ pub use bounds::{
     SLICES_MAX, VIFS_MAX,
 };
 pub use check::RingFrames;
+pub use dataplane::Dataplane;
 pub use decimal::Decimal;
 pub use digest::Digest;
 pub use draft::{Draft, Edit, EditError};

@@ -24,8 +24,8 @@ use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 use crate::bounds::CATCH_UP_DEFAULT;
 use crate::{
-    Api, Direction, Filter, MacAddr, Queue, QueueKind, Report, RouterRealtime, RouterXtc, Share,
-    SmoothWindow, Xtc,
+    Api, Dataplane, Direction, Filter, MacAddr, Queue, QueueKind, Report, RouterRealtime,
+    RouterXtc, Share, SmoothWindow, Xtc,
 };
 
 /// The policy of one node. Ids are indexes into its own vectors.
@@ -70,6 +70,8 @@ pub struct VifId(pub u32);
 pub struct Node {
     /// The node's name.
     pub name: String,
+    /// The data plane that enforces the policy.
+    pub dataplane: Dataplane,
     /// The worker's behaviour when nothing is due.
     pub idle: Idle,
     /// The CPU that the worker runs on; `None`: chosen at start.
@@ -101,6 +103,8 @@ pub struct Port {
     pub name: String,
     /// The Linux device, or the path of a pcap file.
     pub device: String,
+    /// The host's bridge that the device is a port of; only with [`Dataplane::Kernel`].
+    pub bridge: Option<String>,
     /// The way in which the device is driven; never [`Kind::Host`].
     pub kind: Kind,
     /// The rate at which the port sends, and at which its vifs receive from it.
@@ -367,6 +371,7 @@ impl Node {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_string(),
+            dataplane: Dataplane::default(),
             idle: Idle::Sleep,
             worker_cpu: None,
             reservation: Reservation::Pinned,
@@ -396,6 +401,7 @@ impl Port {
         Self {
             name: name.to_string(),
             device: name.to_string(),
+            bridge: None,
             kind: Kind::Auto,
             rate,
             layer: Layer::L2,

@@ -75,6 +75,7 @@ impl Resolver<'_> {
     fn node(&mut self, table: &NodeTable) -> Node {
         let base = Node::new(table.name.as_deref().unwrap_or("node"));
         Node {
+            dataplane: table.dataplane.unwrap_or(base.dataplane),
             idle: table.idle.unwrap_or(base.idle),
             worker_cpu: table.worker_cpu,
             reservation: table.reservation.unwrap_or(base.reservation),
@@ -266,6 +267,7 @@ fn port(table: &PortTable) -> Port {
     let base = Port::new(name, table.rate.map_or(BitRate::ZERO, |text| text.0));
     Port {
         device: table.device.clone().unwrap_or_else(|| name.to_string()),
+        bridge: table.bridge.clone(),
         kind: table.kind.unwrap_or(base.kind),
         layer: table.layer.unwrap_or(base.layer),
         overhead: table.overhead.unwrap_or(base.overhead),

@@ -133,6 +133,7 @@ fn nameless(id: u32) -> String {
 fn node(node: &Node) -> NodeTable {
     NodeTable {
         name: Some(node.name.clone()),
+        dataplane: Some(node.dataplane),
         idle: Some(node.idle),
         worker_cpu: node.worker_cpu,
         reservation: Some(node.reservation),
@@ -151,6 +152,7 @@ fn port(port: &Port) -> PortTable {
     PortTable {
         name: Some(port.name.clone()),
         device: Some(port.device.clone()),
+        bridge: port.bridge.clone(),
         kind: Some(port.kind),
         rate: Some(Text(port.rate)),
         layer: Some(port.layer),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_platform::netns::Namespace;
 use weir_platform::run::{Command, Host, Platform};
 use weir_platform::{StateDir, Undo};
-use weir_policy::Policy;
+use weir_policy::{Dataplane, Policy};
 use weir_testbed::{Lab, Topology};
 use weir_units::{BitRate, ByteCount};
 
@@ -24,7 +24,7 @@ pub enum Forwarder {
     /// A bridge, and a token bucket of this rate and size at the device of each tenant that has one
     /// here.
     Limited(Vec<Option<(BitRate, ByteCount)>>),
-    /// Weir, with this policy.
+    /// Weir, with this policy; below it a bridge, if the policy's data plane is the kernel's.
     Weir(Box<Policy>),
 }
 
@@ -65,6 +65,15 @@ impl Testbed {
                 limit(&self.star, buckets)
             }
             Forwarder::Weir(policy) => {
+                if policy.node.dataplane == Dataplane::Kernel {
+                    make_bridge(&self.star)?;
+                    // The lab's own disciplines would be in the way.
+                    let tenants = self.star.tenants.iter().map(String::as_str);
+                    let lines = tenants
+                        .chain([UPLINK])
+                        .map(|device| format!("qdisc del dev {device} root"));
+                    self.ask("sw", Command::batch("tc", lines))?;
+                }
                 let namespace = self.lab.namespace("sw")?;
                 self.node = Some(NodeProcess::start(namespace, policy, &self.place)?);
                 Ok(())

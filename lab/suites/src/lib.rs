@@ -12,6 +12,7 @@ pub mod house;
 pub mod iip;
 pub mod isolation;
 pub mod jitter;
+pub mod kernel;
 pub mod netback;
 pub mod node;
 mod peers;
@@ -28,6 +29,7 @@ pub const TABLES: &[weir_experiment::RequirementTable] = &[
     xtc::TABLE,
     jitter::TABLE,
     iip::TABLE,
+    kernel::TABLE,
     house::TABLE,
 ];
 

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use weir_dataplane::WorkerError;
+use weir_kernel::KernelPlaneError;
 use weir_platform::HostError;
 use weir_policy::Problems;
 use weir_ports::PortError;
@@ -33,6 +34,9 @@ pub enum NodeError {
     /// The host could not be prepared, or not brought back.
     #[error("{0}")]
     Host(#[from] HostError),
+    /// The kernel's data plane cannot enforce the policy, or refused a step.
+    #[error("{0}")]
+    Kernel(#[from] KernelPlaneError),
     /// The policy is more than the switch holds.
     #[error("switch: {0}")]
     Switch(#[from] WorkerError),

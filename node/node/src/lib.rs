@@ -4,13 +4,16 @@
 //! `weir-dataplane` moves the packets, `weir-loops` holds routers at their rates, `weir-report`
 //! records what tenants had. This crate starts and ends all three ([`run()`]), makes live changes
 //! ([`control`]) and follows devices that come and go. Every change to the host goes through an
-//! undo journal and is undone when the node ends.
+//! undo journal and is undone when the node ends. A node whose data plane is the kernel's has no
+//! worker: `weir-kernel` makes the host enforce the policy.
 
 pub mod changes;
 pub mod control;
 mod error;
 mod host_state;
 mod hotplug;
+mod kernel_node;
+mod kernel_status;
 mod live_policy;
 pub mod old_files;
 mod operator_notes;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use weir_platform::{HostError, StateDir, text};
-use weir_policy::{Direction, Edit, Kind, Policy, Vif};
+use weir_policy::{Dataplane, Direction, Edit, Kind, Policy, Vif};
 use weir_ports::{Pins, Pool, Questions, device_number};
 
 use crate::changes::PolicyChange;
@@ -25,6 +25,7 @@ use crate::control::{self, ChangeRequest, Control, InForce, Refusal, RefusalKind
 use crate::error::NodeError;
 use crate::host_state::{FollowedDevices, HostState};
 use crate::hotplug::DeviceWatch;
+use crate::kernel_node;
 use crate::live_policy::{self, ApplyPolicy, LivePolicy};
 use crate::operator_notes::OperatorNotes;
 use crate::options::{NodeEnd, Options, Serving};
@@ -81,6 +82,9 @@ pub fn run<S>(
     let (live, dropped) = LivePolicy::open(&text, &options.config, &options.state)?;
     dropped.iter().for_each(|line| report(line));
     let wanted = live.in_force().policy;
+    if wanted.node.dataplane == Dataplane::Kernel {
+        return kernel_node::run(options, live, report, serve);
+    }
     let node = Arc::new(Node::new(options, live)?);
     let (policy, devices) = present::on_host(&wanted, device_number);
     let pins = Pins::of(options.state.path(), &policy.node.name);
@@ -414,6 +418,7 @@ impl Node {
     /// Has the worker, the host's devices and the control loops take over a policy.
     fn apply(&self, policy: &Policy) -> Result<(), Refusal> {
         let not_now = |why| move || Refusal::new(RefusalKind::NotRunning, why);
+        kernel_node::keeps_dataplane(policy, Dataplane::Switch)?;
         let worker = self.worker.get().ok_or_else(not_now("the node is starting"))?;
         let mut host = self.host();
         let host = host.as_mut().ok_or_else(not_now("the node is ending"))?;
@@ -426,6 +431,7 @@ impl Node {
 
     /// Checks that worker, host and control loops could take over a policy.
     fn could_apply(&self, policy: &Policy) -> Result<(), Refusal> {
+        kernel_node::keeps_dataplane(policy, Dataplane::Switch)?;
         self.routers.may_follow(policy, self.worker()?)?;
         let ending = || Refusal::new(RefusalKind::NotRunning, "the node is ending");
         self.host().as_ref().ok_or_else(ending)?.could_change(policy)

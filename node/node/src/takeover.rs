@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 use weir_dataplane::{redirect, reservation};
+use weir_kernel::KernelPlane;
 use weir_platform::host::{self, Change, HostVif, TakeRequest};
 use weir_platform::journal::{self, Journal};
 use weir_platform::run::{Host, Platform};
 use weir_platform::{ChangePurpose, HostError, StateDir, Undo, netns};
-use weir_policy::{Direction, Kind, Policy, Port, Vif};
+use weir_policy::{Dataplane, Direction, Kind, Policy, Port, Vif};
 use weir_ports::device_number;
 
 use crate::error::NodeError;
@@ -31,7 +32,7 @@ pub(crate) struct Takeover {
 }
 
 /// The plan of a start, for a dry run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct StartPlan {
     policy: String,
     paths: Vec<String>,
@@ -39,8 +40,12 @@ pub struct StartPlan {
     /// Ports and vifs that wait for their devices: `port NAME`, `vif NAME`.
     waits: Vec<String>,
     changes: Vec<Change>,
+    /// The steps of the kernel's data plane.
+    steps: Vec<String>,
+    /// Keys that are not held, each with the reason.
+    unheld: Vec<String>,
     /// The reasons for which changes cannot be planned yet, or do not work on this host.
-    problems: Vec<HostError>,
+    problems: Vec<String>,
 }
 
 /// A [`StartPlan`] as data.
@@ -58,6 +63,8 @@ pub struct StartPlanView {
     pub paths: Vec<String>,
     /// For each router that is held at a rate, the actuator that holds it.
     pub routers: Vec<String>,
+    /// Keys of the policy that are not held on this host, each with the reason.
+    pub unheld: Vec<String>,
     /// The policy with its defaults, TOML.
     pub policy: String,
 }
@@ -66,7 +73,10 @@ impl StartPlan {
     /// Plans the start with `policy`, or with the part of it whose devices are there. It reads the
     /// host and changes nothing.
     #[must_use]
-    pub fn of(policy: &Policy) -> Self {
+    pub fn of(policy: &Policy, state: &StateDir) -> Self {
+        if policy.node.dataplane == Dataplane::Kernel {
+            return Self::of_kernel(policy, state);
+        }
         let host = Host::default();
         let (mut changes, mut problems) = (Vec::new(), Vec::new());
         let namespace = netns::current().unwrap_or_else(|error| {
@@ -92,17 +102,41 @@ impl StartPlan {
         changes.extend(reservation::changes(&policy.node));
         let (paths, routers) = (paths(policy), weir_loops::plan(policy));
         let waits = present::waiting(policy, &part).into_iter().collect();
-        Self { policy: policy.to_toml(), paths, routers, waits, changes, problems }
+        let problems = problems.iter().map(ToString::to_string).collect();
+        Self {
+            policy: policy.to_toml(),
+            paths,
+            routers,
+            waits,
+            changes,
+            problems,
+            ..Self::default()
+        }
+    }
+
+    /// Plans the start of a node whose data plane is the kernel's.
+    fn of_kernel(policy: &Policy, state: &StateDir) -> Self {
+        let mut plan = Self { policy: policy.to_toml(), ..Self::default() };
+        match KernelPlane::preview(state, policy) {
+            Ok((compiled, steps)) => {
+                plan.steps = steps.steps.iter().map(ToString::to_string).collect();
+                plan.unheld = compiled.unheld.iter().map(ToString::to_string).collect();
+                plan.waits = compiled.waiting.iter().map(|vif| format!("vif {vif}")).collect();
+            }
+            Err(error) => plan.problems = error.to_string().lines().map(str::to_owned).collect(),
+        }
+        plan
     }
 
     /// Returns the plan as data.
     #[must_use]
     pub fn view(&self) -> StartPlanView {
-        let each = |list: &[Change]| list.iter().map(ToString::to_string).collect();
+        let changes = self.changes.iter().map(ToString::to_string);
         StartPlanView {
             possible: self.is_possible(),
-            changes: each(&self.changes),
-            problems: self.problems.iter().map(ToString::to_string).collect(),
+            changes: changes.chain(self.steps.iter().cloned()).collect(),
+            problems: self.problems.clone(),
+            unheld: self.unheld.clone(),
             waits: self.waits.clone(),
             paths: self.paths.clone(),
             routers: self.routers.clone(),
@@ -122,6 +156,8 @@ impl StartPlan {
 impl fmt::Display for StartPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.changes.iter().try_for_each(|change| writeln!(f, "{change}"))?;
+        self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))?;
+        self.unheld.iter().try_for_each(|key| writeln!(f, "# not held: {key}"))?;
         self.problems.iter().try_for_each(|problem| writeln!(f, "# NOT POSSIBLE: {problem}"))?;
         self.waits.iter().try_for_each(|what| writeln!(f, "# {what} waits for its device"))?;
         self.paths.iter().try_for_each(|path| writeln!(f, "# {path}"))?;
@@ -301,14 +337,15 @@ impl Takeover {
 }
 
 /// Refuses if any change could not be undone.
-fn all_undone(failed: &[String]) -> Result<(), HostError> {
+pub(crate) fn all_undone(failed: &[String]) -> Result<(), HostError> {
     match failed {
         [] => Ok(()),
         _ => Err(HostError::Refused(format!("not undone: {}", failed.join("; ")))),
     }
 }
 
-fn journal_name(policy: &Policy) -> String {
+/// The name of a node's journal.
+pub(crate) fn journal_name(policy: &Policy) -> String {
     format!("node-{}", policy.node.name)
 }
 
@@ -379,4 +416,4 @@ const QUEUE_PACKETS: u32 = 1000;
 const HEADER_BYTES: u64 = 14;
 
 /// The wait for an earlier run of the same node that is about to end.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const LOCK_PATIENCE: Duration = Duration::from_secs(2);

@@ -8,6 +8,7 @@
 extern crate std;
 
 extern crate weir_control;
+extern crate weir_kernel_plan;
 extern crate weir_policy;
 extern crate weir_sched;
 extern crate weir_switch;

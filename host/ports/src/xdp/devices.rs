@@ -296,7 +296,10 @@ fn entries(devices: &MapHandle) -> BTreeMap<u32, DeviceEntry> {
 
 /// A link that holds `program` at a device's hook; retried for a second while the hook is taken,
 /// as it is for some 10 ms after its holder was killed.
-pub(crate) fn link(
+///
+/// # Errors
+/// The kernel refuses.
+pub fn link(
     program: BorrowedFd<'_>,
     ifindex: u32,
     hook: libbpf_sys::bpf_attach_type,

@@ -18,15 +18,13 @@ use std::sync::Arc;
 
 use weir_switch::Frame;
 
-pub use devices::{AttachMode, DeviceRole, Devices};
+pub use devices::{AttachMode, DeviceRole, Devices, link as link_program};
 pub use gate::{GateCounters, GateId, Gates};
 pub use limits::PlaneLimits;
 pub use pins::Pins;
 pub use plane::{Faults, Route, XdpPlane};
 pub use redirect::{BucketId, BucketLimit, Redirect, RedirectCounters};
 pub use trial::FrameTrial;
-
-pub(crate) use devices::link as link_program;
 
 use crate::error::PortError;
 use crate::facts::DeviceAnswers;

@@ -26,15 +26,23 @@ impl Pins {
     /// outlives the process.
     #[must_use]
     pub fn of(state: &Path, node: &str) -> Option<Self> {
-        let own = Self::own_system(state);
-        let systems = Path::new(SYSTEMS);
-        let root = match is_bpf(&own) {
-            true => own,
-            false if state == Path::new(SYSTEMS_STATE) && is_bpf(systems) => systems.to_owned(),
-            false => return None,
-        };
+        let root = Self::system(state)?;
         let namespace = fs::metadata("/proc/self/ns/net").ok()?.ino();
         Some(Self(root.join(format!("weir-{node}-{namespace}-{LAYOUT}"))))
+    }
+
+    /// Returns the BPF file system of nodes whose state is in `state`; `None` if there is none.
+    #[must_use]
+    pub fn system(state: &Path) -> Option<PathBuf> {
+        let own = Self::own_system(state);
+        let systems = Path::new(SYSTEMS);
+        match is_bpf(&own) {
+            true => Some(own),
+            false if state == Path::new(SYSTEMS_STATE) && is_bpf(systems) => {
+                Some(systems.to_owned())
+            }
+            false => None,
+        }
     }
 
     /// Returns the place of a BPF file system of a node's own, whose state is in `state`.

@@ -59,7 +59,7 @@ pub(crate) fn declared_no_std(file: &SourceFile) -> Vec<StyleProblem> {
 const UNSAFE: &[&str] = &["host/", "proof/no-std/"];
 
 /// Pure, and linked without an operating system.
-const NO_STD: &[&str] = &["units", "sched", "control", "policy", "switch"];
+const NO_STD: &[&str] = &["units", "sched", "control", "policy", "switch", "kernel-plan"];
 
 /// Pure, on top of the standard library.
 const PURE: &[&str] = &["plan", "result", "sim", "tester"];

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Compiles a policy to the objects of a kernel.
+//!
+//! Each port has a tree: the link, below it a class for frames that no vif sent, one for each slice
+//! with a vif there, below these routers and vifs. A slice, router or vif has one number
+//! everywhere: its class at each port, its buckets, its counters. A vif that may not receive more
+//! than a rate has a small tree at its own device.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_policy::{
+    Direction, Guarantees, Policy, Port, PortId, Queue, QueueKind, RouterId, Share, SliceId, Vif,
+};
+use weir_units::{BitRate, ByteCount};
+
+use crate::bucket::BucketTerms;
+use crate::facts::{BridgePortFacts, HostFacts};
+use crate::held::{self, KernelProblem, UnheldKey};
+use crate::object::{
+    BucketObject, BucketUnit, ClassObject, Hook, KernelObject, LeafObject, MemberObject, ObjectKey,
+    ProgramObject, RootObject,
+};
+use crate::setup::KernelSetup;
+use crate::terms::{ClassWish, HFSC_BPS_MAX, LeafKind, LinkTerms, QdiscTree};
+use crate::text::{LINK_CLASS, OTHERS_CLASS};
+
+/// The result of a compilation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompiledPolicy {
+    /// The objects.
+    pub setup: KernelSetup,
+    /// The keys that are not held, each with the reason.
+    pub unheld: Vec<UnheldKey>,
+    /// Vifs whose device is missing or not a port of the bridge: they have no part in the setup.
+    pub waiting: Vec<String>,
+}
+
+/// Compiles `policy` for a host. Numbers and schedulers stay as they are in `before`.
+///
+/// # Errors
+/// All reasons for which the policy cannot be enforced here.
+pub fn compile(
+    policy: &Policy,
+    facts: &HostFacts,
+    before: &KernelSetup,
+) -> Result<CompiledPolicy, Vec<KernelProblem>> {
+    let mut problems = held::problems(policy);
+    host_problems(policy, facts, &mut problems);
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let present: Vec<&Vif> = policy.vifs.iter().filter(|vif| is_here(policy, facts, vif)).collect();
+    let waits = |vif: &&Vif| !present.iter().any(|one| one.name == vif.name);
+    let waiting = policy.vifs.iter().filter(waits).map(|vif| vif.name.clone()).collect();
+    let names = owner_names(policy, &present);
+    let owners = before.numbers(&names).map_err(|problem| Vec::from([problem]))?;
+    let compiler = Compiler { policy, facts, before, present, owners: &owners };
+    let mut objects = Vec::new();
+    let mut unheld = Vec::new();
+    for (id, port) in policy.ports() {
+        let tree = compiler.tree_of(&port.device, port.rate);
+        compiler.port(id, port, tree, &mut objects);
+        if unheld.is_empty() {
+            unheld = held::unheld(policy, facts, tree);
+        }
+    }
+    compiler.receivers(&mut objects);
+    compiler.buckets(&mut objects);
+    compiler.members(&mut objects);
+    let setup = KernelSetup { owners, objects };
+    Ok(CompiledPolicy { setup, unheld, waiting })
+}
+
+/// Adds the reasons that lie in the host.
+fn host_problems(policy: &Policy, facts: &HostFacts, problems: &mut Vec<KernelProblem>) {
+    if !facts.programs {
+        let reason = "this kernel attaches no programs to devices by TCX (Linux 6.6)";
+        problems.push(KernelProblem::new("node.dataplane", reason));
+    }
+    if !facts.qdiscs.htb && !facts.qdiscs.hfsc {
+        let reason = "this kernel has neither sch_hfsc nor sch_htb";
+        problems.push(KernelProblem::new("node.dataplane", reason));
+    }
+    for port in &policy.ports {
+        let device = &port.device;
+        let reason = match facts.devices.get(device) {
+            None => format!("device {device}: there is none"),
+            Some(found) if found.bridge != port.bridge => {
+                let bridge = port.bridge.as_deref().unwrap_or_default();
+                match &found.bridge {
+                    Some(other) => format!("device {device} is a port of {other}, not {bridge}"),
+                    None => format!("device {device} is no port of bridge {bridge}"),
+                }
+            }
+            Some(BridgePortFacts { foreign_qdisc: Some(qdisc), .. }) => in_the_way(device, qdisc),
+            Some(_) => continue,
+        };
+        problems.push(KernelProblem::new(format!("port {:?}.device", port.name), reason));
+    }
+    for vif in policy.vifs.iter().filter(|vif| vif.receive.rate.is_some()) {
+        let foreign = facts.devices.get(&vif.device).and_then(|found| found.foreign_qdisc.as_ref());
+        let Some(qdisc) = foreign else { continue };
+        let place = format!("vif {:?}.receive.rate", vif.name);
+        problems.push(KernelProblem::new(place, in_the_way(&vif.device, qdisc)));
+    }
+}
+
+fn in_the_way(device: &str, qdisc: &str) -> String {
+    format!(
+        "device {device} has a queueing discipline of others, {qdisc}; \
+         `tc qdisc del dev {device} root` removes it"
+    )
+}
+
+fn is_here(policy: &Policy, facts: &HostFacts, vif: &Vif) -> bool {
+    let bridge = &policy[vif.port].bridge;
+    facts.devices.get(&vif.device).is_some_and(|device| device.bridge == *bridge)
+}
+
+/// The names of all owners: what is placed elsewhere has another name, and with it another number.
+fn owner_names(policy: &Policy, present: &[&Vif]) -> Vec<String> {
+    let slices = policy.slices().filter(|(id, _)| present.iter().any(|vif| vif.slice == *id));
+    let routers =
+        policy.routers().filter(|(id, _)| present.iter().any(|vif| vif.router == Some(*id)));
+    let mut names: Vec<String> = slices.map(|(id, _)| slice_name(policy, id)).collect();
+    names.extend(routers.map(|(id, _)| router_name(policy, id)));
+    names.extend(present.iter().map(|vif| vif_name(policy, vif)));
+    names
+}
+
+fn slice_name(policy: &Policy, slice: SliceId) -> String {
+    format!("slice {}", policy[slice].name)
+}
+
+fn router_name(policy: &Policy, router: RouterId) -> String {
+    let router = &policy[router];
+    format!("router {} in {}", router.name, policy[router.slice].name)
+}
+
+fn vif_name(policy: &Policy, vif: &Vif) -> String {
+    let place = match vif.router {
+        Some(router) => router_name(policy, router),
+        None => slice_name(policy, vif.slice),
+    };
+    format!("vif {} on {} of {place}", vif.name, policy[vif.port].name)
+}
+
+struct Compiler<'p> {
+    policy: &'p Policy,
+    facts: &'p HostFacts,
+    before: &'p KernelSetup,
+    present: Vec<&'p Vif>,
+    owners: &'p BTreeMap<String, u16>,
+}
+
+impl Compiler<'_> {
+    /// The scheduler of a device: the one that it has, HFSC where the kernel has it, else HTB.
+    fn tree_of(&self, device: &str, rate: BitRate) -> QdiscTree {
+        if let Some(KernelObject::Root(root)) = self.before.find(ObjectKey::Root(device)) {
+            return root.tree;
+        }
+        let hfsc = self.facts.qdiscs.hfsc && rate.as_bps() <= HFSC_BPS_MAX;
+        if hfsc || !self.facts.qdiscs.htb { QdiscTree::Hfsc } else { QdiscTree::Htb }
+    }
+
+    fn number(&self, name: &str) -> u16 {
+        let number = self.owners.get(name).copied();
+        debug_assert!(number.is_some(), "every owner was given a number");
+        number.unwrap_or(OTHERS_CLASS)
+    }
+
+    fn slice(&self, slice: SliceId) -> u16 {
+        self.number(&slice_name(self.policy, slice))
+    }
+
+    fn router(&self, router: RouterId) -> u16 {
+        self.number(&router_name(self.policy, router))
+    }
+
+    fn vif(&self, vif: &Vif) -> u16 {
+        self.number(&vif_name(self.policy, vif))
+    }
+
+    fn port(&self, id: PortId, port: &Port, tree: QdiscTree, objects: &mut Vec<KernelObject>) {
+        let device = &port.device;
+        let packet = self.policy.node.frame_size.packet_max();
+        let link = LinkTerms { rate: port.rate, packet, late: port.catch_up };
+        objects.push(KernelObject::Root(RootObject { device: device.clone(), tree }));
+        let mut class = |minor, parent, terms| {
+            let device = device.clone();
+            objects.push(KernelObject::Class(ClassObject { device, minor, parent, terms }));
+        };
+        let burst = Share::burst_lasting(Some(port.rate), packet, port.catch_up);
+        class(LINK_CLASS, 0, tree.link_terms(&link, burst));
+        let others = Share::default();
+        class(OTHERS_CLASS, LINK_CLASS, tree.terms(&wish(&others, BitRate::ZERO), &link));
+        let sums = Guarantees::of_rates(self.policy, Direction::Send);
+        let here: Vec<&Vif> = self.present.iter().filter(|vif| vif.port == id).copied().collect();
+        for (slice, config) in self.policy.slices() {
+            if here.iter().any(|vif| vif.slice == slice) {
+                let minimum = sums.slice(slice, id);
+                let terms = tree.terms(&group_wish(&config.send, minimum), &link);
+                class(self.slice(slice), LINK_CLASS, terms);
+            }
+        }
+        for (router, config) in self.policy.routers() {
+            if here.iter().any(|vif| vif.router == Some(router)) {
+                let minimum = sums.router(router, id);
+                let terms = tree.terms(&group_wish(&config.send, minimum), &link);
+                class(self.router(router), self.slice(config.slice), terms);
+            }
+        }
+        for vif in &here {
+            let parent = match vif.router {
+                Some(router) => self.router(router),
+                None => self.slice(vif.slice),
+            };
+            let delay = vif.delay.map(|delay| (delay, vif.delay_packet));
+            let part = part_of(self.policy, vif, &here);
+            let own = ClassWish { delay, part, ..wish(&vif.send, vif.send.min_rate) };
+            let terms = tree.terms(&own, &link);
+            class(self.vif(vif), parent, terms);
+        }
+        let mut leaf = |minor, queue: &Queue| {
+            let (device, kind) = (device.clone(), self.leaf(queue));
+            objects.push(KernelObject::Leaf(LeafObject { device, minor, kind }));
+        };
+        leaf(OTHERS_CLASS, &Queue::default());
+        here.iter().for_each(|vif| leaf(self.vif(vif), &vif.send_queue));
+    }
+
+    /// Adds a tree at the device of each vif that may not receive more than a rate: a queue before
+    /// it lets TCP keep the rate, which a bucket alone does not.
+    fn receivers(&self, objects: &mut Vec<KernelObject>) {
+        for vif in &self.present {
+            let Some(rate) = vif.receive.rate else { continue };
+            let (device, tree) = (&vif.device, self.tree_of(&vif.device, rate));
+            let packet = self.policy.node.frame_size.packet_max();
+            let link = LinkTerms { rate, packet, late: self.policy[vif.port].catch_up };
+            let whole = tree.link_terms(&link, vif.receive.burst);
+            let all = tree.terms(&wish(&Share::default(), rate), &link);
+            let class = |minor, parent, terms| {
+                let device = device.clone();
+                KernelObject::Class(ClassObject { device, minor, parent, terms })
+            };
+            let kind = self.leaf(&vif.receive_queue);
+            objects.extend([
+                KernelObject::Root(RootObject { device: device.clone(), tree }),
+                class(LINK_CLASS, 0, whole),
+                class(OTHERS_CLASS, LINK_CLASS, all),
+                KernelObject::Leaf(LeafObject {
+                    device: device.clone(),
+                    minor: OTHERS_CLASS,
+                    kind,
+                }),
+            ]);
+        }
+    }
+
+    fn leaf(&self, queue: &Queue) -> LeafKind {
+        if queue.kind == QueueKind::Flows && self.facts.qdiscs.fq_codel {
+            let codel = queue.codel.unwrap_or_default();
+            let micros = |nanos: weir_units::Nanos| nanos.as_nanos().div_ceil(1000);
+            return LeafKind::FqCodel {
+                packets: queue.packets,
+                target_us: micros(codel.target),
+                interval_us: micros(codel.interval),
+                ecn: codel.ecn,
+            };
+        }
+        // A super-frame that is longer than the queue would never enter.
+        LeafKind::Bfifo { bytes: queue.bytes.get().max(SUPER_FRAMES_BYTES) }
+    }
+
+    fn buckets(&self, objects: &mut Vec<KernelObject>) {
+        let mut add = |owner: u16, shares: [&Share; 2], members: &mut dyn Iterator<Item = &Vif>| {
+            let mut queued = [QueueSum::default(); 2];
+            for vif in members {
+                for (sum, queue) in queued.iter_mut().zip([&vif.send_queue, &vif.receive_queue]) {
+                    sum.add(queue);
+                }
+            }
+            objects.extend(buckets_of(owner, shares, queued).map(KernelObject::Bucket));
+        };
+        for (id, slice) in self.policy.slices() {
+            let mut members = self.members_of(|vif| vif.slice == id).peekable();
+            if members.peek().is_some() {
+                add(self.slice(id), [&slice.send, &slice.receive], &mut members);
+            }
+        }
+        for (id, router) in self.policy.routers() {
+            let mut members = self.members_of(|vif| vif.router == Some(id)).peekable();
+            if members.peek().is_some() {
+                add(self.router(id), [&router.send, &router.receive], &mut members);
+            }
+        }
+        for vif in &self.present {
+            let shares = [&vif.send, &vif.receive];
+            add(self.vif(vif), shares, &mut core::iter::once(*vif));
+        }
+    }
+
+    fn members_of(&self, is_one: impl Fn(&Vif) -> bool) -> impl Iterator<Item = &Vif> {
+        self.present.iter().copied().filter(move |vif| is_one(vif))
+    }
+
+    fn members(&self, objects: &mut Vec<KernelObject>) {
+        for vif in &self.present {
+            let (device, owner) = (vif.device.clone(), self.vif(vif));
+            let slice = self.slice(vif.slice);
+            let router = vif.router.map_or(0, |router| self.router(router));
+            let macs = vif.macs.iter().map(|mac| mac.0).collect();
+            let limits = [owner, router, slice];
+            let member = MemberObject { device, owner, slice, macs, limits };
+            objects.push(KernelObject::Member(member));
+        }
+        for vif in &self.present {
+            for hook in Hook::OF_VIF {
+                let device = vif.device.clone();
+                objects.push(KernelObject::Program(ProgramObject { device, hook }));
+            }
+        }
+        for port in &self.policy.ports {
+            let (device, hook) = (port.device.clone(), Hook::Port);
+            objects.push(KernelObject::Program(ProgramObject { device, hook }));
+        }
+    }
+}
+
+/// The bounds of several queues together.
+#[derive(Clone, Copy, Debug, Default)]
+struct QueueSum {
+    packets: u64,
+    bytes: u64,
+}
+
+impl QueueSum {
+    fn add(&mut self, queue: &Queue) {
+        self.packets = self.packets.saturating_add(queue.packets.into());
+        self.bytes = self.bytes.saturating_add(queue.bytes.get());
+    }
+}
+
+/// The buckets of one owner, whose queues hold so much by direction.
+///
+/// A vif is held to its rates by trees, and a router or slice to what it sends. The bucket drops
+/// before any queue what could not leave by then: it is as deep as burst and queues together. That
+/// of packets is, too: TCP collapses where a few super-frames are more than a bucket.
+fn buckets_of(
+    owner: u16,
+    [send, receive]: [&Share; 2],
+    [sent, received]: [QueueSum; 2],
+) -> impl Iterator<Item = BucketObject> {
+    let packets = |share: &Share, queued: QueueSum| {
+        let depth = share.burst_packets().saturating_add(queued.packets);
+        share.max_pps.map(|rate| BucketTerms::of_packets(rate, depth))
+    };
+    let bits = |share: &Share, queued: QueueSum| {
+        let depth = share.burst.get().saturating_add(queued.bytes.max(SUPER_FRAMES_BYTES));
+        share.rate.map(|rate| BucketTerms::of_bits(rate, ByteCount::new(depth)))
+    };
+    let terms = [
+        (BucketUnit::SendPackets, packets(send, sent)),
+        (BucketUnit::SendBits, bits(send, sent)),
+        (BucketUnit::ReceivePackets, packets(receive, received)),
+        (BucketUnit::ReceiveBits, bits(receive, received)),
+    ];
+    terms
+        .into_iter()
+        .filter_map(move |(unit, terms)| terms.map(|terms| BucketObject { owner, unit, terms }))
+}
+
+/// A vif's part of what is left beyond the guarantees, if all those `here` want of it: by the
+/// priority of its slice, and of its router and itself among their siblings.
+fn part_of(policy: &Policy, vif: &Vif, here: &[&Vif]) -> [u64; 2] {
+    let mates = here.iter().filter(|one| one.slice == vif.slice);
+    let mut routers: Vec<RouterId> = mates.clone().filter_map(|one| one.router).collect();
+    routers.sort_unstable();
+    routers.dedup();
+    let priority = |share: &Share| u64::from(share.priority);
+    let of_routers = routers.iter().map(|router| priority(&policy[*router].send));
+    let alone = mates.clone().filter(|one| one.router.is_none());
+    let siblings: u64 = of_routers.chain(alone.map(|one| priority(&one.send))).sum();
+    let above = priority(&policy[vif.slice].send).min(1_000).saturating_mul(priority(&vif.send));
+    let Some(router) = vif.router else { return [above, siblings] };
+    let inside = mates.filter(|one| one.router == Some(router));
+    let inside: u64 = inside.map(|one| priority(&one.send)).sum();
+    let above = above.saturating_mul(priority(&policy[router].send));
+    [above, siblings.saturating_mul(inside)]
+}
+
+fn wish(share: &Share, min_rate: BitRate) -> ClassWish {
+    ClassWish {
+        min_rate,
+        rate: share.rate,
+        priority: share.priority,
+        part: [1, 1],
+        burst: share.burst,
+        delay: None,
+        is_leaf: true,
+    }
+}
+
+fn group_wish(share: &Share, min_rate: BitRate) -> ClassWish {
+    ClassWish { is_leaf: false, ..wish(share, min_rate) }
+}
+
+/// Two of the longest super-frames that a guest sends.
+const SUPER_FRAMES_BYTES: u64 = 2 << 16;

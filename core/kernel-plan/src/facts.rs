@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The facts of a host that a plan depends on.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+
+/// The facts of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostFacts {
+    /// The queueing disciplines that its kernel has.
+    pub qdiscs: QdiscSupport,
+    /// True if programs can be attached to devices (TCX, Linux 6.6).
+    pub programs: bool,
+    /// Its devices, by name.
+    pub devices: BTreeMap<String, BridgePortFacts>,
+}
+
+/// The queueing disciplines that a kernel has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QdiscSupport {
+    /// `sch_hfsc`.
+    pub hfsc: bool,
+    /// `sch_htb`.
+    pub htb: bool,
+    /// `sch_fq_codel`.
+    pub fq_codel: bool,
+}
+
+/// The facts of one device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BridgePortFacts {
+    /// The bridge that it is a port of.
+    pub bridge: Option<String>,
+    /// A root discipline that somebody put there, such as `tbf 8001:`; `None` for the kernel's
+    /// default and for the one of a plan.
+    pub foreign_qdisc: Option<String>,
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Keys of a policy that a host's kernel does not hold, each with the reason.
+//!
+//! A *problem* refuses the policy: a limit or a separation of tenants would be missing. A key that
+//! is *not held* is said, and the rest is enforced.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use weir_policy::{Direction, Policy, Queue, QueueKind, SchedulerKind, Share, Vif};
+
+use crate::facts::HostFacts;
+use crate::terms::QdiscTree;
+
+/// A key, and why the policy is refused for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelProblem {
+    /// The item and its key, such as `vif "a".filter`.
+    pub place: String,
+    /// The reason.
+    pub reason: String,
+}
+
+/// A key that is not held, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnheldKey {
+    /// The item and its key.
+    pub place: String,
+    /// The reason.
+    pub reason: String,
+}
+
+impl KernelProblem {
+    pub(crate) fn new(place: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { place: place.into(), reason: reason.into() }
+    }
+
+    fn not_yet(place: String) -> Self {
+        Self::new(place, NOT_YET)
+    }
+}
+
+impl fmt::Display for KernelProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.reason)
+    }
+}
+
+impl fmt::Display for UnheldKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.reason)
+    }
+}
+
+/// The keys for which the policy is refused, whatever the host has.
+pub(crate) fn problems(policy: &Policy) -> Vec<KernelProblem> {
+    let mut list = Vec::new();
+    for port in &policy.ports {
+        let at = |key: &str| format!("port {:?}.{key}", port.name);
+        if port.cycle.is_some() {
+            list.push(KernelProblem::not_yet(at("cycle")));
+        }
+        if port.scheduler != SchedulerKind::Hfsc {
+            let reason = "the kernel has trees of HFSC or HTB only: leave the key out";
+            list.push(KernelProblem::new(at("scheduler"), reason));
+        }
+        if port.packet_overhead() != 0 {
+            let reason = "the kernel counts layer 2 without FCS: a super-frame would have the \
+                          overhead of one packet";
+            list.push(KernelProblem::new(at("layer"), reason));
+        }
+    }
+    for slice in &policy.slices {
+        let at = |key: &str| format!("slice {:?}.{key}", slice.name);
+        let keys = [("vlan", slice.vlan.is_some()), ("pih", slice.pih.is_some())];
+        list.extend(given(&keys, at));
+        let receive = share_problem(&slice.receive);
+        list.extend(receive.map(|key| KernelProblem::not_yet(at(key))));
+    }
+    for router in &policy.routers {
+        let at = |key: &str| format!("router {:?}.{key}", router.name);
+        let keys = [("xtc", router.xtc.is_some()), ("realtime", router.realtime.is_some())];
+        list.extend(given(&keys, at));
+        let receive = share_problem(&router.receive);
+        list.extend(receive.map(|key| KernelProblem::not_yet(at(key))));
+    }
+    policy.vifs.iter().for_each(|vif| vif_problems(vif, &mut list));
+    list
+}
+
+fn vif_problems(vif: &Vif, list: &mut Vec<KernelProblem>) {
+    let at = |key: &str| format!("vif {:?}.{key}", vif.name);
+    let smooth = |direction| vif.shaper(direction).is_some();
+    let keys = [
+        ("addresses", !vif.addresses.is_empty()),
+        ("storm", vif.storm.is_some()),
+        ("filter", !vif.filter.is_empty()),
+        ("send.shaper", smooth(Direction::Send)),
+        ("receive.shaper", smooth(Direction::Receive)),
+    ];
+    list.extend(given(&keys, at));
+    list.extend(share_problem(&vif.receive).map(|key| KernelProblem::not_yet(at(key))));
+    if vif.macs.len() > MACS_MAX {
+        let count = vif.macs.len();
+        let reason = format!("{count} addresses; the programs check {MACS_MAX} at most");
+        list.push(KernelProblem::new(at("mac"), reason));
+    }
+}
+
+fn given<'k>(
+    keys: &'k [(&'k str, bool)],
+    at: impl Fn(&str) -> String + 'k,
+) -> impl Iterator<Item = KernelProblem> + 'k {
+    let given = keys.iter().filter(|(_, given)| *given);
+    given.map(move |(key, _)| KernelProblem::not_yet(at(key)))
+}
+
+/// The key of a share towards vifs that needs a tree in front of them.
+fn share_problem(receive: &Share) -> Option<&'static str> {
+    (!receive.min_rate.is_zero()).then_some("receive.min_rate")
+}
+
+/// The keys that the tree and the queues do not hold.
+pub(crate) fn unheld(policy: &Policy, facts: &HostFacts, tree: QdiscTree) -> Vec<UnheldKey> {
+    let mut list = Vec::new();
+    let mut say = |place: String, reason: String| list.push(UnheldKey { place, reason });
+    let kinds = |kind: &'static str, name: &str| format!("{kind} {name:?}");
+    let slices = policy.slices.iter().map(|one| (kinds("slice", &one.name), &one.send));
+    let routers = policy.routers.iter().map(|one| (kinds("router", &one.name), &one.send));
+    if tree == QdiscTree::Hfsc {
+        let groups = slices.clone().chain(routers.clone());
+        for (item, _) in groups.filter(|(_, send)| !send.min_rate.is_zero()) {
+            let reason = "HFSC guarantees rates to vifs only: what is beyond theirs is shared by \
+                          priority";
+            say(format!("{item}.send.min_rate"), reason.to_string());
+        }
+    }
+    let vifs = policy.vifs.iter().map(|one| (kinds("vif", &one.name), &one.send));
+    for (item, send) in slices.chain(routers).chain(vifs) {
+        let most = tree.priority_max();
+        // HTB divides a slice's turns among its vifs in any proportion.
+        let counts = tree == QdiscTree::Hfsc || item.starts_with("slice");
+        if counts && send.priority > most {
+            let reason =
+                format!("{} counts as {most}, the most that {}", send.priority, held(tree));
+            say(format!("{item}.send.priority"), reason);
+        }
+        if send.min_pps.as_pps() > 0 {
+            let reason = "a share of packets is checked against node.capacity only";
+            say(format!("{item}.send.min_pps"), reason.to_string());
+        }
+    }
+    for vif in &policy.vifs {
+        let item = kinds("vif", &vif.name);
+        if vif.delay.is_some() && tree == QdiscTree::Htb {
+            let reason = "not held by HTB here; HFSC (sch_hfsc) would";
+            say(format!("{item}.delay"), reason.to_string());
+        }
+        for (key, reason) in queue_unheld(&vif.send_queue, facts) {
+            say(format!("{item}.send.queue.{key}"), reason.to_string());
+        }
+        for (key, reason) in queue_unheld(&vif.receive_queue, facts) {
+            // Without a rate there is no queue.
+            if vif.receive.rate.is_some() {
+                say(format!("{item}.receive.queue.{key}"), reason.to_string());
+            }
+        }
+        if vif.receive.priority != 1 {
+            let reason = "what vifs receive is limited, not scheduled";
+            say(format!("{item}.receive.priority"), reason.to_string());
+        }
+    }
+    list
+}
+
+fn held(tree: QdiscTree) -> String {
+    format!("{} can tell from others", tree.name().to_uppercase())
+}
+
+fn queue_unheld(queue: &Queue, facts: &HostFacts) -> Vec<(&'static str, &'static str)> {
+    let flows = queue.kind == QueueKind::Flows;
+    let mut list = Vec::new();
+    if flows && !facts.qdiscs.fq_codel {
+        list.push(("kind", "\"flows\" needs sch_fq_codel, which is absent: one queue (bfifo)"));
+    } else if !flows && queue.codel.is_some() {
+        list.push(("aqm", "not held in one queue (bfifo)"));
+    }
+    if queue.l4s.is_some() {
+        list.push(("l4s", "not held"));
+    }
+    list
+}
+
+const NOT_YET: &str = "not held by node.dataplane = \"kernel\" yet; \"switch\" holds it";
+
+/// Source addresses that the programs check.
+pub(crate) const MACS_MAX: usize = 8;

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The things of a kernel that a plan makes: each has an identity and values.
+//!
+//! A setup lists each object after those that it depends on: a class after its parent, a program
+//! after the table's entry that it reads.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bucket::BucketTerms;
+use crate::terms::{ClassTerms, LeafKind, QdiscTree};
+
+/// A thing of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KernelObject {
+    /// The scheduler of a port's device.
+    Root(RootObject),
+    /// A class of it.
+    Class(ClassObject),
+    /// The queue of a class without children.
+    Leaf(LeafObject),
+    /// A limit in the table of the programs.
+    Bucket(BucketObject),
+    /// A vif in the table of the programs.
+    Member(MemberObject),
+    /// A program at a device.
+    Program(ProgramObject),
+}
+
+/// The scheduler of a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootObject {
+    /// The device.
+    pub device: String,
+    /// The scheduler.
+    pub tree: QdiscTree,
+}
+
+/// A class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassObject {
+    /// The device.
+    pub device: String,
+    /// Its number.
+    pub minor: u16,
+    /// Its parent's number; 0: the root.
+    pub parent: u16,
+    /// The values.
+    pub terms: ClassTerms,
+}
+
+/// A class's queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeafObject {
+    /// The device.
+    pub device: String,
+    /// The class's number.
+    pub minor: u16,
+    /// The queue.
+    pub kind: LeafKind,
+}
+
+/// A limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketObject {
+    /// The owner's number: of a slice, router or vif.
+    pub owner: u16,
+    /// The kind.
+    pub unit: BucketUnit,
+    /// The values.
+    pub terms: BucketTerms,
+}
+
+/// The direction and the unit of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BucketUnit {
+    /// Packets from vifs.
+    SendPackets,
+    /// Bits from vifs.
+    SendBits,
+    /// Packets towards vifs.
+    ReceivePackets,
+    /// Bits towards vifs.
+    ReceiveBits,
+}
+
+/// A vif, as the programs know it by its device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberObject {
+    /// The vif's device.
+    pub device: String,
+    /// The number of its class, and of its counters.
+    pub owner: u16,
+    /// The number of its slice.
+    pub slice: u16,
+    /// Source addresses allowed; empty: any.
+    pub macs: Vec<[u8; 6]>,
+    /// Owners whose limits apply, from the vif upwards; 0: none at that level.
+    pub limits: [u16; 3],
+}
+
+/// A program at a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramObject {
+    /// The device.
+    pub device: String,
+    /// The place.
+    pub hook: Hook,
+}
+
+/// The place of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hook {
+    /// Frames from the vif: the ingress of its device on the host.
+    Send,
+    /// Frames towards the vif: the egress of its device on the host.
+    Receive,
+    /// Frames towards a port: the egress of its device, before the tree.
+    Port,
+}
+
+/// The identity of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ObjectKey<'o> {
+    /// By device.
+    Root(&'o str),
+    /// By device and number.
+    Class(&'o str, u16),
+    /// By device and number.
+    Leaf(&'o str, u16),
+    /// By owner and unit.
+    Bucket(u16, BucketUnit),
+    /// By device.
+    Member(&'o str),
+    /// By device and place.
+    Program(&'o str, Hook),
+}
+
+impl KernelObject {
+    /// The identity.
+    #[must_use]
+    pub fn key(&self) -> ObjectKey<'_> {
+        match self {
+            Self::Root(root) => ObjectKey::Root(&root.device),
+            Self::Class(class) => ObjectKey::Class(&class.device, class.minor),
+            Self::Leaf(leaf) => ObjectKey::Leaf(&leaf.device, leaf.minor),
+            Self::Bucket(bucket) => ObjectKey::Bucket(bucket.owner, bucket.unit),
+            Self::Member(member) => ObjectKey::Member(&member.device),
+            Self::Program(program) => ObjectKey::Program(&program.device, program.hook),
+        }
+    }
+}
+
+impl BucketUnit {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 4] =
+        [Self::SendPackets, Self::SendBits, Self::ReceivePackets, Self::ReceiveBits];
+
+    /// The number within an owner's buckets.
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        self as u32
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::SendPackets => "send packets",
+            Self::SendBits => "send bits",
+            Self::ReceivePackets => "receive packets",
+            Self::ReceiveBits => "receive bits",
+        }
+    }
+}
+
+impl Hook {
+    /// The hooks at a vif's device.
+    pub const OF_VIF: [Self; 2] = [Self::Send, Self::Receive];
+
+    /// The program's name.
+    #[must_use]
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::Send => "weir_from_vif",
+            Self::Receive => "weir_to_vif",
+            Self::Port => "weir_to_port",
+        }
+    }
+
+    /// The hook's name in the kernel.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Send => "tcx_ingress",
+            Self::Receive | Self::Port => "tcx_egress",
+        }
+    }
+}

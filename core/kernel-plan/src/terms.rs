@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Shares of a policy in the terms of the kernel's schedulers.
+//!
+//! **HFSC** has the three curves that a policy speaks of. The real-time curve is `min_rate`, with
+//! `delay` for a packet of `delay_packet` bytes, the link-share curve is `priority`, the upper
+//! limit is `rate`. Only leaves have real-time curves.
+//!
+//! **HTB** has two rates a class: its own, which is `min_rate`, and a ceiling up to which it
+//! borrows from its parent, which is `rate`. Leaves that borrow take turns by their quantum; those
+//! of inner classes mean nothing. A leaf's quantum is therefore its part of what its slice gets by
+//! the `priority` of all levels. It is 64 KB where nothing divides it: a leaf sends a whole
+//! super-frame in its turn however small its quantum is. A class without a minimum has the smallest
+//! rate, since HTB has none without. A delay cannot be said.
+//!
+//! Both count the bytes of a super-frame with the headers of its segments, since the kernel adds
+//! these before a discipline sees the frame.
+
+use serde::{Deserialize, Serialize};
+use weir_policy::Share;
+use weir_units::{BitRate, ByteCount, Nanos};
+
+/// The scheduler of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QdiscTree {
+    /// Hierarchical fair service curves.
+    Hfsc,
+    /// Hierarchical token buckets.
+    Htb,
+}
+
+/// The values of one class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClassTerms {
+    /// Values of HTB.
+    Htb {
+        /// Bits a second that it has for itself.
+        rate: u64,
+        /// Bits a second up to which it borrows.
+        ceil: u64,
+        /// Bytes that may exceed `rate` at once.
+        burst: u64,
+        /// Bytes that may exceed `ceil` at once.
+        cburst: u64,
+        /// Bytes of a turn among those that borrow.
+        quantum: u64,
+    },
+    /// Values of HFSC.
+    Hfsc {
+        /// The real-time curve of a leaf with a minimum.
+        rt: Option<RealTimeTerms>,
+        /// The link-share curve, bits a second; only ratios matter.
+        ls: u64,
+        /// The upper limit, bits a second.
+        ul: Option<u64>,
+    },
+}
+
+/// A real-time curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RealTimeTerms {
+    /// Bits a second.
+    pub rate: u64,
+    /// Bytes that are served within a time in nanoseconds, whatever the rate.
+    pub within: Option<(u64, u64)>,
+}
+
+/// The queue of a leaf.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeafKind {
+    /// A queue for each flow, kept short by `CoDel`.
+    FqCodel {
+        /// Packets that wait at most.
+        packets: u32,
+        /// Standing delay that is tolerated, microseconds.
+        target_us: u64,
+        /// Time within which the delay must once fall below it, microseconds.
+        interval_us: u64,
+        /// Marks packets that can carry ECN.
+        ecn: bool,
+    },
+    /// One queue, bounded in bytes.
+    Bfifo {
+        /// Bytes that wait at most.
+        bytes: u64,
+    },
+}
+
+/// The demands on a class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClassWish {
+    pub(crate) min_rate: BitRate,
+    pub(crate) rate: Option<BitRate>,
+    pub(crate) priority: u32,
+    /// Its part of what is left beyond the guarantees, among the leaves of the tree, as a fraction:
+    /// 1 is that of a slice of priority 1.
+    pub(crate) part: [u64; 2],
+    pub(crate) burst: ByteCount,
+    /// A delay, and the packet that it is promised for.
+    pub(crate) delay: Option<(Nanos, ByteCount)>,
+    pub(crate) is_leaf: bool,
+}
+
+/// The link above all classes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkTerms {
+    pub(crate) rate: BitRate,
+    pub(crate) packet: ByteCount,
+    /// The lateness of wake-ups that bursts make up for.
+    pub(crate) late: Nanos,
+}
+
+impl QdiscTree {
+    /// The name for `tc`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hfsc => "hfsc",
+            Self::Htb => "htb",
+        }
+    }
+
+    /// The largest priority that the scheduler can tell from others.
+    #[must_use]
+    pub const fn priority_max(self) -> u32 {
+        match self {
+            Self::Hfsc => 340_000,
+            Self::Htb => 100,
+        }
+    }
+
+    pub(crate) fn terms(self, wish: &ClassWish, link: &LinkTerms) -> ClassTerms {
+        let priority = u64::from(wish.priority.clamp(1, self.priority_max()));
+        let whole = link.rate.as_bps();
+        match self {
+            Self::Hfsc => {
+                let own = (wish.is_leaf && !wish.min_rate.is_zero()).then(|| RealTimeTerms {
+                    rate: wish.min_rate.as_bps(),
+                    within: wish.delay.map(|(time, bytes)| (bytes.get(), time.as_nanos())),
+                });
+                let ul = wish.rate.map(|rate| rate.as_bps().min(whole));
+                ClassTerms::Hfsc { rt: own, ls: priority * LS_UNIT_BPS, ul }
+            }
+            Self::Htb => {
+                let ceil = wish.rate.unwrap_or(link.rate).as_bps().min(whole);
+                let rate = wish.min_rate.as_bps().clamp(RATE_LEAST_BPS.min(ceil), ceil);
+                let late = |bps| {
+                    let rate = Some(BitRate::from_bps(bps));
+                    Share::burst_lasting(rate, link.packet, link.late).get()
+                };
+                let cburst = if wish.rate.is_some() { wish.burst.get() } else { late(ceil) };
+                let [above, below] = wish.part;
+                let quantum = above.saturating_mul(QUANTUM_BYTES) / below.max(1);
+                let most = u64::from(self.priority_max()) * QUANTUM_BYTES;
+                let quantum = quantum.clamp(QUANTUM_LEAST_BYTES, most);
+                ClassTerms::Htb { rate, ceil, burst: late(rate), cburst, quantum }
+            }
+        }
+    }
+
+    /// The terms of the class that stands for the link.
+    pub(crate) fn link_terms(self, link: &LinkTerms, burst: ByteCount) -> ClassTerms {
+        let wish = ClassWish {
+            min_rate: link.rate,
+            rate: Some(link.rate),
+            priority: 1,
+            part: [1, 1],
+            burst,
+            delay: None,
+            is_leaf: false,
+        };
+        self.terms(&wish, link)
+    }
+}
+
+/// The rate of an HTB class without a minimum.
+const RATE_LEAST_BPS: u64 = 8_000;
+
+/// The quantum of priority 1, a super-frame. That of the highest is some milliseconds of a fast
+/// link, for which others wait with what is beyond their guarantees.
+const QUANTUM_BYTES: u64 = 65_536;
+/// The least quantum, a frame.
+const QUANTUM_LEAST_BYTES: u64 = 1_514;
+
+/// The link-share curve of priority 1. The kernel's rates end at 2³² bytes a second.
+const LS_UNIT_BPS: u64 = 100_000;
+
+/// The fastest link that the kernel's HFSC can be told.
+pub(crate) const HFSC_BPS_MAX: u64 = 34_000_000_000;

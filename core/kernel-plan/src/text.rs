@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Steps as text: lines for `tc -batch`, and updates of tables as a person reads them.
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+
+use crate::object::{
+    BucketObject, ClassObject, KernelObject, LeafObject, MemberObject, RootObject,
+};
+use crate::plan::{KernelPlan, PlanAction, PlanStep};
+use crate::terms::{ClassTerms, LeafKind, RealTimeTerms};
+
+/// The handle of every tree: `7e10:`. A frame's class is this and the class's number, in
+/// `skb->priority`.
+pub const HANDLE: u16 = 0x7e10;
+
+/// The class of the whole link.
+pub(crate) const LINK_CLASS: u16 = 1;
+/// The class of frames that no vif sent.
+pub(crate) const OTHERS_CLASS: u16 = 2;
+
+impl PlanStep {
+    /// The line for `tc -batch`; `None` for an update of a table or a program.
+    #[must_use]
+    pub fn tc_line(&self) -> Option<String> {
+        let action = self.action();
+        match self.object()? {
+            KernelObject::Root(root) => Some(root_line(action, root)),
+            KernelObject::Class(class) => Some(class_line(action, class)),
+            KernelObject::Leaf(leaf) => Some(leaf_line(action, leaf)),
+            KernelObject::Bucket(_) | KernelObject::Member(_) | KernelObject::Program(_) => None,
+        }
+    }
+}
+
+fn root_line(action: PlanAction, root: &RootObject) -> String {
+    let RootObject { device, tree } = root;
+    let name = tree.name();
+    match action {
+        PlanAction::Remove => format!("qdisc del dev {device} root handle {HANDLE:x}: {name}"),
+        PlanAction::Add | PlanAction::Change => {
+            let default = OTHERS_CLASS;
+            format!("qdisc add dev {device} root handle {HANDLE:x}: {name} default {default:x}")
+        }
+    }
+}
+
+fn class_line(action: PlanAction, class: &ClassObject) -> String {
+    let ClassObject { device, minor, parent, terms } = class;
+    let verb = match action {
+        PlanAction::Add => "add",
+        PlanAction::Change => "change",
+        PlanAction::Remove => {
+            return format!("class del dev {device} classid {HANDLE:x}:{minor:x}");
+        }
+    };
+    let parent = match parent {
+        0 => format!("{HANDLE:x}:"),
+        parent => format!("{HANDLE:x}:{parent:x}"),
+    };
+    format!("class {verb} dev {device} parent {parent} classid {HANDLE:x}:{minor:x} {terms}")
+}
+
+fn leaf_line(action: PlanAction, leaf: &LeafObject) -> String {
+    let LeafObject { device, minor, kind } = leaf;
+    let parent = format!("dev {device} parent {HANDLE:x}:{minor:x}");
+    // Another kind is another discipline, which takes the place of the one before.
+    let handle = match kind {
+        LeafKind::Bfifo { .. } => 0x1000 + minor,
+        LeafKind::FqCodel { .. } => 0x2000 + minor,
+    };
+    match action {
+        PlanAction::Remove => format!("qdisc del {parent} handle {handle:x}:"),
+        PlanAction::Add | PlanAction::Change => {
+            format!("qdisc replace {parent} handle {handle:x}: {kind}")
+        }
+    }
+}
+
+impl fmt::Display for ClassTerms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Htb { rate, ceil, burst, cburst, quantum } => write!(
+                f,
+                "htb rate {rate}bit ceil {ceil}bit burst {burst}b cburst {cburst}b \
+                 quantum {quantum}"
+            ),
+            Self::Hfsc { rt, ls, ul } => {
+                write!(f, "hfsc")?;
+                match rt {
+                    Some(RealTimeTerms { rate, within: Some((bytes, nanos)) }) => {
+                        let micros = nanos.div_ceil(1000);
+                        write!(f, " rt umax {bytes}b dmax {micros}us rate {rate}bit")?;
+                    }
+                    Some(RealTimeTerms { rate, within: None }) => write!(f, " rt rate {rate}bit")?,
+                    None => {}
+                }
+                write!(f, " ls rate {ls}bit")?;
+                ul.map_or(Ok(()), |ul| write!(f, " ul rate {ul}bit"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for LeafKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FqCodel { packets, target_us, interval_us, ecn } => {
+                let ecn = if *ecn { "ecn" } else { "noecn" };
+                write!(
+                    f,
+                    "fq_codel limit {packets} target {target_us}us interval {interval_us}us {ecn}"
+                )
+            }
+            Self::Bfifo { bytes } => write!(f, "bfifo limit {bytes}"),
+        }
+    }
+}
+
+/// Prints a line for each step: `tc …` as it is typed, or the update of a table.
+impl fmt::Display for KernelPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
+    }
+}
+
+impl fmt::Display for PlanStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.tc_line() {
+            return write!(f, "tc {line}");
+        }
+        let gone = self.action() == PlanAction::Remove;
+        match self.object() {
+            Some(KernelObject::Bucket(bucket)) => bucket_text(f, bucket, gone),
+            Some(KernelObject::Member(member)) => member_text(f, member, gone),
+            Some(KernelObject::Program(program)) => {
+                let (verb, device) = (if gone { "detach" } else { "attach" }, &program.device);
+                let (hook, name) = (program.hook.name(), program.hook.program());
+                write!(f, "# program {name}: {verb} dev {device} {hook}")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn bucket_text(f: &mut fmt::Formatter<'_>, bucket: &BucketObject, gone: bool) -> fmt::Result {
+    let (owner, unit) = (bucket.owner, bucket.unit.name());
+    let (cost, depth) = (bucket.terms.cost, bucket.terms.depth);
+    match gone {
+        true => write!(f, "# table limits: {owner:x} {unit}: none"),
+        false => write!(f, "# table limits: {owner:x} {unit}: cost {cost} depth {depth}"),
+    }
+}
+
+fn member_text(f: &mut fmt::Formatter<'_>, member: &MemberObject, gone: bool) -> fmt::Result {
+    let MemberObject { device, owner, slice, macs, limits } = member;
+    if gone {
+        return write!(f, "# table members: {device}: none");
+    }
+    let [vif, router, whole] = limits;
+    write!(
+        f,
+        "# table members: {device}: class {HANDLE:x}:{owner:x} slice {slice:x} \
+         limits {vif:x},{router:x},{whole:x} mac"
+    )?;
+    if macs.is_empty() {
+        return write!(f, " any");
+    }
+    macs.iter().try_for_each(|[a, b, c, d, e, g]| {
+        write!(f, " {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    })
+}

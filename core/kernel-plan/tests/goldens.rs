@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Goal: the plan of each feature is exactly what a person would type, on a host with HFSC and on
+//! one with HTB alone.
+//!
+//! Method: each `goldens/NAME.toml` is compiled for both hosts; `NAME.htb.txt` and `NAME.hfsc.txt`
+//! hold the plan from nothing, and what is not held. With `WEIR_BLESS=1` they are written instead;
+//! read the difference before it is committed. A rate of a class is that of the policy, a ceiling
+//! its limit or the link's, a burst 5 ms of the rate and at least two frames of 1518 bytes.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use weir_kernel_plan::{
+    BridgePortFacts, HostFacts, KernelPlan, KernelSetup, QdiscSupport, compile,
+};
+use weir_policy::Policy;
+
+fn facts(policy: &Policy, qdiscs: QdiscSupport) -> HostFacts {
+    let mut facts = HostFacts { qdiscs, programs: true, ..HostFacts::default() };
+    for port in &policy.ports {
+        let bridge = port.bridge.clone();
+        let own = BridgePortFacts { bridge: bridge.clone(), foreign_qdisc: None };
+        facts.devices.insert(port.device.clone(), own);
+    }
+    // A vif called `gone…` has no device.
+    for vif in policy.vifs.iter().filter(|vif| !vif.device.starts_with("gone")) {
+        let bridge = policy[vif.port].bridge.clone();
+        facts.devices.insert(vif.device.clone(), BridgePortFacts { bridge, foreign_qdisc: None });
+    }
+    facts
+}
+
+fn plan(policy: &Policy, qdiscs: QdiscSupport) -> String {
+    match compile(policy, &facts(policy, qdiscs), &KernelSetup::default()) {
+        Ok(compiled) => {
+            let mut text =
+                KernelPlan::between(&KernelSetup::default(), &compiled.setup).to_string();
+            for key in &compiled.unheld {
+                writeln!(text, "# not held: {key}").unwrap();
+            }
+            for vif in &compiled.waiting {
+                writeln!(text, "# vif {vif} waits for its device").unwrap();
+            }
+            text
+        }
+        Err(problems) => {
+            let line = |problem| format!("# NOT POSSIBLE: {problem}\n");
+            problems.iter().map(line).collect()
+        }
+    }
+}
+
+#[test]
+fn every_plan_is_as_expected() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens");
+    let bless = std::env::var_os("WEIR_BLESS").is_some_and(|value| value == "1");
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let policies: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    assert!(policies.len() >= 6, "{}", policies.len());
+    let hosts = [
+        ("htb", QdiscSupport { htb: true, ..QdiscSupport::default() }),
+        ("hfsc", QdiscSupport { hfsc: true, htb: true, fq_codel: true }),
+    ];
+    let mut wrong = Vec::new();
+    for path in policies {
+        let policy = weir_policy::parse(&fs::read_to_string(&path).unwrap());
+        let policy = policy.unwrap_or_else(|problems| panic!("{}: {problems}", path.display()));
+        for (name, qdiscs) in hosts {
+            let (expected, plan) =
+                (path.with_extension(format!("{name}.txt")), plan(&policy, qdiscs));
+            if bless {
+                fs::write(&expected, &plan).unwrap();
+            } else if fs::read_to_string(&expected).unwrap_or_default() != plan {
+                wrong.push(format!("{}: got\n{plan}", expected.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Goal: a host's own obstacles are named, each with the device or the part that is missing.
+#[test]
+fn obstacles_of_the_host_are_named() {
+    let text = fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/one-vif.toml"),
+    );
+    let policy = weir_policy::parse(&text.unwrap()).unwrap();
+    let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
+    let refused = |change: fn(&mut HostFacts)| {
+        let mut facts = facts(&policy, htb);
+        change(&mut facts);
+        let problems = compile(&policy, &facts, &KernelSetup::default()).unwrap_err();
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(
+        refused(|facts| facts.programs = false),
+        "node.dataplane: this kernel attaches no programs to devices by TCX (Linux 6.6)"
+    );
+    assert_eq!(
+        refused(|facts| facts.qdiscs.htb = false),
+        "node.dataplane: this kernel has neither sch_hfsc nor sch_htb"
+    );
+    assert_eq!(
+        refused(|facts| drop(facts.devices.remove("up0"))),
+        "port \"up0\".device: device up0: there is none"
+    );
+    assert_eq!(
+        refused(|facts| facts.devices.get_mut("up0").unwrap().bridge = None),
+        "port \"up0\".device: device up0 is no port of bridge br0"
+    );
+    assert_eq!(
+        refused(|facts| {
+            facts.devices.get_mut("up0").unwrap().foreign_qdisc = Some("tbf 8001:".to_owned());
+        }),
+        "port \"up0\".device: device up0 has a queueing discipline of others, tbf 8001:; \
+         `tc qdisc del dev up0 root` removes it"
+    );
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The keys that only one data plane has.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::dataplane::Dataplane;
+use crate::finding::Finding;
+use crate::format::quoted;
+use crate::model::{Kind, Policy};
+
+/// Adds the problems of keys that the policy's data plane does not have.
+pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
+    match policy.node.dataplane {
+        Dataplane::Switch => check_switch(policy, findings),
+        Dataplane::Kernel => check_kernel(policy, findings),
+    }
+}
+
+fn check_switch(policy: &Policy, findings: &mut Vec<Finding>) {
+    for (index, _) in policy.ports.iter().enumerate().filter(|(_, port)| port.bridge.is_some()) {
+        let message = "needs node.dataplane = \"kernel\": the switch is a bridge itself";
+        findings.push(Finding::new("port", index, "bridge", message));
+    }
+}
+
+fn check_kernel(policy: &Policy, findings: &mut Vec<Finding>) {
+    if policy.node.redirect {
+        let message = "is a path past Weir's switch; node.dataplane = \"kernel\" has no switch";
+        findings.push(Finding::new("node", 0, "redirect", message));
+    }
+    let mut bridges = BTreeMap::new();
+    for (index, port) in policy.ports.iter().enumerate() {
+        let Some(bridge) = &port.bridge else {
+            let message = "is missing: node.dataplane = \"kernel\" needs the bridge of the port";
+            findings.push(Finding::new("port", index, "bridge", message));
+            continue;
+        };
+        if let Some(first) = bridges.insert(bridge, &port.name) {
+            let message = format!("is that of port {} already", quoted(first));
+            findings.push(Finding::new("port", index, "bridge", message));
+        }
+    }
+    let ports = policy.ports.iter().map(|port| port.kind).enumerate();
+    let vifs = policy.vifs.iter().map(|vif| vif.kind).enumerate();
+    let kinds = ports.map(|at| ("port", at)).chain(vifs.map(|at| ("vif", at)));
+    for (table, (index, _)) in kinds.filter(|(_, (_, kind))| *kind != Kind::Auto) {
+        let message = "must be \"auto\": node.dataplane = \"kernel\" leaves devices to the kernel";
+        findings.push(Finding::new(table, index, "kind", message));
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Why a plan was not applied, or the data plane cannot be read.
+
+use std::path::Path;
+
+use weir_kernel_plan::KernelProblem;
+use weir_platform::HostError;
+use weir_platform::run::RunError;
+
+/// Why a plan was not applied, or the data plane cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelPlaneError {
+    /// A command or a file.
+    #[error("{0}")]
+    Host(#[from] HostError),
+    /// The kernel refused a program or a table.
+    #[error("{step}: {error}")]
+    Bpf {
+        /// The step, for example "attach weir_from_vif to tap0".
+        step: String,
+        /// The kernel's answer.
+        error: std::io::Error,
+    },
+    /// The policy cannot be enforced here: all reasons.
+    #[error("{}", lines(.0))]
+    Refused(Vec<KernelProblem>),
+    /// There is no place that programs and tables outlive the process in.
+    #[error(
+        "node.dataplane = \"kernel\" needs a BPF file system: `mount -t bpf bpf /sys/fs/bpf` makes \
+         one"
+    )]
+    NoBpfSystem,
+}
+
+impl KernelPlaneError {
+    pub(crate) fn bpf(step: impl Into<String>, error: impl std::fmt::Display) -> Self {
+        Self::Bpf { step: step.into(), error: std::io::Error::other(error.to_string()) }
+    }
+
+    pub(crate) fn io(action: &'static str, path: &Path, error: std::io::Error) -> Self {
+        Self::Host(HostError::io(action, path, error))
+    }
+}
+
+fn lines(problems: &[KernelProblem]) -> String {
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+impl From<RunError> for KernelPlaneError {
+    fn from(error: RunError) -> Self {
+        Self::Host(error.into())
+    }
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reads the facts of the host that a plan depends on, and what of a setup is really there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use weir_kernel_plan::{
+    BridgePortFacts, HANDLE, HostFacts, KernelObject, KernelSetup, ProgramObject, QdiscSupport,
+};
+use weir_platform::doctor::offers_qdisc;
+use weir_platform::inspect::{self, QdiscView};
+use weir_platform::run::{Command, Platform};
+use weir_policy::Policy;
+
+use crate::error::KernelPlaneError;
+use crate::tables::Tables;
+
+/// The devices and disciplines of this network namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct HostView {
+    /// The facts for a plan.
+    pub(crate) facts: HostFacts,
+    /// The numbers of the devices, by name.
+    pub(crate) numbers: BTreeMap<String, u32>,
+    qdiscs: Vec<QdiscView>,
+    /// Classes of Weir's trees, by device.
+    classes: BTreeSet<(String, u16)>,
+}
+
+/// Reads the host. `devices` are those whose classes are looked at.
+///
+/// # Errors
+/// A command failed.
+pub(crate) fn read_facts(
+    on: &dyn Platform,
+    support: QdiscSupport,
+    devices: &BTreeSet<String>,
+) -> Result<HostView, KernelPlaneError> {
+    let links = inspect::links(on, None)?;
+    let qdiscs = inspect::qdiscs(on, None)?;
+    let mut facts = HostFacts { qdiscs: support, programs: has_tcx(), devices: BTreeMap::new() };
+    for link in &links {
+        let root = qdiscs.iter().find(|qdisc| qdisc.dev == link.ifname && qdisc.root);
+        let foreign = root.filter(|qdisc| !is_default(qdisc) && !is_ours(qdisc));
+        let foreign_qdisc = foreign.map(|qdisc| format!("{} {}", qdisc.kind, qdisc.handle));
+        let device = BridgePortFacts { bridge: link.master.clone(), foreign_qdisc };
+        facts.devices.insert(link.ifname.clone(), device);
+    }
+    let mut classes = BTreeSet::new();
+    for device in devices {
+        let ours = qdiscs.iter().any(|qdisc| qdisc.dev == *device && qdisc.root && is_ours(qdisc));
+        if ours {
+            // Old versions of tc print classes as text only.
+            let text = on.run(&Command::new("tc", ["class", "show", "dev", device.as_str()]))?;
+            classes.extend(text.lines().filter_map(class_of).map(|minor| (device.clone(), minor)));
+        }
+    }
+    let numbers = links.into_iter().map(|link| (link.ifname, link.ifindex)).collect();
+    Ok(HostView { facts, numbers, qdiscs, classes })
+}
+
+/// Returns the disciplines that this kernel has. Tries them in a namespace of its own.
+#[must_use]
+pub(crate) fn support() -> QdiscSupport {
+    QdiscSupport {
+        hfsc: offers_qdisc("hfsc"),
+        htb: offers_qdisc("htb"),
+        fq_codel: offers_qdisc("fq_codel"),
+    }
+}
+
+/// The devices that may have a tree of a policy.
+pub(crate) fn tree_devices(policy: &Policy) -> BTreeSet<String> {
+    let ports = policy.ports.iter().map(|port| port.device.clone());
+    ports.chain(policy.vifs.iter().map(|vif| vif.device.clone())).collect()
+}
+
+impl HostView {
+    /// The part of `setup` that the host has.
+    pub(crate) fn present(&self, setup: &KernelSetup, tables: &Tables) -> KernelSetup {
+        let has = |object: &&KernelObject| match object {
+            KernelObject::Root(root) => {
+                let there = |qdisc: &QdiscView| qdisc.root && is_ours(qdisc);
+                self.has_qdisc(&root.device, there)
+            }
+            KernelObject::Class(class) => {
+                self.classes.contains(&(class.device.clone(), class.minor))
+            }
+            KernelObject::Leaf(leaf) => {
+                let parent = format!("{HANDLE:x}:{:x}", leaf.minor);
+                let below = |qdisc: &QdiscView| {
+                    qdisc.parent.as_ref() == Some(&parent) && qdisc.handle != "0:"
+                };
+                self.has_qdisc(&leaf.device, below)
+            }
+            KernelObject::Bucket(_) => tables.is_filled(),
+            KernelObject::Member(member) => {
+                let number = self.numbers.get(&member.device);
+                number.is_some_and(|number| tables.has_member(*number))
+            }
+            KernelObject::Program(ProgramObject { device, hook }) => {
+                let number = self.numbers.get(device);
+                number.is_some_and(|number| tables.has_link(*number, *hook))
+            }
+        };
+        let objects = setup.objects.iter().filter(has).cloned().collect();
+        KernelSetup { owners: setup.owners.clone(), objects }
+    }
+
+    fn has_qdisc(&self, device: &str, wanted: impl Fn(&QdiscView) -> bool) -> bool {
+        self.qdiscs.iter().any(|qdisc| qdisc.dev == device && wanted(qdisc))
+    }
+}
+
+/// The kernel gives its own defaults no number of their own.
+fn is_default(qdisc: &QdiscView) -> bool {
+    qdisc.handle == "0:"
+}
+
+fn is_ours(qdisc: &QdiscView) -> bool {
+    qdisc.handle == format!("{HANDLE:x}:")
+}
+
+/// The number of a class in a line such as `class htb 7e10:11 parent 7e10:10 …`.
+fn class_of(line: &str) -> Option<u16> {
+    let handle = line.strip_prefix("class ")?.split_whitespace().nth(1)?;
+    let minor = handle.strip_prefix(&format!("{HANDLE:x}:"))?;
+    u16::from_str_radix(minor, 16).ok()
+}
+
+/// TCX came with Linux 6.6.
+fn has_tcx() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    version(&release) >= (6, 6)
+}
+
+fn version(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut next = || numbers.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+    (next(), next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_and_classes_are_read() {
+        assert_eq!(version("6.18.44-generic\n"), (6, 18));
+        assert_eq!(version("5.10-rc1"), (5, 10));
+        assert_eq!(version(""), (0, 0));
+        let line = "class htb 7e10:11 parent 7e10:10 leaf 1011: prio 0 rate 8Kbit ceil 240Mbit";
+        assert_eq!(class_of(line), Some(0x11));
+        assert_eq!(class_of("class htb 1:11 root rate 8Kbit"), None);
+    }
+}

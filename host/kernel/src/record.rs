@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The record of what was made, in the state folder.
+//!
+//! It is written before a plan is applied, with the setup before and the one to come, and again
+//! when the plan is done. A process that finds a plan under way knows that each object may have the
+//! values of either.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use weir_kernel_plan::KernelSetup;
+use weir_platform::StateDir;
+
+use crate::error::KernelPlaneError;
+
+/// The record of one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KernelRecord {
+    /// The setup in force, or to come.
+    pub(crate) setup: KernelSetup,
+    /// The setup before, while a plan is under way.
+    #[serde(default)]
+    pub(crate) before: Option<KernelSetup>,
+}
+
+impl KernelRecord {
+    /// The file of a node.
+    pub(crate) fn path(state: &StateDir, node: &str) -> PathBuf {
+        state.path().join(format!("kernel-{node}.json"))
+    }
+
+    /// Reads the record; `None` if there is none, or none that can be read.
+    pub(crate) fn read(path: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(path).ok()?).ok()
+    }
+
+    /// Writes the record: whole, or not at all.
+    pub(crate) fn write(&self, path: &Path) -> Result<(), KernelPlaneError> {
+        let failed = |error| KernelPlaneError::io("write", path, error);
+        let bytes = serde_json::to_vec(self).map_err(|error| failed(io::Error::other(error)))?;
+        let new = path.with_extension("new");
+        let write = || {
+            let mut file = File::create(&new)?;
+            file.write_all(&bytes)?;
+            file.sync_data()?;
+            fs::rename(&new, path)
+        };
+        write().map_err(failed)
+    }
+
+    /// All objects that may be there: of the setup, and of the one before.
+    pub(crate) fn all(&self) -> KernelSetup {
+        let mut all = self.setup.clone();
+        let Some(before) = &self.before else { return all };
+        for (owner, number) in &before.owners {
+            all.owners.entry(owner.clone()).or_insert(*number);
+        }
+        let rest = before.objects.iter().filter(|object| self.setup.find(object.key()).is_none());
+        all.objects.extend(rest.cloned());
+        all
+    }
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The kernel's own data plane: the host's bridge stays, programs and trees are put on its devices.
+
+mod bulk;
+mod life;
+mod packets;
+mod plans;
+mod setting;
+mod tenants;
+
+use weir_experiment::RowPart::Plain;
+use weir_experiment::{Requirement, RequirementTable, RowPart};
+
+/// The table.
+pub const TABLE: RequirementTable = RequirementTable { name: NAME, rows: ROWS };
+
+const NAME: &str = "kernel";
+
+const ROWS: &[Requirement] = &[
+    row(1, "bulk TCP keeps the speed of the bridge", &[Plain(bulk::show)]),
+    row(2, "four tenants on one link: each has its guarantee", &[Plain(tenants::show)]),
+    row(6, "killed and started again: nothing lost, nothing changed", &[Plain(life::show)]),
+    row(7, "a limit of packets counts the segments of super-frames", &[Plain(packets::show)]),
+    row(
+        12,
+        "a difference applied is the plan itself; bad input changes nothing",
+        &[Plain(plans::show)],
+    )
+    .correctness(),
+];
+
+const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Requirement {
+    Requirement::new(NAME, number, title, parts)
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The status of a node whose data plane is the kernel's, from the counters of programs and queues.
+//!
+//! A super-frame counts as the frames that it is cut into. A queue counts it as one where it drops
+//! it or holds it; what a queue dropped is therefore the difference between what it was offered
+//! and what left it.
+
+use std::collections::BTreeMap;
+
+use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
+use weir_kernel::{CountPair, LeafCounts, MemberCounts, PlaneCounts, WayCounts};
+use weir_policy::{Policy, Vif};
+
+/// Fills a status.
+pub(crate) fn status(policy: &Policy, counts: &PlaneCounts, uptime_ns: u64) -> NodeStatus {
+    let ports = policy.ports.iter().map(|port| {
+        let tree = counts.trees.get(&port.device);
+        IfaceStatus {
+            name: port.name.clone(),
+            device: port.device.clone(),
+            driver: DRIVER.to_owned(),
+            waiting: tree.is_none(),
+            send: tree.map(port_send).unwrap_or_default(),
+            ..IfaceStatus::default()
+        }
+    });
+    let vifs = policy.vifs.iter().map(|vif| vif_status(vif, counts.members.get(&vif.device)));
+    NodeStatus {
+        node: policy.node.name.clone(),
+        now_ns: weir_ports::now().as_nanos(),
+        uptime_ns,
+        ports: ports.collect(),
+        vifs: vifs.collect(),
+        ..NodeStatus::default()
+    }
+}
+
+fn vif_status(vif: &Vif, counts: Option<&MemberCounts>) -> IfaceStatus {
+    let base = IfaceStatus {
+        name: vif.name.clone(),
+        device: vif.device.clone(),
+        driver: DRIVER.to_owned(),
+        waiting: counts.is_none(),
+        ..IfaceStatus::default()
+    };
+    let Some(MemberCounts { programs, send, receive }) = counts else { return base };
+    let send = queued_status(&programs.send, programs.port.passed, send);
+    let receive = match receive {
+        Some(queue) => queued_status(&programs.receive, programs.receive.passed, queue),
+        None => way_status(&programs.receive),
+    };
+    IfaceStatus { send, receive, ..base }
+}
+
+fn port_send(tree: &LeafCounts) -> DirectionStatus {
+    let (sent, backlog) = (amount(tree.sent), amount(tree.backlog));
+    let enqueued = sent.plus(backlog);
+    DirectionStatus { received: enqueued, enqueued, sent, backlog, ..DirectionStatus::default() }
+}
+
+/// The frames that passed the programs, and those that did not, by reason.
+fn way_status(way: &WayCounts) -> DirectionStatus {
+    let named = [("spoofed_mac", way.spoofed), ("foreign_slice", way.foreign)];
+    let policed = POLICED.into_iter().zip(way.policed);
+    let all = named.into_iter().chain(policed).map(|(name, pair)| (name, amount(pair)));
+    let dropped: BTreeMap<String, Amount> = all
+        .filter(|(_, amount)| *amount != Amount::default())
+        .map(|(name, amount)| (name.to_owned(), amount))
+        .collect();
+    let passed = amount(way.passed);
+    let received = dropped.values().fold(passed, |sum, amount| sum.plus(*amount));
+    DirectionStatus {
+        received,
+        dropped,
+        enqueued: passed,
+        sent: passed,
+        ..DirectionStatus::default()
+    }
+}
+
+/// The frames that passed the programs and, of those that a queue was `offered`, its part.
+fn queued_status(way: &WayCounts, offered: CountPair, queue: &LeafCounts) -> DirectionStatus {
+    let base = way_status(way);
+    let backlog = amount(queue.backlog);
+    let gone = amount(queue.sent).plus(backlog);
+    let dropped_after = match queue.drops {
+        0 => Amount::default(),
+        _ => amount(offered).minus(gone),
+    };
+    let by =
+        (dropped_after != Amount::default()).then(|| ("queue_bytes".to_owned(), dropped_after));
+    DirectionStatus {
+        sent: base.enqueued.minus(dropped_after).minus(backlog),
+        dropped_after,
+        dropped_after_by: by.into_iter().collect(),
+        backlog,
+        ..base
+    }
+}
+
+const fn amount([packets, bytes]: CountPair) -> Amount {
+    Amount { packets, bytes }
+}
+
+const DRIVER: &str = "kernel";
+
+/// The reasons of buckets, by position.
+const POLICED: [&str; 6] =
+    ["vif_packets", "vif_bits", "router_packets", "router_bits", "slice_packets", "slice_bits"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the identities of a status hold for what programs and queue counted.
+    #[test]
+    fn identities_hold() {
+        let mut policed = [[0, 0]; 6];
+        policed[1] = [10, 15_140];
+        let send = WayCounts {
+            passed: [100, 151_400],
+            spoofed: [2, 120],
+            policed,
+            ..WayCounts::default()
+        };
+        let queue = LeafCounts { sent: [70, 105_980], drops: 3, backlog: [5, 7_570] };
+        let status = queued_status(&send, [90, 136_260], &queue);
+        let dropped = status.dropped.values().fold(Amount::default(), |sum, one| sum.plus(*one));
+        assert_eq!(status.received, dropped.plus(status.enqueued));
+        assert_eq!(status.dropped.keys().collect::<Vec<_>>(), ["spoofed_mac", "vif_bits"]);
+        let after = status.sent.plus(status.dropped_after).plus(status.backlog);
+        assert_eq!(status.enqueued, after);
+        // 90 offered, 70 left, 5 wait.
+        assert_eq!(status.dropped_after.packets, 15);
+    }
+}
