@@ -16,8 +16,8 @@ use weir_platform::{machine, output};
 use weir_result::Origin;
 use weir_tester::{
     BenchmarkLimits, BenchmarkProgress, CpuModel, CpuSurface, FramePattern, Goal, IpVersion,
-    LOADS_MAX, MeasurementReport, SIZES_MAX, SuiteChoice, SuiteResult, TrafficProfile, check_goals,
-    cpu_fits, run_suite,
+    LOADS_MAX, MeasurementReport, SIZES_MAX, SuiteChoice, TrafficProfile, check_goals, cpu_fits,
+    run_suite,
 };
 use weir_traffic::{Mac, TrialEnd, WireMeasurer};
 use weir_units::{BitRate, Nanos};
@@ -143,8 +143,11 @@ impl MeasureCommand {
             _ => ip,
         };
         let stop = weir_traffic::stop_on_signals()?;
-        let report = bench.measure(method, ip, stop)?;
+        let (report, origin) = bench.measure(method, ip, stop)?;
         bench.write(&report)?;
+        if let Some(path) = &bench.model {
+            write_model(path, &report, &origin)?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -155,7 +158,7 @@ impl BenchmarkOptions {
         method: &str,
         ip: IpVersion,
         stop: &AtomicBool,
-    ) -> Result<MeasurementReport, Failure> {
+    ) -> Result<(MeasurementReport, Origin), Failure> {
         let begun = Instant::now();
         let goals = self.goals(method);
         let profiles = self.profiles(method, ip)?;
@@ -178,10 +181,9 @@ impl BenchmarkOptions {
         let mut tell = |now: BenchmarkProgress| progress.tell(now, &profiles);
         let suite = run_suite(&mut measurer, &profiles, &goals, choice, &limits, &mut tell)?;
         progress.end();
-        self.model.as_ref().map_or(Ok(()), |path| self.write_model(path, &suite, &origin))?;
         let (kernel, cpu) = (&origin.kernel, &origin.machine.cpu);
         let totals = measurer.totals();
-        Ok(MeasurementReport {
+        let report = MeasurementReport {
             version: MeasurementReport::VERSION,
             dut: self.name.clone(),
             method: method.to_owned(),
@@ -203,31 +205,8 @@ impl BenchmarkOptions {
             cpu: cpu_fits(&suite),
             suite,
             notes: self.notes(),
-        })
-    }
-
-    /// Fits the CPU model and writes it with what it was fitted on.
-    fn write_model(
-        &self,
-        path: &Path,
-        suite: &SuiteResult,
-        origin: &Origin,
-    ) -> Result<(), Failure> {
-        let points = CpuModel::points(suite);
-        let surface = CpuSurface::of(&points, false);
-        let surface = surface.map_err(|error| format!("--model {}: {error}", path.display()))?;
-        let model = CpuModel {
-            version: CpuModel::VERSION,
-            node: self.name.clone(),
-            fitted_by: format!("weir {}: {}", origin.commit, origin.command),
-            fitted_at: origin.start.clone(),
-            processor: origin.machine.cpu.clone(),
-            cores: origin.machine.cores,
-            kpps_max: points.iter().map(|point| point.kpps).fold(0.0, f64::max),
-            surface,
         };
-        let text = serde_json::to_string_pretty(&model)? + "\n";
-        Ok(std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?)
+        Ok((report, origin))
     }
 
     fn goals(&self, method: &str) -> Vec<Goal> {
@@ -396,6 +375,37 @@ impl BenchmarkOptions {
         Ok(())
     }
 }
+
+/// Fits the CPU model and writes it with what it was fitted on.
+fn write_model(path: &Path, report: &MeasurementReport, origin: &Origin) -> Result<(), Failure> {
+    let points = CpuModel::points(&report.suite);
+    let surface = CpuSurface::of(&points, false);
+    let surface = surface.map_err(|error| format!("--model {}: {error}", path.display()))?;
+    let r_square = surface.fit().r_square;
+    if r_square < MODEL_R_SQUARE_MIN {
+        return Err(format!(
+            "--model {}: R² is {r_square:.2}, at least {MODEL_R_SQUARE_MIN} is needed: the \
+             processors did other work than forwarding",
+            path.display()
+        )
+        .into());
+    }
+    let model = CpuModel {
+        version: CpuModel::VERSION,
+        node: report.dut.clone(),
+        fitted_by: format!("weir {}: {}", origin.commit, origin.command),
+        fitted_at: origin.start.clone(),
+        processor: origin.machine.cpu.clone(),
+        cores: origin.machine.cores,
+        kpps_max: points.iter().map(|point| point.kpps).fold(0.0, f64::max),
+        surface,
+    };
+    let text = serde_json::to_string_pretty(&model)? + "\n";
+    Ok(std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?)
+}
+
+/// A model that explains less of the variance than this is none; the text's worst line has 0.84.
+const MODEL_R_SQUARE_MIN: f64 = 0.5;
 
 /// The generator's own limit for each profile, and the load that no trial exceeds: the slowest
 /// profile's, less some for a busy machine.
