@@ -34,14 +34,26 @@ xen-init-dom0 >/dev/null
 xenconsoled --pid-file=/run/xenconsoled.pid
 say "Xen's daemons are up"
 
+lab=caps
+for word in $(cat /proc/cmdline); do
+    case $word in
+    weir=*) options=${word#weir=} ;;
+    lab=*) lab=${word#lab=} ;;
+    esac
+done
 loads=
+classes=
 for guest in fc1 fc2; do
-    keep "create-$guest" xl create "/etc/xen/guests/$guest.cfg"
+    set -- "/etc/xen/guests/$guest.cfg"
+    # A guest that never waits, for classes.
+    [ "$lab" = classes ] && set -- "$@" "extra=\"console=hvc0 quiet guest=${guest#fc} burn\""
+    keep "create-$guest" xl create "$@"
     ip -batch "/etc/xen/guests/$guest.ip"
     . "/etc/xen/guests/$guest.sh"
     # What the guest has no time for is dropped here, and does not hold up the sender.
     tc qdisc replace dev "$device" root pfifo limit 100
     loads="$loads --load $load"
+    classes="$classes --guest $guest"
 done
 say "the guests are made"
 for guest in fc1 fc2; do
@@ -54,14 +66,17 @@ for guest in fc1 fc2; do
 done
 say "the guests are up"
 
-for word in $(cat /proc/cmdline); do
-    case $word in weir=*) options=${word#weir=} ;; esac
-done
 keep doctor weir doctor
 say "weir doctor has looked"
-# shellcheck disable=SC2086  # both are lists of words
+# shellcheck disable=SC2086  # all are lists of words
 {
-    weir-lab lab xen $loads --out /out ${options:-}
+    case $lab in
+    classes)
+        ip netns add classes
+        weir-lab lab xen-classes $classes --namespace classes --out /out
+        ;;
+    *) weir-lab lab xen $loads --out /out ${options:-} ;;
+    esac
     echo "weir $?" >>/out/status
 } 2>&1 | while read -r line; do
     echo "$line" >>/out/weir.txt

@@ -10,7 +10,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::{BROADCAST, Rig, Steps, UP, ether, mac, node, tagged};
-use weir_policy::{Codel, SchedulerKind, Slice, VifId};
+use weir_policy::{Codel, QueueKind, SchedulerKind, Slice, VifId};
 use weir_switch::{FramePool, IfaceId, Transmit};
 use weir_units::{BitRate, PacketRate};
 
@@ -89,6 +89,10 @@ fn no_packet_costs_an_allocation() {
                 policy[id].send.min_rate = BitRate::from_mbps(5);
                 policy[id].send_queue.codel = Some(Codel::default());
                 policy[id].send_queue.packets = 16;
+                // The other vifs have one queue.
+                if vif == 0 {
+                    policy[id].send_queue.kind = QueueKind::Flows;
+                }
                 policy[id].receive.rate = Some(BitRate::from_mbps(30));
             }
         }
@@ -118,6 +122,8 @@ fn no_packet_costs_an_allocation() {
         }
         let allocations = COUNT.with(Cell::get) - before;
         assert!(sent > 2000, "{kind:?} {sent}");
+        let flows = rig.switch.flow_counters(VifId(0), weir_switch::Direction::Send).started;
+        assert!(flows > 80, "{kind:?}: {flows} flows began");
         assert_eq!(allocations, 0, "{kind:?}: {sent} frames");
         // The counter counts.
         drop(std::hint::black_box(Box::new(7)));

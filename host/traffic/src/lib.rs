@@ -55,7 +55,7 @@ pub use spec::{
     Attach, FrameSizes, Mac, Rate, ReceiveMethod, ReceiveSpec, RecordSpec, RunSpec, SendMethod,
     SendSpec, SinkSpec, SinkVerdict, SocketsSpec, TcpBulk, TcpSend, UdpSend, XdpSend, XdpStream,
 };
-pub use stamped::{StampedDatagram, StampedSocket, wall_ns};
+pub use stamped::{StampedDatagram, StampedListener, StampedSocket, StampedStream, wall_ns};
 pub use stop::{OnProgress, Progress, is_stopped, stop_on_signals};
 pub use trial::{TrialEnd, TrialTotals, WireMeasurer};
 pub use weir_result::{CELLS_MAX, Cells, Delays, Histogram, Order};

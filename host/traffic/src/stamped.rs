@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Datagrams with the time at which the kernel got them, so that the reader's own lateness is in no
-//! measurement. Over the loopback device this is the time at which the sender sent.
+//! Datagrams and requests of a connection with the time at which the kernel got them, so that the
+//! reader's own lateness is in no measurement. Over the loopback device this is the time at which
+//! the sender sent.
 //!
 //! Source: Linux, Documentation/networking/timestamping.rst (`SO_TIMESTAMPNS`).
 
 use std::io;
 use std::mem;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -16,7 +17,15 @@ use super::thread;
 #[derive(Debug)]
 pub struct StampedSocket(UdpSocket);
 
-/// A datagram that was received.
+/// A listener whose connections carry the time of their bytes.
+#[derive(Debug)]
+pub struct StampedListener(TcpListener);
+
+/// A TCP connection whose bytes carry their time.
+#[derive(Debug)]
+pub struct StampedStream(TcpStream);
+
+/// A datagram that was received, or some bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampedDatagram {
     /// Its length, at most that of the buffer.
@@ -33,19 +42,8 @@ impl StampedSocket {
     pub fn bind(address: SocketAddr, patience: Duration) -> io::Result<Self> {
         let socket = UdpSocket::bind(address)?;
         socket.set_read_timeout(Some(patience))?;
-        let on: libc::c_int = 1;
-        let length = libc::socklen_t::try_from(size_of_val(&on)).unwrap_or(0);
-        // SAFETY: the kernel reads `length` bytes of `on`, which outlives the call.
-        let answer = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_TIMESTAMPNS,
-                (&raw const on).cast(),
-                length,
-            )
-        };
-        if answer == 0 { Ok(Self(socket)) } else { Err(io::Error::last_os_error()) }
+        stamp_all(&socket)?;
+        Ok(Self(socket))
     }
 
     /// The socket, to answer by.
@@ -59,32 +57,101 @@ impl StampedSocket {
     /// # Errors
     /// None came within the patience ([`io::ErrorKind::WouldBlock`]), or the kernel gave no time.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<StampedDatagram> {
-        let mut vector =
-            libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        let mut control = [0_u64; CONTROL_WORDS];
-        // SAFETY: all zeros is a valid message header.
-        let mut header: libc::msghdr = unsafe { mem::zeroed() };
-        header.msg_iov = &raw mut vector;
-        header.msg_iovlen = 1;
-        header.msg_control = control.as_mut_ptr().cast();
-        header.msg_controllen = size_of_val(&control) as _;
-        // SAFETY: the header points to one buffer and to `control`, with their true lengths; both
-        // outlive the call.
-        let answer = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut header, 0) };
-        let length = usize::try_from(answer).map_err(|_| io::Error::last_os_error())?;
-        // SAFETY: the kernel filled in the header; the first control message, if there is one, lies
-        // within `control`, which is aligned for it.
-        let stamp = unsafe {
-            let first = libc::CMSG_FIRSTHDR(&raw const header);
-            let is_stamp = first.as_ref().is_some_and(|message| {
-                message.cmsg_level == libc::SOL_SOCKET && message.cmsg_type == libc::SCM_TIMESTAMPNS
-            });
-            is_stamp.then(|| libc::CMSG_DATA(first).cast::<libc::timespec>().read_unaligned())
-        };
-        let stamp = stamp.ok_or_else(|| io::Error::other("the kernel gave no time"))?;
-        let nanos = |value: i64| u64::try_from(value).unwrap_or(0);
-        Ok(StampedDatagram { length, at_ns: nanos(stamp.tv_sec) * NANOS + nanos(stamp.tv_nsec) })
+        let (length, at_ns) = receive(&self.0, buffer)?;
+        let at_ns = at_ns.ok_or_else(|| io::Error::other("the kernel gave no time"))?;
+        Ok(StampedDatagram { length, at_ns })
     }
+}
+
+impl StampedListener {
+    /// Binds a listener. The kernel begins to stamp a moment later: what comes at once may have no
+    /// time.
+    ///
+    /// # Errors
+    /// The address is not free, or the kernel gives no times.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        // Connections take it over, so that their first bytes have a time.
+        stamp_all(&listener)?;
+        Ok(Self(listener))
+    }
+
+    /// Accepts a connection that waits at most `patience` for more.
+    ///
+    /// # Errors
+    /// The connection was gone at once.
+    pub fn accept(&self, patience: Duration) -> io::Result<StampedStream> {
+        let (stream, _) = self.0.accept()?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_nodelay(true)?;
+        Ok(StampedStream(stream))
+    }
+}
+
+impl StampedStream {
+    /// The connection, to answer by.
+    #[must_use]
+    pub const fn stream(&self) -> &TcpStream {
+        &self.0
+    }
+
+    /// Receives some bytes, and the time at which the kernel got the last segment of them; `None`
+    /// if the peer has closed.
+    ///
+    /// # Errors
+    /// None came within the patience ([`io::ErrorKind::WouldBlock`]), or the kernel gave no time.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<StampedDatagram>> {
+        match receive(&self.0, buffer)? {
+            (0, _) => Ok(None),
+            (length, Some(at_ns)) => Ok(Some(StampedDatagram { length, at_ns })),
+            (_, None) => Err(io::Error::other("the kernel gave no time")),
+        }
+    }
+}
+
+/// Has the kernel stamp all that a socket receives.
+fn stamp_all(socket: &impl AsRawFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let length = libc::socklen_t::try_from(size_of_val(&on)).unwrap_or(0);
+    // SAFETY: the kernel reads `length` bytes of `on`, which outlives the call.
+    let answer = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPNS,
+            (&raw const on).cast(),
+            length,
+        )
+    };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Receives once; returns the length and the time, if the kernel gave one.
+fn receive(socket: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<(usize, Option<u64>)> {
+    let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut control = [0_u64; CONTROL_WORDS];
+    // SAFETY: all zeros is a valid message header.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_iov = &raw mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: the header points to one buffer and to `control`, with their true lengths; both
+    // outlive the call.
+    let answer = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, 0) };
+    let length = usize::try_from(answer).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the kernel filled in the header; the first control message, if there is one, lies
+    // within `control`, which is aligned for it.
+    let stamp = unsafe {
+        let first = libc::CMSG_FIRSTHDR(&raw const header);
+        let is_stamp = first.as_ref().is_some_and(|message| {
+            message.cmsg_level == libc::SOL_SOCKET && message.cmsg_type == libc::SCM_TIMESTAMPNS
+        });
+        is_stamp.then(|| libc::CMSG_DATA(first).cast::<libc::timespec>().read_unaligned())
+    };
+    let nanos = |value: i64| u64::try_from(value).unwrap_or(0);
+    let at_ns = stamp.map(|stamp| nanos(stamp.tv_sec) * NANOS + nanos(stamp.tv_nsec));
+    Ok((length, at_ns))
 }
 
 /// Nanoseconds since 1970, the clock of the kernel's times.
@@ -99,6 +166,8 @@ const CONTROL_WORDS: usize = 16;
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
@@ -114,5 +183,28 @@ mod tests {
         let got = socket.receive(&mut buffer).unwrap();
         assert_eq!(&buffer[..got.length], b"tick");
         assert!((before..=after).contains(&got.at_ns), "{before} {} {after}", got.at_ns);
+    }
+
+    #[test]
+    fn a_request_of_a_connection_has_the_time_at_which_it_was_sent() {
+        let listener = StampedListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let mut client = TcpStream::connect(listener.0.local_addr().unwrap()).unwrap();
+        let server = listener.accept(Duration::from_secs(10)).unwrap();
+        let mut buffer = [0; 16];
+        // The first ones may have no time.
+        for _ in 0..10_000 {
+            let before = wall_ns();
+            client.write_all(b"GET").unwrap();
+            let after = wall_ns();
+            std::thread::sleep(Duration::from_millis(5));
+            let Ok(got) = server.receive(&mut buffer) else { continue };
+            let got = got.unwrap();
+            assert_eq!(&buffer[..got.length], b"GET");
+            assert!((before..=after).contains(&got.at_ns), "{before} {} {after}", got.at_ns);
+            drop(client);
+            assert_eq!(server.receive(&mut buffer).unwrap(), None);
+            return;
+        }
+        panic!("no request had a time");
     }
 }

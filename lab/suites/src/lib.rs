@@ -18,6 +18,7 @@ pub mod node;
 mod peers;
 pub mod reproduce;
 pub mod routers;
+mod sched_turns;
 pub mod xen;
 pub mod xtc;
 

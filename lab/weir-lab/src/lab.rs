@@ -51,6 +51,9 @@ pub(crate) enum LabCommand {
     /// Hold rates of guests of the Xen whose domain 0 this is
     #[command(hide = true)]
     Xen(XenCommand),
+    /// Give guests of the Xen whose domain 0 this is real-time classes
+    #[command(hide = true)]
+    XenClasses(XenClassesCommand),
     /// Use a share of a processor, until ended
     #[command(hide = true)]
     Disturbance {
@@ -97,6 +100,27 @@ pub(crate) enum MachineKind {
         #[arg(long)]
         at: SocketAddr,
     },
+    /// Work and answer for each request of HTTP
+    Web {
+        #[arg(long)]
+        work: Nanos,
+        #[arg(long)]
+        bytes: u32,
+        #[arg(long)]
+        at: SocketAddr,
+    },
+    /// Send over TCP as much as possible
+    Bulk {
+        #[arg(long)]
+        length: Nanos,
+        #[arg(long)]
+        to: SocketAddr,
+    },
+    /// Measure the rate of a TCP connection
+    Sink {
+        #[arg(long)]
+        at: SocketAddr,
+    },
     /// Work without end
     Neighbour,
 }
@@ -117,6 +141,19 @@ pub(crate) struct XenCommand {
     /// A guest, and where packets that it is to forward go to; may be repeated
     #[arg(long, value_name = "GUEST=ADDRESS:PORT", required = true)]
     load: Vec<xen::GuestLoad>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Give guests of the Xen whose domain 0 this is real-time classes.
+#[derive(Debug, Args)]
+pub(crate) struct XenClassesCommand {
+    /// A guest that never waits, both on one processor; twice
+    #[arg(long, value_name = "GUEST", required = true)]
+    guest: Vec<String>,
+    /// The network namespace in which the node is to run
+    #[arg(long)]
+    namespace: String,
     #[command(flatten)]
     output: Output,
 }
@@ -143,6 +180,7 @@ impl LabCommand {
             Self::DelayLine { pairs } => delay_line::run(&pairs)?,
             Self::Router { cpu, batch, from, to } => forward::run([&from, &to], cpu, batch)?,
             Self::Xen(command) => return command.run(),
+            Self::XenClasses(command) => return command.run(),
             Self::Disturbance { cpu, ppm } => disturbance::run(CpuShare::from_ppm(ppm), cpu)?,
             Self::Machine { kind, core } => timely_process::run(kind.into(), core)?,
             Self::Status(LabFile { file, json }) => {
@@ -165,6 +203,9 @@ impl From<MachineKind> for TimelyMachine {
                 Self::Worker { every, work, times, to }
             }
             MachineKind::Server { work, times, at } => Self::Server { work, times, at },
+            MachineKind::Web { work, bytes, at } => Self::Web { work, bytes, at },
+            MachineKind::Bulk { length, to } => Self::Bulk { length, to },
+            MachineKind::Sink { at } => Self::Sink { at },
             MachineKind::Neighbour => Self::Neighbour,
         }
     }
@@ -176,6 +217,20 @@ impl XenCommand {
         let (result, shown) = self.output.measure(|rec| Ok(xen::show(rec, &spec)))?;
         // What was measured is kept, whatever came of the rest.
         let status = self.output.finish("xen", &result)?;
+        shown?;
+        Ok(status)
+    }
+}
+
+impl XenClassesCommand {
+    fn run(self) -> Result<ExitCode, Failure> {
+        let folder = self.output.folder("xen");
+        std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let Self { guest: guests, namespace, output } = self;
+        let spec = xen::XenClassesSpec { guests, namespace, folder };
+        let (result, shown) = output.measure(|rec| Ok(xen::show_classes(rec, &spec)))?;
+        // What was measured is kept, whatever came of the rest.
+        let status = output.finish("xen", &result)?;
         shown?;
         Ok(status)
     }

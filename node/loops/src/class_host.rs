@@ -23,6 +23,7 @@ use weir_platform::meter::CpuSource;
 use weir_platform::process::{self, Identity};
 use weir_platform::run::Host;
 use weir_platform::{HostError, Journal, StateDir, Undo, host};
+use weir_policy::RealtimeKind;
 use weir_units::{CpuShare, Nanos};
 
 use super::classes::{AppliedClass, ClassPlatform, NamedThreads, RouterClass};
@@ -163,7 +164,9 @@ impl HostClasses {
             None => (RtdsClass::new(on, journal, domain)?, 0),
         };
         kept.add(mark, journal);
-        let budget = RtdsBudget::of(demand, !wanted.capped);
+        // The text's periodic machine is in the queue of the others as well, an aperiodic one not.
+        let extra = wanted.class.kind == RealtimeKind::Periodic && !wanted.capped;
+        let budget = RtdsBudget::of(demand, extra);
         guest.set(budget)?;
         // A guest that was started again has the scheduler's default.
         let stays = looks < GUEST_LOOKS || guest.in_force()? == budget.share();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The Xen lab: the real hypervisor with a domain 0 and two guests that forward, from Debian's
 //! packages, in QEMU without acceleration; inside, the very program of this tree holds packet rates
-//! by caps of guests, and what came of it is in `out/xen/SCHEDULER`.
+//! by caps of guests, and what came of it is in `out/xen/SCHEDULER`. Under RTDS, with a hypervisor
+//! that is built here, it gives guests real-time classes instead.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use crate::tools::{build, lab_path, weir_path};
 
 mod cpio;
 mod guests;
+mod hypervisor;
 mod image;
 mod kernel;
 mod machine;
@@ -34,13 +36,17 @@ struct Call {
     programs: Option<PathBuf>,
 }
 
-/// `xen-lab [--scheduler NAME] [--quick] [--out FOLDER] [--programs FOLDER]`.
+/// Runs `xen-lab [--scheduler NAME] [--quick] [--out FOLDER] [--programs FOLDER]`.
 pub(crate) fn call(arguments: &[String]) -> Result<(), String> {
     let call = Call::parse(arguments)?;
     if let Some(lacking) = missing() {
         return Err(lacking);
     }
-    boot_all(&Files::make(call.programs.as_deref())?, &call)
+    let files = Files::make(call.programs.as_deref())?;
+    if call.schedulers.contains(&RTDS) {
+        hypervisor::with_rtds(&files.folder, &files.folder.join(packages::TREE))?;
+    }
+    boot_all(&files, &call)
 }
 
 /// Both schedulers, without a training. `Some` says why that was not tried.
@@ -112,10 +118,10 @@ impl Call {
                 (_, true) => call.quick = true,
                 ("--scheduler", _) => {
                     let name = words.next().unwrap_or_default();
-                    let known = SCHEDULERS.into_iter().find(|known| *known == name);
-                    let known = known.ok_or_else(|| {
-                        format!("no scheduler '{name}': {}", SCHEDULERS.join(", "))
-                    })?;
+                    let all = [SCHEDULERS[0], SCHEDULERS[1], RTDS];
+                    let known = all.into_iter().find(|known| *known == name);
+                    let known = known
+                        .ok_or_else(|| format!("no scheduler '{name}': {}", all.join(", ")))?;
                     call.schedulers = vec![known];
                 }
                 ("--out", _) => {
@@ -180,11 +186,16 @@ impl Files {
             fs::remove_dir_all(out).map_err(|error| named(out, &error))?;
         }
         fs::create_dir_all(out).map_err(|error| named(out, &error))?;
-        let [xen, kernel, root] = [XEN, KERNEL, ROOT].map(|name| self.folder.join(name));
+        let xen = if scheduler == RTDS { hypervisor::BUILT } else { XEN };
+        let [xen, kernel, root] = [xen, KERNEL, ROOT].map(|name| self.folder.join(name));
         let disk = self.folder.join(format!("disk-{scheduler}.img"));
         let empty = fs::File::create(&disk).and_then(|file| file.set_len(DISK_BYTES));
         empty.map_err(|error| named(&disk, &error))?;
-        let words = if quick { "weir=--quick" } else { "" };
+        let words = match (scheduler, quick) {
+            (RTDS, _) => "lab=classes",
+            (_, true) => "weir=--quick",
+            _ => "",
+        };
         let [xen, kernel, root] = [&xen, &kernel, &root];
         let machine = LabMachine { xen, scheduler, kernel, words, root, disk: &disk };
         machine.run(&out.join("serial.log"))?;
@@ -239,7 +250,11 @@ fn judge(out: &Path, scheduler: &str) -> Result<(), String> {
     if !bad.is_empty() {
         return Err(format!("{}; see {}", bad.join(", "), out.display()));
     }
-    let (found, line) = (read("doctor.txt")?, format!("xl: {scheduler}"));
+    let line = match scheduler {
+        RTDS => "Xen runs RTDS".to_owned(),
+        with_caps => format!("xl: {with_caps}"),
+    };
+    let found = read("doctor.txt")?;
     match found.lines().any(|said| said.ends_with(&line)) {
         true => Ok(()),
         false => Err(format!("`weir doctor` does not say '{line}'; see {}", out.display())),
@@ -262,6 +277,9 @@ fn unkept(status: &str) -> Vec<String> {
 
 /// The schedulers under which guests can be capped.
 const SCHEDULERS: [&str; 2] = ["credit2", "credit"];
+
+/// The scheduler under which guests can have real-time classes. Debian's Xen has none of it.
+const RTDS: &str = "rtds";
 
 const OUT: &str = "out/xen";
 const XEN: &str = "xen.elf";
@@ -293,7 +311,7 @@ const DONE: [&str; 8] =
     ["create-fc1", "create-fc2", "ping-fc1", "ping-fc2", "doctor", "weir", "xl-info", "xl-list"];
 
 const USAGE: &str =
-    "usage: xen-lab [--scheduler credit|credit2] [--quick] [--out FOLDER] [--programs FOLDER]";
+    "usage: xen-lab [--scheduler credit|credit2|rtds] [--quick] [--out FOLDER] [--programs FOLDER]";
 
 #[cfg(test)]
 mod tests {
@@ -310,7 +328,7 @@ mod tests {
         assert_eq!(call, expected);
         assert_eq!(parse(&[]).unwrap().schedulers, SCHEDULERS);
         for (words, error) in [
-            (&["--scheduler", "rtds"][..], "no scheduler 'rtds'"),
+            (&["--scheduler", "edf"][..], "no scheduler 'edf'"),
             (&["--out"], "--out: which folder?"),
             (&["x"], "no option 'x'"),
         ] {

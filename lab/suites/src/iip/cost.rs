@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The cost of a packet under phases, beside the same scheduler paced by the link, in turns.
 
-use rustix::time::{ClockId, clock_gettime};
 use weir_experiment::prelude::*;
 use weir_experiment::senders::on_worker_cpu;
-use weir_sched::load::{Load, Subject};
+
+use crate::sched_turns::{TurnLoad, in_turns};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let runs = if rec.quick { RUNS_QUICK } else { RUNS };
-    for (name, times) in on_worker_cpu(move || in_turns(runs))? {
+    for (name, times) in
+        on_worker_cpu(move || in_turns(&SUBJECTS, CLASSES, TurnLoad::Refill, runs))?
+    {
         rec.keep(&name, Series::unordered("s", times))?;
     }
     for (id, [above, below], most) in BOUNDS {
@@ -18,35 +20,6 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         rec.claim(id, text, Rule::RatioOfMedians, Bound::at_most(most), &series)?;
     }
     Ok(())
-}
-
-type Times = Vec<(String, Vec<f64>)>;
-
-fn in_turns(runs: usize) -> Result<Times> {
-    let mut loads: Vec<(&str, Box<dyn Load>)> = Vec::new();
-    for name in SUBJECTS {
-        let refused = |why: String| ExperimentError::Node(format!("{name}: {why}"));
-        let subject = Subject::named(name).ok_or_else(|| refused("no such subject".to_owned()))?;
-        loads.push((name, subject.load(CLASSES).map_err(|error| refused(error.to_string()))?));
-    }
-    let mut times: Times = SUBJECTS.iter().map(|name| ((*name).to_owned(), Vec::new())).collect();
-    for turn in 0..=runs {
-        for ((name, load), (_, times)) in loads.iter_mut().zip(&mut times) {
-            let start = clock_gettime(ClockId::ThreadCPUTime);
-            let moved = load.refill(PACKETS);
-            let spent = clock_gettime(ClockId::ThreadCPUTime) - start;
-            if moved < PACKETS {
-                let message = format!("{name}: {moved} packets of {PACKETS} came");
-                return Err(ExperimentError::Node(message));
-            }
-            let nanos = u64::try_from(spent.tv_sec * 1_000_000_000 + spent.tv_nsec).unwrap_or(0);
-            // The first turn brings memory and queues to where they stay.
-            if turn > 0 {
-                times.push(float(nanos) * 1e-9 / float(moved));
-            }
-        }
-    }
-    Ok(times)
 }
 
 const PACED_DRR: &str = "paced-drr";
@@ -63,6 +36,5 @@ const BOUNDS: [(&str, [&str; 2], f64); 4] = [
     ("borrowing", [BORROW, DRR_64], 3.0),
 ];
 const CLASSES: u32 = 64;
-const PACKETS: u64 = 1_000_000;
 const RUNS: usize = 15;
 const RUNS_QUICK: usize = 5;

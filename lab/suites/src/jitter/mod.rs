@@ -2,9 +2,11 @@
 //! Jitter: packets that leave at the right time, not only at the right rate.
 
 mod admission;
+mod flow_cost;
 mod flow_queues;
 mod flow_runs;
 mod laws;
+mod rtds;
 pub mod scenario;
 pub mod shaped;
 pub mod smooth;
@@ -13,6 +15,7 @@ mod timely;
 mod timely_lab;
 pub mod timely_process;
 mod timely_scenario;
+mod timely_stream;
 mod wire_flows;
 mod wire_smooth;
 
@@ -31,7 +34,11 @@ const ROWS: &[Requirement] = &[
         "a sender is on time beside two neighbours on its core",
         &[With(timely::sender, 0), With(timely::sender, 1)],
     ),
-    row(3, "a server answers in time beside two neighbours on its core", &[Plain(timely::server)]),
+    row(
+        3,
+        "a server answers in time beside two neighbours on its core, and bulk keeps its rate",
+        &[Plain(timely::server), Plain(timely_stream::web), Plain(timely_stream::bulk)],
+    ),
     row(4, "shares stay proportional with and without the class", &[Plain(timely::shares)]),
     row(
         5,
@@ -39,6 +46,7 @@ const ROWS: &[Requirement] = &[
         &[Plain(admission::show)],
     )
     .correctness(),
+    row(6, "guests of a real Xen under RTDS have their budgets", &[Plain(rtds::show)]),
     row(
         7,
         "at 2 Mb/s the smooth window holds rate and delay, beside Xen's own bucket",
@@ -89,6 +97,7 @@ const ROWS: &[Requirement] = &[
         "flow queues keep delay low inside a share on the wire, beside TBF and HTB",
         &[With(wire_flows::show, 0), With(wire_flows::show, 1)],
     ),
+    row(16, "flow queues add little processor time to a packet", &[Plain(flow_cost::show)]),
 ];
 
 const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Requirement {

@@ -65,7 +65,7 @@ pub(super) fn sender(rec: &mut Recording<'_>, number: usize) -> Result {
     rec.claim(id("better-each"), "times better, worst pair", Rule::Min, each, &[id("better")])
 }
 
-/// Shows row 3: a server beside two neighbours on its core.
+/// Shows row 3 by datagrams: a server beside two neighbours on its core.
 pub(super) fn server(rec: &mut Recording<'_>) -> Result {
     let scenario = TimelyScenario::read()?;
     let (pairs, length) = scenario.runs(rec.quick);
@@ -190,7 +190,7 @@ impl SenderBounds {
 
 /// Keeps the value of each run without and with the class, and how many times better the second is;
 /// judges the medians.
-fn compare(
+pub(super) fn compare(
     rec: &mut Recording<'_>,
     id: &dyn Fn(&str) -> String,
     what: &str,
@@ -312,7 +312,7 @@ fn window_shares(
 }
 
 /// Returns the core and the class of the first machine of a run.
-fn first(
+pub(super) fn first(
     scenario: &TimelyScenario,
     realtime: bool,
     kind: RealtimeKind,
@@ -326,7 +326,10 @@ fn first(
 }
 
 /// Starts two neighbours on each core; returns them by core.
-fn neighbours(lab: &mut TimelyLab, scenario: &TimelyScenario) -> Result<Vec<(u32, [usize; 2])>> {
+pub(super) fn neighbours(
+    lab: &mut TimelyLab,
+    scenario: &TimelyScenario,
+) -> Result<Vec<(u32, [usize; 2])>> {
     let mut each = Vec::new();
     for core in cores() {
         let mut start =
@@ -377,22 +380,22 @@ fn used(meter: &mut weir_platform::meter::CpuMeter) -> Result<Vec<f64>> {
 }
 
 /// Returns the nearest rank of samples, as [`Rule::Percentile`] does; 0 of none.
-fn percentile(samples: &[f64], percent: usize) -> f64 {
+pub(super) fn percentile(samples: &[f64], percent: usize) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
-fn micros(time: Nanos) -> f64 {
+pub(super) fn micros(time: Nanos) -> f64 {
     float(time.as_nanos()) / 1e3
 }
 
-const KINDS: [&str; 2] = ["fair", "class"];
+pub(super) const KINDS: [&str; 2] = ["fair", "class"];
 
 const P99: Rule = Rule::Percentile { percent: 99.0 };
 
 /// Activations at the begin that are not judged.
 const COLD: u32 = 3;
 
-const SERVER_PORT: u16 = 47_027;
+pub(super) const SERVER_PORT: u16 = 47_027;

@@ -224,6 +224,16 @@ fn arguments(machine: TimelyMachine) -> Vec<String> {
             format!("--times={times}"),
             format!("--at={at}"),
         ],
+        TimelyMachine::Web { work, bytes, at } => vec![
+            "web".to_owned(),
+            format!("--work={work}"),
+            format!("--bytes={bytes}"),
+            format!("--at={at}"),
+        ],
+        TimelyMachine::Bulk { length, to } => {
+            vec!["bulk".to_owned(), format!("--length={length}"), format!("--to={to}")]
+        }
+        TimelyMachine::Sink { at } => vec!["sink".to_owned(), format!("--at={at}")],
         TimelyMachine::Neighbour => vec!["neighbour".to_owned()],
     }
 }

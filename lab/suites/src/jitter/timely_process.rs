@@ -2,18 +2,20 @@
 //! Machines of experiments with real-time classes: hidden commands of `weir-lab`.
 //!
 //! A *worker* is activated by the clock: it works and sends a datagram. A *server* is activated by
-//! requests: it works and answers. A *neighbour* never waits. Each is one thread, and says what it
-//! measured as one line of JSON when it ends.
+//! requests, datagrams or those of HTTP: it works and answers. A *bulk sender* sends over TCP as
+//! much as it can, and a *sink* counts that. A *neighbour* never waits. Each is one thread, and
+//! says what it measured as one line of JSON when it ends.
 
 use std::io::{BufRead, ErrorKind, Write};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use rustix::net::{RecvFlags, recv};
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
 use rustix::time::{Timespec, clock_gettime};
 use weir_experiment::{ExperimentError, Result};
 use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
-use weir_traffic::{StampedSocket, wall_ns};
+use weir_traffic::{StampedListener, StampedSocket, wall_ns};
 use weir_units::Nanos;
 
 /// A machine of an experiment.
@@ -40,6 +42,28 @@ pub enum TimelyMachine {
         /// Its address.
         at: SocketAddr,
     },
+    /// Works `work` for each request of one HTTP connection, and answers it, until the peer closes.
+    Web {
+        /// The processor time of each.
+        work: Nanos,
+        /// The length of what it answers.
+        bytes: u32,
+        /// Its address.
+        at: SocketAddr,
+    },
+    /// Sends over TCP for `length`, as much as it can. It begins once a line comes on its standard
+    /// input.
+    Bulk {
+        /// The time for which it sends.
+        length: Nanos,
+        /// The sink.
+        to: SocketAddr,
+    },
+    /// Takes one TCP connection to its end, and measures its rate in bits a second.
+    Sink {
+        /// Its address.
+        at: SocketAddr,
+    },
     /// Works without end.
     Neighbour,
 }
@@ -54,6 +78,9 @@ pub fn run(machine: TimelyMachine, core: Option<u32>) -> Result {
     let samples = match machine {
         TimelyMachine::Worker { every, work, times, to } => work_on_time(every, work, times, to),
         TimelyMachine::Server { work, times, at } => serve(work, times, at),
+        TimelyMachine::Web { work, bytes, at } => serve_web(work, bytes, at),
+        TimelyMachine::Bulk { length, to } => send_bulk(length, to),
+        TimelyMachine::Sink { at } => take_bulk(at),
         TimelyMachine::Neighbour => loop {
             std::hint::spin_loop();
         },
@@ -107,6 +134,57 @@ fn serve(work: Nanos, times: u32, at: SocketAddr) -> std::io::Result<Vec<u64>> {
     Ok(response)
 }
 
+/// Returns as [`serve`] does, for the requests of one connection.
+fn serve_web(work: Nanos, bytes: u32, at: SocketAddr) -> std::io::Result<Vec<u64>> {
+    let stream = StampedListener::bind(at)?.accept(PATIENCE)?;
+    let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").into_bytes();
+    answer.resize(answer.len() + bytes as usize, b'.');
+    let (mut response, mut request, mut length) = (Vec::new(), [0; REQUEST_MAX], 0);
+    while let Some(got) = stream.receive(&mut request[length..])? {
+        length += got.length;
+        if !request[..length].ends_with(REQUEST_END) {
+            if length == REQUEST_MAX {
+                return Err(ErrorKind::InvalidData.into());
+            }
+            continue;
+        }
+        length = 0;
+        burn(work);
+        stream.stream().write_all(&answer)?;
+        let took = wall_ns().saturating_sub(got.at_ns);
+        response.push(took.saturating_sub(work.as_nanos()));
+    }
+    Ok(response)
+}
+
+fn send_bulk(length: Nanos, to: SocketAddr) -> std::io::Result<Vec<u64>> {
+    std::io::stdin().lock().read_line(&mut String::new())?;
+    let mut stream = TcpStream::connect(to)?;
+    let block = vec![0; BULK_BLOCK];
+    let until = now_ns(ClockId::Monotonic) + length.as_nanos();
+    while now_ns(ClockId::Monotonic) < until {
+        stream.write_all(&block)?;
+    }
+    Ok(Vec::new())
+}
+
+/// The kernel discards the bytes: the sender, not the sink, is to be what limits the rate.
+fn take_bulk(at: SocketAddr) -> std::io::Result<Vec<u64>> {
+    let (stream, _) = TcpListener::bind(at)?.accept()?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut buffer = vec![0; BULK_TAKEN];
+    let (begin, mut bytes) = (now_ns(ClockId::Monotonic), 0);
+    loop {
+        match recv(&stream, buffer.as_mut_slice(), RecvFlags::TRUNC)? {
+            (_, 0) => break,
+            (_, length) => bytes += length as u64,
+        }
+    }
+    let took = now_ns(ClockId::Monotonic) - begin;
+    let rate = u128::from(bytes) * 8 * u128::from(NANOS) / u128::from(took.max(1));
+    Ok(vec![u64::try_from(rate).unwrap_or(u64::MAX)])
+}
+
 /// Uses so much processor time.
 fn burn(work: Nanos) {
     let until = now_ns(ClockId::ThreadCPUTime) + work.as_nanos();
@@ -130,6 +208,12 @@ fn now_ns(clock: ClockId) -> u64 {
 }
 
 const NANOS: u64 = 1_000_000_000;
+
+/// The end of a request without a body.
+pub const REQUEST_END: &[u8] = b"\r\n\r\n";
+const REQUEST_MAX: usize = 1024;
+const BULK_BLOCK: usize = 64 << 10;
+const BULK_TAKEN: usize = 1 << 20;
 
 /// The longest wait for a request.
 pub const PATIENCE: Duration = Duration::from_secs(10);

@@ -16,6 +16,7 @@ pub(super) struct TimelyScenario {
     pub(super) alone: AloneCase,
     pub(super) sender: SenderCase,
     pub(super) server: ServerCase,
+    pub(super) bulk: BulkCase,
     pub(super) shares: SharesCase,
     pub(super) many: ManyCase,
 }
@@ -60,6 +61,16 @@ pub(super) struct ServerCase {
     pub(super) cpu: Text<CpuShare>,
     pub(super) late: Text<Nanos>,
     pub(super) better: u32,
+    pub(super) web_bytes: u32,
+}
+
+/// A machine that sends as much as it can.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BulkCase {
+    pub(super) period: Text<Nanos>,
+    pub(super) cpu: Text<CpuShare>,
+    pub(super) rate: f64,
 }
 
 /// Shares of a core.

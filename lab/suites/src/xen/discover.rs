@@ -29,10 +29,7 @@ pub(super) struct XenDomain {
 
 /// Looks for the guests that are to be loaded, as a node does: by name, and by Xen's store.
 pub(super) fn discover(spec: &XenSpec) -> Result<XenHost, ExperimentError> {
-    if !Path::new("/proc/xen/capabilities").exists() {
-        let needs = "domain 0 of a Xen: `cargo xtask xen-lab` boots one".to_owned();
-        return Err(ExperimentError::Missing { what: ROW.to_owned(), needs });
-    }
+    require_domain_0(ROW)?;
     let on: Arc<dyn Platform + Send + Sync> = Arc::new(Host::default());
     let scheduler = match xl_text::scheduler(&on.run(&Command::line("xl info"))?) {
         Some(with @ (XenScheduler::Credit | XenScheduler::Credit2)) => with,
@@ -57,6 +54,15 @@ pub(super) fn discover(spec: &XenSpec) -> Result<XenHost, ExperimentError> {
         }
     });
     Ok(XenHost { guests: guests.collect::<Result<_, ExperimentError>>()?, on, scheduler })
+}
+
+/// Refuses a row on a machine that is no domain 0.
+pub(super) fn require_domain_0(row: &str) -> Result<(), ExperimentError> {
+    if Path::new("/proc/xen/capabilities").exists() {
+        return Ok(());
+    }
+    let needs = "domain 0 of a Xen: `cargo xtask xen-lab` boots one".to_owned();
+    Err(ExperimentError::Missing { what: row.to_owned(), needs })
 }
 
 impl XenHost {
@@ -87,7 +93,8 @@ impl fmt::Display for XenHost {
     }
 }
 
-fn domains(on: &dyn Platform) -> Result<Vec<Domain>, ExperimentError> {
+/// All domains, as `xl list` has them.
+pub(super) fn domains(on: &dyn Platform) -> Result<Vec<Domain>, ExperimentError> {
     xl_text::domains(&on.run(&Command::line("xl list"))?).map_err(refused)
 }
 

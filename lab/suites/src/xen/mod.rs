@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Guests of a real Xen, held to packet rates by `xl` caps alone: what `cargo xtask xen-lab` runs
-//! in domain 0.
+//! in domain 0. Under RTDS they get real-time classes instead ([`show_classes`]).
 //!
 //! Senders in domain 0 offer each guest more than twice what it is held at. What a guest forwards
 //! is counted on its devices; what it may use is its cap. QEMU counts time in instructions: a
@@ -9,14 +9,17 @@
 
 mod bench;
 mod capacity;
+mod classes;
 mod discover;
 mod hold;
+pub(crate) mod lab_runs;
 mod load;
 mod picture;
 mod spec;
 mod training;
 
 use bench::GuestBench;
+pub use classes::{XenClassesSpec, show_classes};
 use discover::XenHost;
 use spec::ROW;
 pub use spec::{GuestLoad, XenSpec};

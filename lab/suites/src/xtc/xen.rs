@@ -2,53 +2,11 @@
 //! Row 14: the real hypervisor. `cargo xtask xen-lab` boots it under each scheduler and runs
 //! [`crate::xen`] in its domain 0; what came of it is judged there, and again here.
 
-use std::path::Path;
-
 use weir_experiment::prelude::*;
-use weir_platform::run::{Command, Host, Platform};
-use weir_result::ResultFile;
+
+use crate::xen::lab_runs;
 
 /// Boots both and takes over what they found.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    weir_traffic::stop_on_signals()?;
-    for scheduler in SCHEDULERS {
-        // What an earlier run left is not what this one shows.
-        let _none = std::fs::remove_dir_all(Path::new(OUT).join(scheduler));
-    }
-    let quick = rec.quick.then_some("--quick");
-    let words = ["xtask", "xen-lab", "--out", OUT].into_iter().chain(quick);
-    let command = Command::new("cargo", words).limit(LIMIT);
-    rec.say(&format!("{}: {command}", rec.id()));
-    // What was measured before something failed is worth more than the failure.
-    let outcome = Host::unless(weir_traffic::is_stopped).run(&command);
-    let before = rec.result.cases().len();
-    for scheduler in SCHEDULERS {
-        let path = Path::new(OUT).join(scheduler).join("result.json");
-        let missing =
-            |why: String| ExperimentError::Missing { what: rec.name(scheduler), needs: why };
-        let text = std::fs::read_to_string(&path).map_err(|error| match &outcome {
-            Ok(_) => ExperimentError::io(&path, error),
-            Err(failed) => missing(failed.to_string()),
-        })?;
-        let seen = ResultFile::from_json(&text)?;
-        rec.result.absorb(scheduler, &seen)?;
-        for case in seen.cases() {
-            let verdict = if case.holds() { "holds" } else { "DOES NOT HOLD" };
-            rec.say(&format!("{} {}: {verdict}", case.id(), case.name()));
-        }
-    }
-    let cases = rec.result.cases().get(before..).unwrap_or_default();
-    match outcome {
-        // What does not hold is a result, and no reason to have none.
-        Err(_) if cases.iter().any(|case| !case.holds()) => Ok(()),
-        other => other.map(drop).map_err(ExperimentError::from),
-    }
+    lab_runs::take_over(rec, &["credit2", "credit"], &[])
 }
-
-/// The folder of `cargo xtask xen-lab`.
-const OUT: &str = "out/xen";
-
-const SCHEDULERS: [&str; 2] = ["credit2", "credit"];
-
-/// Two machines, with what they are built from.
-const LIMIT: Duration = Duration::from_secs(1800);

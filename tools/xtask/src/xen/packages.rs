@@ -7,6 +7,9 @@ use std::process::Command;
 
 use crate::command::{output, run};
 
+/// The folder of what was unpacked, in that of the packages.
+pub(super) const TREE: &str = "tree";
+
 /// A package as the lists have it.
 #[derive(Debug, PartialEq, Eq)]
 struct Package {
@@ -30,7 +33,7 @@ impl Packages {
     /// # Errors
     /// The lists do not have one of them, or it cannot be had.
     pub(super) fn unpacked(&self, names: &[&str]) -> Result<PathBuf, String> {
-        let tree = self.folder.join("tree");
+        let tree = self.folder.join(TREE);
         let packages = self.listed(names)?;
         self.fetch(&packages)?;
         let stamp = self.folder.join("unpacked");
