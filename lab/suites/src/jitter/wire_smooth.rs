@@ -3,9 +3,10 @@
 //!
 //! A tenant with a smooth window of 2 Mb/s sends an even stream, and between it bursts that would
 //! take 84 ms at that rate. An independent sink records each packet as it leaves the node. Beside
-//! it another tenant, with nine tenths of the link guaranteed, fills the link nearly. The same
-//! traffic through a token bucket with one queue shows what the window is for; queues for flows
-//! would part the stream from the bursts.
+//! it another tenant, with nine tenths of the link guaranteed, fills the link nearly: a burst
+//! leaves in the last tenth, of 1 Gb/s, so that what it takes there is less than the window. The
+//! same traffic through a token bucket with one queue shows what the window is for; queues for
+//! flows would part the stream from the bursts.
 
 use weir_experiment::prelude::*;
 use weir_experiment::senders::hardly_catching_up;
@@ -15,7 +16,7 @@ use super::shaped::spread;
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    let star = StarTopology::new("smooth", 2, BitRate::from_mbps(100));
+    let star = StarTopology::new("smooth", 2, BitRate::from_mbps(1000));
     let seconds = if rec.quick { 14 } else { 40 };
     for (name, shaper) in [("smooth", "shaper = \"smooth\""), ("bucket", "burst = \"3000B\"")] {
         let record = run(&star, policy(&star, shaper)?, seconds)?;
@@ -99,7 +100,7 @@ fn run(
     policy: Policy,
     seconds: usize,
 ) -> Result<TrafficRecord, ExperimentError> {
-    let other = star.stream(1, 1, 1500, Some(Rate::Bps(95_000_000)));
+    let other = star.stream(1, 1, 1500, Some(Rate::Bps(950_000_000)));
     let mut senders = vec![
         star.udp(0, 0, EVEN_PACKET, Some(Rate::Bps(EVEN_BPS))),
         hardly_catching_up(star.generator(vec![other])),
@@ -132,7 +133,7 @@ fn policy(star: &StarTopology, shaper: &str) -> Result<Policy, ExperimentError> 
          {{ name = \"t0\", slice = \"t0\", mac = [\"{own}\"], \
          send = {{ rate = \"{RATE_BPS}bit\", {shaper} }} }},\n\
          {{ name = \"t1\", slice = \"t1\", mac = [\"{other}\"], \
-         send = {{ min_rate = \"90Mbit\" }} }},\n\
+         send = {{ min_rate = \"900Mbit\" }} }},\n\
          ]\n",
         star.name, star.rate
     );
@@ -149,7 +150,7 @@ const EVEN_PACKET: u16 = 700;
 /// 21 kB: 84 ms at the rate, twice a second.
 const BURST_PACKETS: u64 = 15;
 const BURST_PACKET: u16 = 1400;
-const GUARANTEED_BPS: f64 = 90e6;
+const GUARANTEED_BPS: f64 = 900e6;
 /// Seconds in which the window finds its place.
 const SETTLED: usize = 6;
 
