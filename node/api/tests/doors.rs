@@ -17,6 +17,7 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream
 use weir_api::Server;
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
+use weir_loops::{ClassStatus, LogLine, LoopsLoad, RouterActivations, RouterStatus};
 use weir_node::Serving;
 use weir_node::changes::{ChangeKind, PolicyChange};
 use weir_node::control::{ChangeRequest, Control, InForce, Refusal, RefusalKind};
@@ -87,6 +88,18 @@ impl Control for Node {
     }
     fn service(&self) -> BTreeMap<ReportSubject, [Service; 2]> {
         BTreeMap::new()
+    }
+    fn routers(&self, _: Option<&str>) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal> {
+        Ok((Vec::new(), LoopsLoad::default()))
+    }
+    fn router_log(&self, _: &str, _: usize) -> Result<Vec<LogLine>, Refusal> {
+        absent()
+    }
+    fn classes(&self) -> Result<Vec<ClassStatus>, Refusal> {
+        Ok(Vec::new())
+    }
+    fn activations(&self, _: &str, _: Duration) -> Result<RouterActivations, Refusal> {
+        absent()
     }
     fn reload(&self, _: &str) -> Result<(), Refusal> {
         absent()

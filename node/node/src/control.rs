@@ -69,36 +69,25 @@ pub trait Control: Send + Sync + 'static {
     ///
     /// # Errors
     /// The control loops do not answer.
-    fn routers(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal> {
-        let _none = router;
-        Ok((Vec::new(), LoopsLoad::default()))
-    }
+    fn routers(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal>;
 
     /// The newest decisions on a router, oldest first.
     ///
     /// # Errors
     /// It is not held at a rate; or what holds it does not answer.
-    fn router_log(&self, router: &str, newest: usize) -> Result<Vec<LogLine>, Refusal> {
-        let text = format!("router {router:?} is not held at a rate; the newest {newest} are none");
-        Err(Refusal::new(RefusalKind::NotFound, text))
-    }
+    fn router_log(&self, router: &str, newest: usize) -> Result<Vec<LogLine>, Refusal>;
 
     /// The state of the classes of routers, in the policy's order.
     ///
     /// # Errors
     /// The thread that keeps them does not answer.
-    fn classes(&self) -> Result<Vec<ClassStatus>, Refusal> {
-        Ok(Vec::new())
-    }
+    fn classes(&self) -> Result<Vec<ClassStatus>, Refusal>;
 
     /// Watches the activations of a router's threads for `span`, and waits for that long.
     ///
     /// # Errors
     /// There is no such router; it has no threads that can be watched; the kernel refuses.
-    fn activations(&self, router: &str, span: Duration) -> Result<RouterActivations, Refusal> {
-        let text = format!("router {router:?} has no threads to be watched for {span:?}");
-        Err(Refusal::new(RefusalKind::NotFound, text))
-    }
+    fn activations(&self, router: &str, span: Duration) -> Result<RouterActivations, Refusal>;
 
     /// Reads the configuration file again and applies what changed.
     ///

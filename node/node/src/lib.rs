@@ -9,6 +9,7 @@
 
 pub mod changes;
 pub mod control;
+mod controlled;
 mod error;
 mod host_state;
 mod hotplug;

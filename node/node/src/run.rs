@@ -3,30 +3,26 @@
 //!
 //! A start takes the devices, opens them, starts the worker, then the interface. From then on three
 //! more threads follow devices, keep the report and hold routers. The calling thread waits for
-//! signals and requests. The end undoes the start in reverse order. Two locks order all changes:
-//! `live` (the policy) before `host` (the devices). Readers of the policy in force wait for
-//! neither.
+//! signals and requests ([`crate::controlled`]). The end undoes the start in reverse order.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use weir_platform::{HostError, StateDir, text};
-use weir_policy::{Dataplane, Direction, Edit, Kind, Policy, Vif};
+use weir_policy::{Dataplane, Direction, Kind, Policy, Vif};
 use weir_ports::{Pins, Pool, Questions, device_number};
 
-use crate::changes::PolicyChange;
-use crate::control::{self, ChangeRequest, Control, InForce, Refusal, RefusalKind};
+use crate::control::{self, Control, Refusal, RefusalKind};
+use crate::controlled::{ControlledNode, EndWatch, NodePlane, SharedNotes};
 use crate::error::NodeError;
 use crate::host_state::{FollowedDevices, HostState};
 use crate::hotplug::DeviceWatch;
 use crate::kernel_node;
-use crate::live_policy::{self, ApplyPolicy, LivePolicy};
+use crate::live_policy::{self, LivePolicy};
 use crate::operator_notes::OperatorNotes;
 use crate::options::{NodeEnd, Options, Serving};
 use crate::present;
@@ -45,9 +41,6 @@ use weir_dataplane::worker::Worker;
 use weir_loops::{
     ClassStatus, LogLine, LoopsLoad, RouterActivations, RouterLoops, RouterStatus,
     watch_activations,
-};
-use weir_report::{
-    ReportKeeper, ReportStore, ReportSubject, ReportTicker, Service, StoreAnswer, StoreQuery,
 };
 
 /// Reads and checks a policy file.
@@ -85,7 +78,7 @@ pub fn run<S>(
     if wanted.node.dataplane == Dataplane::Kernel {
         return kernel_node::run(options, live, report, serve);
     }
-    let node = Arc::new(Node::new(options, live)?);
+    let node = Node::new(options, live, |notes| SwitchPlane::new(&options.state, notes))?;
     let (policy, devices) = present::on_host(&wanted, device_number);
     let pins = Pins::of(options.state.path(), &policy.node.name);
     let adoptable = pins.as_ref().is_some_and(|pins| opener::adoptable(&wanted, pins).is_some());
@@ -110,12 +103,14 @@ pub fn run<S>(
     }
     let host = HostState::new(takeover, Policy::clone(&wanted), (policy.clone(), devices));
     host.waiting().iter().for_each(|what| report(&format!("{what} waits for its device")));
-    *node.host() = Some(host);
+    *node.plane.host() = Some(host);
     let (socket, pins) = (&socket, pins.as_ref());
     let start = StartArguments { socket, options, wanted: &wanted, policy: &policy, pins };
     let forwarded = noted.and_then(|()| forward(&start, &node, report, serve));
     // The lock waits for a change in progress.
-    let Some(HostState { takeover, opener, .. }) = node.host().take() else { return forwarded };
+    let Some(HostState { takeover, opener, .. }) = node.plane.host().take() else {
+        return forwarded;
+    };
     // Adopted changes stay, too, if the start failed before it opened their devices.
     let stays = match &forwarded {
         Ok(ended) => *ended == NodeEnd::Left,
@@ -146,7 +141,7 @@ fn forward<S>(
     let mut supervisor =
         ServiceManager::from_env().map_err(|error| NodeError::io("service manager", error))?;
     let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
-    let (mut opener, plane) = Opener::new(wanted, &pool, *pins, &node.questions)?;
+    let (mut opener, plane) = Opener::new(wanted, &pool, *pins, &node.plane.questions)?;
     let opened = opener.open(policy, |_| true)?;
     let ports = NodePorts::new(policy, plane, opened, &mut pool)?;
     for attached in &ports.attached {
@@ -157,8 +152,8 @@ fn forward<S>(
     let worker = Worker::new(Policy::clone(policy), ports, pool)?;
     let (handle, inbox) = WorkerHandle::new();
     let thread = start_worker(worker, inbox, policy)?;
-    node.connect(handle);
-    if let Some(host) = node.host().as_mut() {
+    node.plane.connect(handle);
+    if let Some(host) = node.plane.host().as_mut() {
         host.opener = Some(opener);
     }
     let ticking = node.keep_report(&options.state, policy)?;
@@ -168,7 +163,7 @@ fn forward<S>(
         control: Arc::clone(node) as Arc<dyn Control>,
         policy: Arc::clone(wanted),
     };
-    let held = node.hold_routers(wanted);
+    let held = node.plane.hold_routers(wanted);
     let served = held.and_then(|()| serve(serving).map_err(|error| NodeError::io(socket, error)));
     let why = served.map(|_server| {
         report(&format!("node {name} forwards; control socket {}", socket.display()));
@@ -177,15 +172,20 @@ fn forward<S>(
         if let Err(error) = &watch {
             report(&format!("devices that come and go are not followed: {error}"));
         }
-        let ended =
-            node.await_end(options.confirm, report, &thread, &mut supervisor, pins.is_some());
+        let watch_end = EndWatch {
+            is_over: &|| thread.is_finished(),
+            // The node is alive if its worker answers.
+            is_alive: &|| node.plane.worker().and_then(WorkerHandle::status).is_ok(),
+            cannot_leave: &|| node.cannot_leave(pins.is_some()),
+        };
+        let ended = node.await_end(options.confirm, report, &mut supervisor, &watch_end);
         supervisor.stopping();
         watch.into_iter().for_each(DeviceWatch::end);
         ended
     });
     drop(ticking);
-    node.routers.end().iter().for_each(|line| report(line));
-    node.end_worker(matches!(why, Ok(NodeEnd::Left)));
+    node.plane.routers.end().iter().for_each(|line| report(line));
+    node.plane.end_worker(matches!(why, Ok(NodeEnd::Left)));
     let ended = thread.join().unwrap_or(Err(NodeError::WorkerDied));
     if let Ok(last) = &ended {
         node.end_report(last).iter().for_each(|failed| report(failed));
@@ -225,59 +225,31 @@ fn start_worker(
 /// The worker's thread, whose result is the last status.
 type WorkerThread = JoinHandle<Result<NodeStatus, NodeError>>;
 
-/// The running node, as all threads but the worker see it.
+/// The switch as a node's data plane: its worker, the host's devices, and routers that are held at
+/// a rate.
 #[derive(Debug)]
-struct Node {
-    config: PathBuf,
-    worker: std::sync::OnceLock<WorkerHandle>,
+struct SwitchPlane {
+    worker: OnceLock<WorkerHandle>,
     /// The state of the host, locked for one change at a time; `None` before the start and after
     /// the end.
     host: Mutex<Option<HostState>>,
-    /// The policy with its live changes, locked for one change at a time.
-    live: Mutex<LivePolicy>,
-    /// The policy in force, which can be read while a change is in progress.
-    in_force: RwLock<InForce>,
-    /// The service report.
-    keeper: ReportKeeper,
-    /// Routers that are held at a rate.
     routers: RouterLoops,
-    /// Lines for the operator.
-    notes: Arc<Mutex<OperatorNotes>>,
     /// Questions about the devices, to be asked on any thread but the worker's.
     questions: Arc<Questions>,
-    confirmed: AtomicBool,
-    stop: Arc<AtomicBool>,
-    leave: Arc<AtomicBool>,
-    reload: Arc<AtomicBool>,
 }
 
-impl Node {
-    /// Makes the node and turns signals into requests, so that a stop during the start is not lost.
-    fn new(options: &Options, live: LivePolicy) -> Result<Self, NodeError> {
-        let [stop, leave, reload] = [false; 3].map(|no| Arc::new(AtomicBool::new(no)));
-        let signals = [(SIGINT, &stop), (SIGTERM, &stop), (SIGUSR1, &leave), (SIGHUP, &reload)];
-        for (signal, flag) in signals {
-            signal_hook::flag::register(signal, Arc::clone(flag))
-                .map_err(|error| NodeError::io("signal handler", error))?;
-        }
-        let notes = Arc::<Mutex<OperatorNotes>>::default();
-        let told = Arc::clone(&notes);
+type Node = ControlledNode<SwitchPlane>;
+
+impl SwitchPlane {
+    fn new(state: &StateDir, notes: &SharedNotes) -> Self {
+        let told = Arc::clone(notes);
         let tell = Arc::new(move |line| OperatorNotes::add_to(&told, line));
-        Ok(Self {
-            config: options.config.clone(),
-            worker: std::sync::OnceLock::new(),
+        Self {
+            worker: OnceLock::new(),
             host: Mutex::new(None),
-            in_force: RwLock::new(live.in_force()),
-            live: Mutex::new(live),
-            keeper: ReportKeeper::default(),
-            routers: RouterLoops::new(options.state.clone(), tell),
-            notes,
+            routers: RouterLoops::new(state.clone(), tell),
             questions: Arc::default(),
-            confirmed: AtomicBool::new(options.confirm.is_none()),
-            stop,
-            leave,
-            reload,
-        })
+        }
     }
 
     /// Lets requests reach the worker from now on.
@@ -286,101 +258,9 @@ impl Node {
         debug_assert!(set.is_ok(), "a node starts one worker");
     }
 
-    /// Keeps the report until the returned ticker is dropped.
-    fn keep_report(
-        self: &Arc<Self>,
-        state: &StateDir,
-        policy: &Policy,
-    ) -> Result<ReportTicker, NodeError> {
-        let (opener, ticker) = (Arc::clone(self), Arc::clone(self));
-        let (paths, bounds) = (ReportStore::paths(state, &policy.node.name), policy.report.clone());
-        let begin = move || {
-            let failed = opener.keeper.open(&paths, &bounds);
-            failed.into_iter().for_each(|why| Self::note(&opener, why));
-        };
-        let tick = move || {
-            let Ok(status) = ticker.worker().and_then(WorkerHandle::status) else { return };
-            let policy = ticker.policy_now();
-            let failed = ticker.keeper.take(&status, &policy);
-            failed.into_iter().for_each(|why| Self::note(&ticker, why));
-        };
-        ReportTicker::start(begin, tick).map_err(|error| NodeError::io("report thread", error))
-    }
-
     fn hold_routers(&self, policy: &Policy) -> Result<(), NodeError> {
         let worker = self.worker.get();
         Ok(worker.map_or(Ok(()), |worker| self.routers.start(policy, worker))?)
-    }
-
-    fn end_report(&self, last: &NodeStatus) -> Option<String> {
-        self.keeper.end(last, &self.policy_now())
-    }
-
-    fn policy_now(&self) -> Arc<Policy> {
-        Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).policy)
-    }
-
-    /// Waits until the node is to end, and returns why. Reloads the policy on SIGHUP.
-    fn await_end(
-        &self,
-        confirm: Option<Duration>,
-        report: &mut dyn FnMut(&str),
-        worker: &WorkerThread,
-        supervisor: &mut ServiceManager,
-        pinned: bool,
-    ) -> NodeEnd {
-        let deadline = confirm.map(|time| (time, Instant::now() + time));
-        while !self.stop.load(Ordering::Relaxed) && !worker.is_finished() {
-            if self.leave.load(Ordering::Relaxed) {
-                return match self.cannot_leave(pinned) {
-                    None => {
-                        report("leaving everything to the next start");
-                        NodeEnd::Left
-                    }
-                    Some(why) => {
-                        report(&format!("{why}: undoing everything instead"));
-                        NodeEnd::Asked
-                    }
-                };
-            }
-            // The node is alive if its worker answers.
-            if supervisor.is_due() && self.worker().and_then(WorkerHandle::status).is_ok() {
-                supervisor.alive();
-            }
-            let notes =
-                std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));
-            notes.tell(report);
-            if self.reload.swap(false, Ordering::Relaxed) {
-                match self.apply_file("signal") {
-                    Ok(()) => report("configuration applied"),
-                    Err(refusal) => report(&format!("configuration refused: {refusal}")),
-                }
-            }
-            if let Some((time, deadline)) = deadline
-                && !self.confirmed.load(Ordering::Relaxed)
-                && Instant::now() > deadline
-            {
-                report(&format!("not confirmed within {} s: undoing", time.as_secs_f64()));
-                return NodeEnd::NotConfirmed;
-            }
-            std::thread::sleep(SIGNAL_POLL);
-        }
-        NodeEnd::Asked
-    }
-
-    /// Returns why the node must stop instead of leaving, if it must. `pinned` tells whether the
-    /// data plane outlives the process.
-    fn cannot_leave(&self, pinned: bool) -> Option<String> {
-        if !pinned {
-            return Some("no BPF file system has the data plane".to_owned());
-        }
-        let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
-        let cut_off = |vif: &&Vif| {
-            vif.kind == Kind::Host && !Direction::ALL.iter().all(|way| may_stand_in(vif, *way))
-        };
-        let host = in_force.policy.vifs.iter().find(cut_off)?;
-        let name = &host.name;
-        Some(format!("vif {name}, the host's own, needs its mac and no filter to be stood in for"))
     }
 
     fn end_worker(&self, leaves: bool) {
@@ -389,63 +269,31 @@ impl Node {
         }
     }
 
-    fn apply_file(&self, who: &str) -> Result<(), Refusal> {
-        let text = text::read(&self.config).map_err(|error| {
-            Refusal::new(RefusalKind::Refused, format!("{}: {error}", self.config.display()))
-        })?;
-        let dropped = self.with_live(|live, apply| live.reload(who, &text, &self.config, apply))?;
-        dropped.into_iter().for_each(|line| self.note(line));
-        Ok(())
-    }
-
-    /// Calls `change` with the live policy and a function that has the worker take a policy over.
-    fn with_live<T>(
-        &self,
-        change: impl FnOnce(&mut LivePolicy, ApplyPolicy<'_>) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        let mut live = self.live();
-        let done = change(&mut live, &mut |policy| self.apply(policy));
-        // Also after an error: callers are authenticated by the policy in force.
-        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = live.in_force();
-        done
-    }
-
-    /// Locks the live policy. It changes in one step, so it is whole even if a holder panicked.
-    fn live(&self) -> MutexGuard<'_, LivePolicy> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Has the worker, the host's devices and the control loops take over a policy.
-    fn apply(&self, policy: &Policy) -> Result<(), Refusal> {
-        let not_now = |why| move || Refusal::new(RefusalKind::NotRunning, why);
-        kernel_node::keeps_dataplane(policy, Dataplane::Switch)?;
-        let worker = self.worker.get().ok_or_else(not_now("the node is starting"))?;
-        let mut host = self.host();
-        let host = host.as_mut().ok_or_else(not_now("the node is ending"))?;
-        self.routers.may_follow(policy, worker)?;
-        let note = host.change(policy.clone(), worker, device_number)?;
-        note.into_iter().for_each(|note| self.note(note));
-        self.routers.follow(policy);
-        Ok(())
-    }
-
-    /// Checks that worker, host and control loops could take over a policy.
-    fn could_apply(&self, policy: &Policy) -> Result<(), Refusal> {
-        kernel_node::keeps_dataplane(policy, Dataplane::Switch)?;
-        self.routers.may_follow(policy, self.worker()?)?;
-        let ending = || Refusal::new(RefusalKind::NotRunning, "the node is ending");
-        self.host().as_ref().ok_or_else(ending)?.could_change(policy)
-    }
-
     /// Returns the worker, once there is one.
     fn worker(&self) -> Result<&WorkerHandle, Refusal> {
         let starting = || Refusal::new(RefusalKind::NotRunning, "the node is starting");
         self.worker.get().ok_or_else(starting)
     }
 
-    /// Adds a line for the operator. Lines beyond a bound are counted.
-    fn note(&self, note: String) {
-        OperatorNotes::add_to(&self.notes, note);
+    /// Locks the state of the host, which the journal has even if a holder of the lock panicked.
+    fn host(&self) -> MutexGuard<'_, Option<HostState>> {
+        self.host.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Node {
+    /// Returns why the node must stop instead of leaving, if it must. `pinned` tells whether the
+    /// data plane outlives the process.
+    fn cannot_leave(&self, pinned: bool) -> Option<String> {
+        if !pinned {
+            return Some("no BPF file system has the data plane".to_owned());
+        }
+        let cut_off = |vif: &&Vif| {
+            vif.kind == Kind::Host && !Direction::ALL.iter().all(|way| may_stand_in(vif, *way))
+        };
+        let policy = self.policy_now();
+        let name = &policy.vifs.iter().find(cut_off)?.name;
+        Some(format!("vif {name}, the host's own, needs its mac and no filter to be stood in for"))
     }
 
     /// Follows the host's devices until the watch ends.
@@ -454,17 +302,16 @@ impl Node {
         let abilities_changed = Arc::new(AtomicBool::new(false));
         let changed = Arc::clone(&abilities_changed);
         let look = move || {
-            changed.fetch_or(asking.questions.ask(), Ordering::Relaxed);
+            changed.fetch_or(asking.plane.questions.ask(), Ordering::Relaxed);
             changed.load(Ordering::Relaxed)
         };
         let mut told = Vec::new();
-        let policy = self.in_force.read().unwrap_or_else(PoisonError::into_inner).policy.clone();
-        DeviceWatch::start(reservation::beside(&policy.node), look, move || {
+        DeviceWatch::start(reservation::beside(&self.policy_now().node), look, move || {
             let anew = abilities_changed.swap(false, Ordering::Relaxed);
             let FollowedDevices { notes, failed } = node.follow_devices(anew);
             // A failure is noted once, however often it is tried again.
             if notes != told {
-                notes.iter().for_each(|note| node.note(note.clone()));
+                notes.iter().for_each(|note| node.tell(note.clone()));
             }
             told = if failed { notes } else { Vec::new() };
             failed
@@ -476,57 +323,45 @@ impl Node {
     fn follow_devices(&self, anew: bool) -> FollowedDevices {
         // The lock keeps the policy from changing meanwhile.
         let _live = self.live();
-        let (Some(worker), Some(host)) = (self.worker.get(), &mut *self.host()) else {
+        let (Some(worker), Some(host)) = (self.plane.worker.get(), &mut *self.plane.host()) else {
             return FollowedDevices::default();
         };
         host.follow(worker, anew, device_number)
     }
-
-    /// Locks the state of the host, which the journal has even if a holder of the lock panicked.
-    fn host(&self) -> MutexGuard<'_, Option<HostState>> {
-        self.host.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Control for Node {
-    fn status(&self) -> Result<NodeStatus, Refusal> {
-        let mut status = self.worker()?.status()?;
-        let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
-        add_waiting(&mut status, &in_force.policy);
-        self.keeper.judge(&mut status);
-        Ok(status)
+impl NodePlane for SwitchPlane {
+    const DATAPLANE: Dataplane = Dataplane::Switch;
+
+    fn read_status(&self, _policy: &Policy) -> Result<NodeStatus, Refusal> {
+        self.worker()?.status()
     }
 
-    fn policy(&self) -> Result<InForce, Refusal> {
-        Ok(self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone())
+    fn add_waiting(&self, status: &mut NodeStatus, policy: &Policy) {
+        add_waiting(status, policy);
     }
 
-    fn change(&self, request: &ChangeRequest<'_>, edits: &[Edit]) -> Result<PolicyChange, Refusal> {
-        self.with_live(|live, apply| live.change(request, edits, apply))
+    /// Has the worker, the host's devices and the control loops take over a policy.
+    fn apply(&self, policy: &Policy, note: &dyn Fn(String)) -> Result<(), Refusal> {
+        let not_now = |why| move || Refusal::new(RefusalKind::NotRunning, why);
+        let worker = self.worker.get().ok_or_else(not_now("the node is starting"))?;
+        let mut host = self.host();
+        let host = host.as_mut().ok_or_else(not_now("the node is ending"))?;
+        self.routers.may_follow(policy, worker)?;
+        host.change(policy.clone(), worker, device_number)?.into_iter().for_each(note);
+        self.routers.follow(policy);
+        Ok(())
     }
 
-    fn foresee(
-        &self,
-        request: &ChangeRequest<'_>,
-        edits: &[Edit],
-    ) -> Result<PolicyChange, Refusal> {
-        self.live().foresee(request, edits, &mut |policy| self.could_apply(policy))
+    /// Checks that worker, host and control loops could take over a policy.
+    fn could_apply(&self, policy: &Policy) -> Result<(), Refusal> {
+        self.routers.may_follow(policy, self.worker()?)?;
+        let ending = || Refusal::new(RefusalKind::NotRunning, "the node is ending");
+        self.host().as_ref().ok_or_else(ending)?.could_change(policy)
     }
 
-    fn undo(&self, request: &ChangeRequest<'_>, id: Option<u64>) -> Result<PolicyChange, Refusal> {
-        self.with_live(|live, apply| live.undo(request, id, apply))
-    }
-
-    fn changes(&self, most: usize, wanted: &dyn Fn(&PolicyChange) -> bool) -> Vec<PolicyChange> {
-        self.live().changes(most, wanted)
-    }
-
-    fn report(&self, question: &StoreQuery) -> Result<StoreAnswer, Refusal> {
-        self.keeper.ask(question)
-    }
-
-    fn service(&self) -> BTreeMap<ReportSubject, [Service; 2]> {
-        self.keeper.totals()
+    fn capture(&self, request: CaptureRequest) -> Result<Capturing, Refusal> {
+        self.worker()?.capture(request)
     }
 
     fn routers(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal> {
@@ -545,8 +380,12 @@ impl Control for Node {
         self.routers.classes(None)
     }
 
-    fn activations(&self, router: &str, span: Duration) -> Result<RouterActivations, Refusal> {
-        let policy = self.policy()?.policy;
+    fn activations(
+        &self,
+        policy: &Policy,
+        router: &str,
+        span: Duration,
+    ) -> Result<RouterActivations, Refusal> {
         let Some(found) = policy.routers.iter().find(|one| one.name == router) else {
             let text = format!("there is no router {router:?}");
             return Err(Refusal::new(RefusalKind::NotFound, text));
@@ -554,31 +393,4 @@ impl Control for Node {
         let refused = |error: HostError| Refusal::new(RefusalKind::Refused, error.to_string());
         watch_activations(found, span).map_err(refused)
     }
-
-    fn reload(&self, who: &str) -> Result<(), Refusal> {
-        self.apply_file(who)
-    }
-
-    fn note(&self, line: String) {
-        Self::note(self, line);
-    }
-
-    fn confirm(&self) {
-        self.confirmed.store(true, Ordering::Relaxed);
-    }
-
-    fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-
-    fn leave(&self) {
-        self.leave.store(true, Ordering::Relaxed);
-    }
-
-    fn capture(&self, request: CaptureRequest) -> Result<Capturing, Refusal> {
-        self.worker()?.capture(request)
-    }
 }
-
-/// The time within which a signal is noticed.
-const SIGNAL_POLL: Duration = Duration::from_millis(20);
