@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The one virtual clock: it tells when the link has sent all that it was given.
 
-use weir_units::{BitRate, ByteCount, Instant, Nanos};
+use weir_units::{BitRate, ByteCount, Instant, Nanos, mul_add_div};
 
 /// Paces packets to a link's rate, exactly: the fraction of a nanosecond that a packet ends in is
 /// carried into the next, so the rate is right over any time.
@@ -31,31 +31,10 @@ impl LinkClock {
     #[inline]
     pub fn sent(&mut self, now: Instant, bytes: ByteCount) {
         self.idle_until(now.saturating_sub(self.catch_up));
-        let (whole, fraction) = self.time_for(bytes);
+        let (whole, fraction) =
+            mul_add_div(bytes.get(), BIT_NANOS_PER_BYTE_SECOND, self.fraction, self.rate.as_bps());
         self.due += Nanos::new(whole);
         self.fraction = fraction;
-    }
-
-    /// The time for `bytes` and the fraction before them: whole nanoseconds and the rest.
-    #[inline]
-    fn time_for(&self, bytes: ByteCount) -> (u64, u64) {
-        let rate = self.rate.as_bps();
-        let bit_nanos = bytes.get().checked_mul(BIT_NANOS_PER_BYTE_SECOND);
-        match bit_nanos.and_then(|time| time.checked_add(self.fraction)) {
-            Some(end) if rate > 0 => (end / rate, end % rate),
-            _ => self.time_for_wide(bytes),
-        }
-    }
-
-    #[cold]
-    fn time_for_wide(&self, bytes: ByteCount) -> (u64, u64) {
-        let rate = u128::from(self.rate.as_bps());
-        let bit_nanos = u128::from(bytes.get()) * u128::from(BIT_NANOS_PER_BYTE_SECOND);
-        let end = bit_nanos + u128::from(self.fraction);
-        let whole = end.checked_div(rate).and_then(|whole| u64::try_from(whole).ok());
-        // Less than the rate, which is 64 bits wide.
-        let rest = end.checked_rem(rate).and_then(|rest| u64::try_from(rest).ok());
-        (whole.unwrap_or(u64::MAX), rest.unwrap_or(0))
     }
 
     /// Says that nothing was there to send before `instant`: the time until then is lost.

@@ -12,12 +12,14 @@
 extern crate alloc;
 
 mod cpu;
+mod divide;
 mod parse;
 mod rate;
 mod size;
 mod time;
 
 pub use cpu::CpuShare;
+pub use divide::mul_add_div;
 pub use parse::ParseUnitError;
 pub use rate::{BitRate, PacketRate};
 pub use size::ByteCount;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rates of bits and of packets, and the conversions between rate, time and amount.
 //!
-//! A conversion is computed in 128 bits, so nothing overflows on the way, and rounds once, in the
-//! direction that is safe for a limit: times up, amounts down.
+//! A conversion is computed in 128 bits where it needs them ([`mul_add_div`]), so nothing overflows
+//! on the way, and rounds once, in the direction that is safe for a limit: times up, amounts down.
 
 use core::fmt;
 
-use crate::{ByteCount, Nanos};
+use crate::{ByteCount, Nanos, mul_add_div};
 
 /// Bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,29 +47,14 @@ impl BitRate {
     /// The time that `bytes` take at this rate, rounded up; [`Nanos::MAX`] at rate zero.
     #[must_use]
     pub const fn time_for_ceil(self, bytes: ByteCount) -> Nanos {
-        if self.0 == 0 {
-            return Nanos::MAX;
-        }
-        // A division of 64 bits, enough for two gigabytes, is several times as fast as a wider one.
-        match bytes.get().checked_mul(BIT_NANOS_PER_BYTE_SECOND) {
-            Some(bit_nanos) => Nanos::new(bit_nanos.div_ceil(self.0)),
-            None => {
-                let bit_nanos = bytes.get() as u128 * BIT_NANOS_PER_BYTE_SECOND as u128;
-                Nanos::new(saturate(bit_nanos.div_ceil(self.0 as u128)))
-            }
-        }
+        let (whole, rest) = mul_add_div(bytes.get(), BIT_NANOS_PER_BYTE_SECOND, 0, self.0);
+        Nanos::new(whole.saturating_add((rest > 0) as u64))
     }
 
     /// The whole bytes that pass in `time`, rounded down.
     #[must_use]
     pub const fn bytes_in_floor(self, time: Nanos) -> ByteCount {
-        match self.0.checked_mul(time.as_nanos()) {
-            Some(bit_nanos) => ByteCount::new(bit_nanos / BIT_NANOS_PER_BYTE_SECOND),
-            None => {
-                let bit_nanos = self.0 as u128 * time.as_nanos() as u128;
-                ByteCount::new(saturate(bit_nanos / BIT_NANOS_PER_BYTE_SECOND as u128))
-            }
-        }
+        ByteCount::new(mul_add_div(self.0, time.as_nanos(), 0, BIT_NANOS_PER_BYTE_SECOND).0)
     }
 
     /// The sum; `None` above `u64::MAX` bits a second.
@@ -130,16 +115,6 @@ impl fmt::Display for PacketRate {
             n if n % 1_000 == 0 => write!(f, "{}kpps", n / 1_000),
             n => write!(f, "{n}pps"),
         }
-    }
-}
-
-const fn saturate(value: u128) -> u64 {
-    if value > u64::MAX as u128 {
-        u64::MAX
-    } else {
-        #[expect(clippy::cast_possible_truncation, reason = "compared with the maximum above")]
-        let narrow = value as u64;
-        narrow
     }
 }
 

@@ -7,7 +7,7 @@
 //! nanosecond. The minimum of two parallel lines is then the later of two instants, `n` bytes of
 //! service move the instant by `n / rate`, and nothing is ever rounded, lost or overflown by age.
 
-use weir_units::{BitRate, ByteCount, Nanos};
+use weir_units::{BitRate, ByteCount, Nanos, mul_add_div};
 
 /// A rate as a fraction in lowest terms: `nanos` for `bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,25 +76,13 @@ impl Slope {
 
     /// The time for `count` bytes: whole nanoseconds and the rest in units of 1 / `self.bytes`.
     pub(super) fn time_for(self, count: u64) -> (u64, u64) {
-        match count.checked_mul(self.nanos) {
-            Some(product) => (product / self.bytes, product % self.bytes),
-            None => self.time_for_wide(count),
-        }
-    }
-
-    #[cold]
-    fn time_for_wide(self, count: u64) -> (u64, u64) {
-        let product = u128::from(count) * u128::from(self.nanos);
-        let bytes = u128::from(self.bytes);
-        let whole = u64::try_from(product / bytes).unwrap_or(u64::MAX);
-        // A remainder is below its divisor, which came from a u64.
-        (whole, u64::try_from(product % bytes).unwrap_or(0))
+        mul_add_div(count, self.nanos, 0, self.bytes)
     }
 
     /// The bytes that pass in `nanos`, rounded up.
     fn bytes_in_ceil(self, nanos: u64) -> u64 {
-        let bytes = u128::from(nanos) * u128::from(self.bytes);
-        u64::try_from(bytes.div_ceil(u128::from(self.nanos))).unwrap_or(u64::MAX)
+        let (whole, rest) = mul_add_div(nanos, self.bytes, 0, self.nanos);
+        whole.saturating_add(u64::from(rest > 0))
     }
 }
 
