@@ -99,9 +99,10 @@ impl HostClasses {
 impl HostClasses {
     /// Makes the groups of new weights and moves their processes there: two syncs of the journal
     /// for all, not two for each. On a machine with a hundred busy neighbours each takes 0.1 s.
-    fn weigh_together(&mut self, classes: &[RouterClass]) -> Result<(), RouterError> {
+    fn weigh_together(&mut self, classes: &[&RouterClass]) -> Result<(), RouterError> {
         let is_new = |router: &str| !self.kept.contains_key(router);
-        let new = classes.iter().filter(|one| one.demand().is_none() && is_new(&one.router));
+        let new =
+            classes.iter().copied().filter(|one| one.demand().is_none() && is_new(&one.router));
         let new: Vec<(&RouterClass, Identity)> = new
             .filter_map(|one| match &one.threads {
                 NamedThreads::Process(named) => Some((one, process_of(named).ok()?)),
@@ -180,7 +181,7 @@ impl HostClasses {
 }
 
 impl ClassPlatform for HostClasses {
-    fn prepare(&mut self, classes: &[RouterClass]) {
+    fn prepare(&mut self, classes: &[&RouterClass]) {
         // What fails for all is tried for each, and says why there.
         let _tried_for_each = self.weigh_together(classes);
     }

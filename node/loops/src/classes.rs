@@ -23,7 +23,7 @@ use super::error::{RouterError, UnfitRouter};
 pub trait ClassPlatform: Send {
     /// Makes what [`Self::apply`] needs for classes that are new, all at once. What cannot be made
     /// is left to that.
-    fn prepare(&mut self, _classes: &[RouterClass]) {}
+    fn prepare(&mut self, _classes: &[&RouterClass]) {}
 
     /// Brings a class into force, or looks after one that is: threads that are new get it.
     ///
@@ -216,7 +216,8 @@ impl ClassKeeper {
             self.release(&router);
         }
         self.entries = entries;
-        self.platform.prepare(&RouterClass::of(policy));
+        let classes: Vec<&RouterClass> = self.entries.iter().map(|one| &one.wanted).collect();
+        self.platform.prepare(&classes);
         self.apply_all(now);
     }
 
