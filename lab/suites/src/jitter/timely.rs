@@ -68,20 +68,35 @@ pub(super) fn sender(rec: &mut Recording<'_>, number: usize) -> Result {
 /// Shows row 3 by datagrams: a server beside two neighbours on its core.
 pub(super) fn server(rec: &mut Recording<'_>) -> Result {
     let scenario = TimelyScenario::read()?;
+    judge_server(rec, &scenario, "udp", "a response", &answer)
+}
+
+/// A run of a server with or without the class, of that length and seed: each response beyond its
+/// work, in microseconds.
+pub(super) type ServerRun = dyn Fn(&TimelyScenario, bool, Nanos, u64) -> Result<Vec<f64>>;
+
+/// Judges the responses of a server, without and with the class.
+pub(super) fn judge_server(
+    rec: &mut Recording<'_>,
+    scenario: &TimelyScenario,
+    protocol: &str,
+    what: &str,
+    answer: &ServerRun,
+) -> Result {
     let (pairs, length) = scenario.runs(rec.quick);
     let mut p99 = [Vec::new(), Vec::new()];
     for pair in 0..pairs {
         for (at, realtime) in [false, true].into_iter().enumerate() {
-            let beyond = answer(&scenario, realtime, length, u64::from(pair))?;
+            let beyond = answer(scenario, realtime, length, u64::from(pair))?;
             p99[at].push(percentile(&beyond, 99));
-            let name = format!("udp/{}/{pair}", KINDS[at]);
+            let name = format!("{protocol}/{}/{pair}", KINDS[at]);
             rec.keep(&name, Series::unordered("us", beyond))?;
         }
     }
     let worst = Bound::at_most(micros(scenario.server.late.0));
     let better = Bound::at_least(f64::from(scenario.server.better));
-    let what = "p99 of a response beyond its work";
-    compare(rec, &|part| format!("udp/{part}"), what, p99, worst, better)
+    let what = format!("p99 of {what} beyond its work");
+    compare(rec, &|part| format!("{protocol}/{part}"), &what, p99, worst, better)
 }
 
 /// Shows row 4: shares of a core without and with the class.
@@ -190,7 +205,7 @@ impl SenderBounds {
 
 /// Keeps the value of each run without and with the class, and how many times better the second is;
 /// judges the medians.
-pub(super) fn compare(
+fn compare(
     rec: &mut Recording<'_>,
     id: &dyn Fn(&str) -> String,
     what: &str,
@@ -380,18 +395,18 @@ fn used(meter: &mut weir_platform::meter::CpuMeter) -> Result<Vec<f64>> {
 }
 
 /// Returns the nearest rank of samples, as [`Rule::Percentile`] does; 0 of none.
-pub(super) fn percentile(samples: &[f64], percent: usize) -> f64 {
+fn percentile(samples: &[f64], percent: usize) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
-pub(super) fn micros(time: Nanos) -> f64 {
+fn micros(time: Nanos) -> f64 {
     float(time.as_nanos()) / 1e3
 }
 
-pub(super) const KINDS: [&str; 2] = ["fair", "class"];
+const KINDS: [&str; 2] = ["fair", "class"];
 
 const P99: Rule = Rule::Percentile { percent: 99.0 };
 

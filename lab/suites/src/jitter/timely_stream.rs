@@ -11,7 +11,7 @@ use weir_experiment::prelude::*;
 use weir_policy::RealtimeKind;
 use weir_sim::Seed;
 
-use super::timely::{KINDS, SERVER_PORT, compare, first, micros, neighbours, percentile};
+use super::timely::{SERVER_PORT, first, judge_server, neighbours};
 use super::timely_lab::{TimelyLab, weight};
 use super::timely_process::{PATIENCE, REQUEST_END, TimelyMachine};
 use super::timely_scenario::TimelyScenario;
@@ -19,20 +19,7 @@ use super::timely_scenario::TimelyScenario;
 /// Shows a web server beside two neighbours on its core.
 pub(super) fn web(rec: &mut Recording<'_>) -> Result {
     let scenario = TimelyScenario::read()?;
-    let (pairs, length) = scenario.runs(rec.quick);
-    let mut p99 = [Vec::new(), Vec::new()];
-    for pair in 0..pairs {
-        for (at, realtime) in [false, true].into_iter().enumerate() {
-            let beyond = answer(&scenario, realtime, length, u64::from(pair))?;
-            p99[at].push(percentile(&beyond, 99));
-            let name = format!("http/{}/{pair}", KINDS[at]);
-            rec.keep(&name, Series::unordered("us", beyond))?;
-        }
-    }
-    let worst = Bound::at_most(micros(scenario.server.late.0));
-    let better = Bound::at_least(f64::from(scenario.server.better));
-    let what = "p99 of a web server's response beyond its work";
-    compare(rec, &|part| format!("http/{part}"), what, p99, worst, better)
+    judge_server(rec, &scenario, "http", "a web server's response", &answer)
 }
 
 /// Shows a bulk sender beside two neighbours on its core.
