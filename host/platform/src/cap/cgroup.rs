@@ -146,7 +146,7 @@ pub fn make(tree: &CgroupTree, name: &str) -> Result<Vec<Change>, HostError> {
 /// one before them may let groups cap their CPU time.
 ///
 /// # Errors
-/// The same as of [`make`].
+/// A name is refused as [`make`] refuses it.
 pub fn make_all(tree: &CgroupTree, names: &[String]) -> Result<Vec<Change>, HostError> {
     let (mut changes, mut groups) = (Vec::new(), Vec::new());
     for name in names {
@@ -182,7 +182,7 @@ pub fn join(
 /// Moves each process into its group, with one sync of the journal.
 ///
 /// # Errors
-/// The same as of [`join`]; some may have been moved then.
+/// A move fails as [`join`] does; others may have been made before it.
 pub fn join_all(
     journal: &mut Journal,
     tree: &CgroupTree,

@@ -53,7 +53,7 @@ impl XdpPlane {
             return Err(PortError::system("data plane", "run the program on a frame", error));
         }
         out.truncate(options.data_size_out as usize);
-        // What the program put before the frame as metadata comes first.
+        // The kernel returns the frame's metadata first, which the program may have put there.
         out.drain(..out.len().min(left.data as usize));
         Ok(FrameTrial { action: options.retval, frame: out })
     }

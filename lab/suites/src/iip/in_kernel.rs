@@ -155,7 +155,7 @@ impl KernelBench {
     fn drain(&self) {
         let gates = self.plane.gates();
         for gate in (0..2 * VIFS).map(|vif| GateId(u32::try_from(vif).unwrap_or(0) + 1)) {
-            // What has not moved between two calls is gone.
+            // A frame that two calls find at the same place counts as lost.
             (0..2).for_each(|_| gates.settle(gate));
             gates.drained(gate, 0);
         }

@@ -256,12 +256,12 @@ fn differing(rigs: &[Testbed], from: &[String]) -> Result<u64> {
 /// A slice on each node.
 struct LabSlice {
     name: &'static str,
-    /// Of a frame, with its checksum.
+    /// The length of a frame with its checksum.
     bytes: u16,
     /// Bits of layer 2 a second.
     plan: u64,
     offers: u64,
-    /// Of 2 ms, on the node with a cycle.
+    /// The slice's phase in each cycle of 2 ms, on the node with a cycle.
     phase_us: u64,
 }
 
