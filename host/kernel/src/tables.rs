@@ -3,18 +3,15 @@
 //!
 //! Removing the folder takes the programs off their devices.
 
-use std::ffi::CString;
 use std::fs;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, libbpf_sys};
 use weir_kernel_plan::{BucketObject, Hook, MemberObject, OWNERS_MAX};
 use weir_platform::program::load_object;
-use weir_ports::{Pins, link_program};
+use weir_ports::{Pins, link_program, pin_link, renew_link};
 
 use crate::counters::{OwnerCounts, WayCounts};
 use crate::error::KernelPlaneError;
@@ -154,7 +151,7 @@ impl Tables {
         };
         let program = self.program(hook)?;
         let link = link_program(program, number, attach_type(hook), 0).map_err(failed)?;
-        pin(&link, &path).map_err(failed)
+        pin_link(&link, &path).map_err(failed)
     }
 
     pub(crate) fn detach(&self, number: u32, hook: Hook) {
@@ -205,7 +202,7 @@ impl Tables {
     fn renew_links(&self) -> Result<(), KernelPlaneError> {
         for (path, _, hook) in self.links() {
             let program = self.program(hook)?;
-            if !renew(&path, program) {
+            if renew_link(&path, program).is_none() {
                 // Its device is gone.
                 let _gone = fs::remove_file(&path);
             }
@@ -266,37 +263,6 @@ fn attach_type(hook: Hook) -> libbpf_sys::bpf_attach_type {
         Hook::Send => libbpf_sys::BPF_TCX_INGRESS,
         Hook::Receive | Hook::Port => libbpf_sys::BPF_TCX_EGRESS,
     }
-}
-
-fn pin(link: &OwnedFd, path: &Path) -> io::Result<()> {
-    let text = text(path)?;
-    // SAFETY: a live descriptor, and a string that ends in zero; both outlive the call.
-    match unsafe { libbpf_sys::bpf_obj_pin(link.as_raw_fd(), text.as_ptr()) } {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(-error)),
-    }
-}
-
-/// Puts `program` into a kept link; false if the link cannot be used any more.
-fn renew(path: &Path, program: BorrowedFd<'_>) -> bool {
-    use std::os::fd::FromRawFd;
-    let Ok(text) = text(path) else { return false };
-    // SAFETY: a string that ends in zero and lives until the call returns.
-    let link = unsafe { libbpf_sys::bpf_obj_get(text.as_ptr()) };
-    if link < 0 {
-        return false;
-    }
-    // SAFETY: just opened, owned by nobody else.
-    let link = unsafe { OwnedFd::from_raw_fd(link) };
-    // SAFETY: two live descriptors; no options.
-    let updated = unsafe {
-        libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null())
-    };
-    updated == 0
-}
-
-fn text(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
 }
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.bpf.o"));

@@ -48,5 +48,5 @@ pub use wait::{RestQuota, WaitMode, Waiter, WakeReason};
 pub use xdp::{
     AttachMode, BucketId, BucketLimit, DeviceRole, Devices, Faults, FrameTrial, GateCounters,
     GateId, Gates, Pins, PlaneLimits, Redirect, RedirectCounters, Route, XdpConfig, XdpPlane,
-    XdpPort, link_program,
+    XdpPort, link_program, pin_link, renew_link,
 };

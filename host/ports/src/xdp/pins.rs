@@ -4,16 +4,15 @@
 //!
 //! Removing the folder takes the program off its devices.
 
-use std::ffi::CString;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use libbpf_rs::{MapHandle, libbpf_sys};
+use libbpf_rs::MapHandle;
 
 use super::limits::PlaneLimits;
+use super::pinned_links::{pin_link, renew_link, text};
 use crate::error::PortError;
 
 /// The folder of one node's data plane in one network namespace.
@@ -94,13 +93,8 @@ impl Pins {
 
     /// Keeps a link for as long as the folder has it.
     pub(super) fn keep(&self, ifindex: u32, native: bool, link: &OwnedFd) -> Result<(), PortError> {
-        let path = text(&self.link(ifindex, native))?;
-        // SAFETY: a live descriptor, and a string that ends in zero; both outlive the call.
-        let pinned = unsafe { libbpf_sys::bpf_obj_pin(link.as_raw_fd(), path.as_ptr()) };
-        match pinned {
-            0 => Ok(()),
-            error => Err(self.failed("keep a link", io::Error::from_raw_os_error(-error))),
-        }
+        let kept = pin_link(link, &self.link(ifindex, native));
+        kept.map_err(|error| self.failed("keep a link", error))
     }
 
     /// The link of a device that another process left, now with `program`; whether it is native.
@@ -109,23 +103,9 @@ impl Pins {
         ifindex: u32,
         program: BorrowedFd<'_>,
     ) -> Option<(OwnedFd, bool)> {
-        [true, false].into_iter().find_map(|native| {
-            let path = text(&self.link(ifindex, native)).ok()?;
-            // SAFETY: a string that ends in zero and lives until the call returns.
-            let link = unsafe { libbpf_sys::bpf_obj_get(path.as_ptr()) };
-            if link < 0 {
-                return None;
-            }
-            // SAFETY: just opened, owned by nobody else.
-            let link = unsafe { OwnedFd::from_raw_fd(link) };
-            // SAFETY: two live descriptors; no options.
-            let updated = unsafe {
-                let program = program.as_raw_fd();
-                libbpf_sys::bpf_link_update(link.as_raw_fd(), program, std::ptr::null())
-            };
-            // A link whose device has gone cannot be used any more.
-            (updated == 0).then_some((link, native))
-        })
+        [true, false]
+            .into_iter()
+            .find_map(|native| Some((renew_link(&self.link(ifindex, native), program)?, native)))
     }
 
     /// Lets go of a device's link.
@@ -156,12 +136,6 @@ fn is_bpf(folder: &Path) -> bool {
     // SAFETY: a string that ends in zero and a struct of the kernel's size; both outlive the call.
     let asked = unsafe { libc::statfs(path.as_ptr(), &raw mut system) };
     asked == 0 && system.f_type == BPF_FS_MAGIC
-}
-
-fn text(path: &Path) -> Result<CString, PortError> {
-    let shown = path.display().to_string();
-    CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| PortError::bound(&shown, "a zero byte in a path"))
 }
 
 /// The layout of the structs in `bpf/weir.h`: tables of another one are not adopted.
