@@ -20,6 +20,7 @@
 #define SIZES_MAX 16
 /* Lengths of headers. */
 #define LINK_UNTAGGED 14
+#define LINK_PIH 17
 #define LINK_TAGGED 18
 #define IPV4 20
 #define IPV6 40
@@ -40,7 +41,7 @@ struct stream {
 	__u64 weight;     /* frames in a row, at least 1 */
 	__u64 sizes_count; /* 0: uniform between sizes[0] and sizes[1] */
 	__u64 sizes[SIZES_MAX];
-	__u64 tagged;
+	__u64 link;       /* length of the Ethernet header with what is behind it: LINK_ of above */
 	__u64 ipv6;
 	__u64 flows;      /* source ports in turn; at most 1: one */
 	__u64 port;       /* first source port */
@@ -205,7 +206,7 @@ static __always_inline int write_frame(struct xdp_md *ctx, struct stream *s, __u
 {
 	void *data = (void *)(long)ctx->data;
 	void *end = (void *)(long)ctx->data_end;
-	/* A tagged frame may have left the end of its header behind an untagged one's. */
+	/* A frame with a longer link header may have left the end of its payload's header here. */
 	if (s->ipv6 && data + LINK_TAGGED + IPV6 + UDP + HEADER_BYTES <= end)
 		*(__u32 *)(data + LINK_UNTAGGED + IPV6 + UDP + HEADER_BYTES) = 0;
 	int change = (int)size - (int)settings.frame_bytes;
@@ -213,11 +214,16 @@ static __always_inline int write_frame(struct xdp_md *ctx, struct stream *s, __u
 		return -1;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
-	if (!s->ipv6)
-		return s->tagged ? write_all(data, end, s, size, now, LINK_TAGGED, IPV4)
-				 : write_all(data, end, s, size, now, LINK_UNTAGGED, IPV4);
-	if (s->tagged)
+	if (!s->ipv6) {
+		if (s->link == LINK_TAGGED)
+			return write_all(data, end, s, size, now, LINK_TAGGED, IPV4);
+		return s->link == LINK_PIH ? write_all(data, end, s, size, now, LINK_PIH, IPV4)
+					   : write_all(data, end, s, size, now, LINK_UNTAGGED, IPV4);
+	}
+	if (s->link == LINK_TAGGED)
 		return write_all(data, end, s, size, now, LINK_TAGGED, IPV6);
+	if (s->link == LINK_PIH)
+		return write_all(data, end, s, size, now, LINK_PIH, IPV6);
 	return write_all(data, end, s, size, now, LINK_UNTAGGED, IPV6);
 }
 

@@ -26,6 +26,9 @@
 #define ETH_IPV6 0x86dd
 #define ETH_VLAN 0x8100
 #define ETH_QINQ 0x88a8
+/* The header of a parallel internet: type, number, type of what follows. */
+#define ETH_PIH 0x88b5
+#define PIH_BYTES 3
 #define IP_TCP 6
 #define IP_UDP 17
 #define NO_VLAN 0xffffull
@@ -205,6 +208,12 @@ static __always_inline int read_frame(struct xdp_md *ctx, struct packet *p)
 		vlan = bpf_ntohs(*(__u16 *)at) & 0xfff;
 		type = *(__u16 *)(at + 2);
 		at += 4;
+	}
+	if (type == bpf_htons(ETH_PIH)) {
+		if (at + PIH_BYTES > end)
+			return 0;
+		type = *(__u16 *)(at + 1);
+		at += PIH_BYTES;
 	}
 	p->link_bytes = at - data;
 	p->source = (__u64)mac[0] << 56 | (__u64)mac[1] << 48 | (__u64)mac[2] << 40 |

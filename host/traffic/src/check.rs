@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use super::error::TrafficError;
+use super::frame::{PIH_BYTES, TAG_BYTES};
 use super::spec::{
     FrameSizes, Rate, ReceiveMethod, ReceiveSpec, RunSpec, SendMethod, SendSpec, TcpSend, UdpSend,
     XdpSend, XdpStream,
@@ -140,7 +141,13 @@ impl Problems {
             self.0.push(format!("{key}: {text}"));
         }
         let least = if stream.source.is_ipv6() { UDP6_MIN } else { UDP4_MIN };
-        let least = least + if stream.vlan.is_some() { 4 } else { 0 };
+        // Of both, the program knows one.
+        if stream.vlan.is_some() && stream.pih.is_some() {
+            self.0.push(format!("{key}: vlan and pih are there; at most one can be"));
+        }
+        let tag = if stream.vlan.is_some() { TAG_BYTES } else { 0 };
+        let least = least + if stream.pih.is_some() { PIH_BYTES } else { tag };
+        self.within(&format!("{key}.flow_label"), stream.flow_label, 0..=FLOW_LABEL_MAX);
         self.sizes(&format!("{key}.sizes"), &stream.sizes, least, XDP_FRAME_MAX);
         if let Some(vlan) = stream.vlan {
             self.within(&format!("{key}.vlan"), vlan, 1..=4_094);
@@ -197,6 +204,7 @@ const CONNECTIONS_MAX: u32 = 10_000;
 const UDP4_MIN: u16 = 60;
 /// 20 more for IPv6.
 const UDP6_MIN: u16 = 80;
+const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 /// The largest UDP datagram that needs no fragments on a device with MTU 9216.
 const SOCKET_FRAME_MAX: u16 = 9_230;
 /// A page less the head room and tail room that the kernel keeps for a live frame.
@@ -235,6 +243,11 @@ mod tests {
         assert!(refusal(&xdp(r#""sizes": {"fixed": 59}"#)).contains("59 is not within 60 to"));
         let tagged = refusal(&xdp(r#""sizes": {"fixed": 63}, "vlan": 5"#));
         assert!(tagged.contains("63 is not within 64 to"), "{tagged}");
+        assert!(xdp(r#""sizes": {"fixed": 63}, "pih": 5"#).check().is_ok());
+        let numbered = refusal(&xdp(r#""sizes": {"fixed": 62}, "pih": 5"#));
+        assert!(numbered.contains("62 is not within 63 to"), "{numbered}");
+        let both = refusal(&xdp(r#""sizes": {"fixed": 99}, "pih": 5, "vlan": 5"#));
+        assert!(both.contains("at most one"), "{both}");
     }
 
     /// Each example of the page is a specification that could run.

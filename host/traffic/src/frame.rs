@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The headers of a generated frame: Ethernet, an optional VLAN tag, IPv4 or IPv6, UDP. What
-//! depends on the frame's size or payload is left zero, for the program to fill in.
+//! The headers of a generated frame: Ethernet, an optional VLAN tag or number of a parallel
+//! internet, IPv4 or IPv6, UDP. What depends on the frame's size or payload is left zero, for the
+//! program to fill in.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::spec::{Mac, XdpStream};
 
-/// Ethernet, VLAN tag or not, IP and UDP headers of a stream, padded with zeros.
+/// Ethernet, VLAN tag or number of a parallel internet, IP and UDP headers of a stream, padded with
+/// zeros.
 pub(super) fn headers(stream: &XdpStream, source_mac: Mac) -> [u8; HEADERS_BYTES] {
     let mut bytes = Vec::with_capacity(HEADERS_BYTES);
     bytes.extend(stream.destination_mac.0);
@@ -15,6 +17,10 @@ pub(super) fn headers(stream: &XdpStream, source_mac: Mac) -> [u8; HEADERS_BYTES
         bytes.extend(ETHERTYPE_VLAN.to_be_bytes());
         bytes.extend(vlan.to_be_bytes());
     }
+    if let Some(number) = stream.pih {
+        bytes.extend(ETHERTYPE_PIH.to_be_bytes());
+        bytes.push(number);
+    }
     match (stream.source, stream.destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             bytes.extend(ETHERTYPE_IPV4.to_be_bytes());
@@ -22,7 +28,8 @@ pub(super) fn headers(stream: &XdpStream, source_mac: Mac) -> [u8; HEADERS_BYTES
         }
         (source, destination) => {
             bytes.extend(ETHERTYPE_IPV6.to_be_bytes());
-            bytes.extend(ipv6_header(ipv6(source), ipv6(destination)));
+            let header = ipv6_header(ipv6(source), ipv6(destination), stream.flow_label);
+            bytes.extend(header);
         }
     }
     bytes.extend(stream.source_port.to_be_bytes());
@@ -32,6 +39,12 @@ pub(super) fn headers(stream: &XdpStream, source_mac: Mac) -> [u8; HEADERS_BYTES
     let mut padded = [0; HEADERS_BYTES];
     padded[..bytes.len()].copy_from_slice(&bytes);
     padded
+}
+
+/// Length of what is before the IP header.
+pub(super) const fn link_bytes(stream: &XdpStream) -> u16 {
+    let tag = if stream.vlan.is_some() { TAG_BYTES } else { 0 };
+    ETHERNET_BYTES + tag + if stream.pih.is_some() { PIH_BYTES } else { 0 }
 }
 
 /// The constant part of the checksum that the program completes: for IPv4 that of the IP header
@@ -56,10 +69,11 @@ fn ipv4_header(source: Ipv4Addr, destination: Ipv4Addr) -> [u8; 20] {
     header
 }
 
-/// Hop limit 64, UDP; payload length zero.
-fn ipv6_header(source: Ipv6Addr, destination: Ipv6Addr) -> [u8; 40] {
+/// Hop limit 64, UDP; payload length zero. The flow label is no part of UDP's checksum.
+fn ipv6_header(source: Ipv6Addr, destination: Ipv6Addr, flow_label: u32) -> [u8; 40] {
     let mut header = [0; 40];
-    header[..8].copy_from_slice(&[0x60, 0, 0, 0, 0, 0, UDP, 64]);
+    header[..4].copy_from_slice(&(IPV6_VERSION | flow_label).to_be_bytes());
+    header[4..8].copy_from_slice(&[0, 0, UDP, 64]);
     header[8..24].copy_from_slice(&source.octets());
     header[24..].copy_from_slice(&destination.octets());
     header
@@ -84,6 +98,13 @@ pub(super) const HEADERS_BYTES: usize = 72;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_VLAN: u16 = 0x8100;
+/// An experimental type of IEEE's, followed by the number and the frame's own type.
+const ETHERTYPE_PIH: u16 = 0x88b5;
+const ETHERNET_BYTES: u16 = 14;
+pub(super) const TAG_BYTES: u16 = 4;
+pub(super) const PIH_BYTES: u16 = 3;
+/// Version 6, traffic class 0.
+const IPV6_VERSION: u32 = 6 << 28;
 /// Protocol number of UDP.
 const UDP: u8 = 17;
 /// The first four bytes of the payload.
@@ -113,12 +134,23 @@ mod tests {
     }
 
     #[test]
+    fn a_parallel_internet_moves_all_that_follows_by_three_bytes() {
+        let plain = headers(&stream(""), Mac([2, 0, 0, 0, 0, 1]));
+        let numbered = stream(r#", "pih": 7"#);
+        let own = headers(&numbered, Mac([2, 0, 0, 0, 0, 1]));
+        assert_eq!(own[12..15], [0x88, 0xb5, 7]);
+        assert_eq!(plain[12..42], own[15..45]);
+        assert_eq!((link_bytes(&stream("")), link_bytes(&numbered)), (14, 17));
+    }
+
+    #[test]
     fn an_ipv6_header_has_its_places() {
         let mut v6 = stream("");
         v6.source = "2001:2::1".parse().unwrap();
         v6.destination = "2001:2::2".parse().unwrap();
+        v6.flow_label = 0x1_2345;
         let bytes = headers(&v6, Mac([2, 0, 0, 0, 0, 1]));
-        assert_eq!(bytes[12..22], [0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 17, 64]);
+        assert_eq!(bytes[12..22], [0x86, 0xdd, 0x60, 1, 0x23, 0x45, 0, 0, 17, 64]);
         assert_eq!((bytes[22..26].to_vec(), bytes[37]), (vec![0x20, 0x01, 0, 2], 1));
         assert_eq!((bytes[53], bytes[54..58].to_vec()), (2, vec![1, 2, 3, 4]));
         // Both addresses, the protocol, the destination port, the magic.

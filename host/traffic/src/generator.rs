@@ -316,7 +316,7 @@ fn stream_words(
     ];
     words.extend((0..SIZES).map(|i| sizes.get(i).copied().map_or(0, u64::from)));
     words.extend([
-        u64::from(stream.vlan.is_some()),
+        u64::from(frame::link_bytes(stream)),
         u64::from(stream.source.is_ipv6()),
         u64::from(stream.flows),
         u64::from(stream.source_port),

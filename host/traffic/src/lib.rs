@@ -57,7 +57,7 @@ pub use spec::{
 };
 pub use stamped::{StampedDatagram, StampedListener, StampedSocket, StampedStream, wall_ns};
 pub use stop::{OnProgress, Progress, is_stopped, stop_on_signals};
-pub use trial::{TrialEnd, TrialTotals, WireMeasurer};
+pub use trial::{StreamTrial, TrialEnd, TrialTotals, WireMeasurer, frame_sizes};
 pub use weir_result::{CELLS_MAX, Cells, Delays, Histogram, Order};
 
 /// Sends until the run is over, all is sent, or `stop` is set. Blocks; works on threads of its own,

@@ -142,6 +142,11 @@ pub struct XdpStream {
     pub destination_mac: Mac,
     /// VLAN tag, 1 to 4094.
     pub vlan: Option<u16>,
+    /// Number of a parallel internet in the header behind the Ethernet addresses; not with `vlan`.
+    pub pih: Option<u8>,
+    /// Flow label of IPv6, up to 0xfffff.
+    #[serde(default)]
+    pub flow_label: u32,
     /// Source address.
     #[serde(default = "default_source")]
     pub source: IpAddr,
@@ -321,6 +326,8 @@ impl XdpStream {
             source_mac: None,
             destination_mac,
             vlan: None,
+            pih: None,
+            flow_label: 0,
             source: default_source(),
             destination: default_destination(),
             source_port: default_port(),

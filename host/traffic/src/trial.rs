@@ -57,6 +57,15 @@ pub struct WireMeasurer<'a> {
     stop: &'a AtomicBool,
 }
 
+/// The packets of one stream of a trial.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StreamTrial {
+    /// Packets.
+    pub outcome: Outcome,
+    /// Times on the way of those that arrived.
+    pub delays: Delays,
+}
+
 /// The packets of all trials of a measurer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrialTotals {
@@ -137,6 +146,49 @@ impl<'a> WireMeasurer<'a> {
         Ok(scaled(packets, 1_000_000_000, ns))
     }
 
+    /// Sends these streams, each of which has a count, for `duration`, and counts each apart.
+    /// Returns the time from the start to the last packet as well. The streams' numbers are the
+    /// measurer's own.
+    pub fn trial_of(
+        &mut self,
+        mut streams: Vec<XdpStream>,
+        duration: Nanos,
+    ) -> Result<(Vec<StreamTrial>, Nanos), TrafficError> {
+        let number = u16::try_from(streams.len()).unwrap_or(u16::MAX);
+        if number > STREAMS_PER_TRIAL {
+            let what = format!("{number} streams; at most {STREAMS_PER_TRIAL}");
+            return Err(TrafficError::Device(what));
+        }
+        if self.next_stream + number > STREAMS {
+            self.next_stream = FIRST_STREAM;
+        }
+        for (stream, own) in streams.iter_mut().zip(self.next_stream..) {
+            stream.stream = own;
+            self.sink.clear(own)?;
+        }
+        self.next_stream += number;
+        let (numbers, counts): (Vec<u16>, Vec<u64>) =
+            streams.iter().map(|stream| (stream.stream, stream.count.unwrap_or(0))).unzip();
+        let sent = self.send(streams, duration)?;
+        self.settle()?;
+        self.check_stopped()?;
+        let mut trials = Vec::new();
+        for ((number, intended), sent) in numbers.into_iter().zip(counts).zip(&sent.streams) {
+            let received = self.sink.read(number)?;
+            let outcome = outcome(intended, sent.packets, unique(&received))?;
+            trials.push(StreamTrial { outcome, delays: received.delays });
+        }
+        let span = sent.span.end_ns.saturating_sub(sent.span.start_ns);
+        Ok((trials, Nanos::new(span)))
+    }
+
+    fn check_stopped(&self) -> Result<(), TrafficError> {
+        match self.stop.load(std::sync::atomic::Ordering::Relaxed) {
+            true => Err(TrafficError::Device("stopped by a signal".to_owned())),
+            false => Ok(()),
+        }
+    }
+
     /// The streams of a trial, each with its share of the rate and of the count.
     fn streams(
         &mut self,
@@ -184,7 +236,7 @@ impl<'a> WireMeasurer<'a> {
             destination: self.to.address.unwrap_or(destination),
             // A port of its own for each stream, so that a hash tells them apart.
             source_port: SOURCE_PORT + stream % STREAMS_PER_TRIAL,
-            ..XdpStream::new(stream, &self.from.device, self.gateway, sizes(&profile.sizes))
+            ..XdpStream::new(stream, &self.from.device, self.gateway, frame_sizes(&profile.sizes))
         }
     }
 
@@ -238,19 +290,12 @@ impl<'a> WireMeasurer<'a> {
         let sent = self.send(streams, duration)?;
         let cpu = CpuTime::now()?.each_since(&before);
         self.settle()?;
-        if self.stop.load(std::sync::atomic::Ordering::Relaxed) {
-            return Err(TrafficError::Device("stopped by a signal".to_owned()));
-        }
+        self.check_stopped()?;
         let received: Vec<Received> =
             numbers.iter().map(|stream| self.sink.read(*stream)).collect::<Result<_, _>>()?;
         let offered = sent.streams.iter().map(|stream| stream.packets).sum();
-        // A packet that the DUT doubled was forwarded once; one that comes more than 1024 packets
-        // late is lost.
-        let unique =
-            |one: &Received| one.packets.saturating_sub(one.order.duplicated + one.order.stale);
         let forwarded = received.iter().map(unique).sum();
-        let outcome = Outcome::new(intended, offered, forwarded)
-            .map_err(|error| TrafficError::Device(error.to_string()))?;
+        let outcome = outcome(intended, offered, forwarded)?;
         self.totals.add(outcome, lost_by_sequence(&sent, &received));
         let cpu = (0..).zip(cpu).map(|(cpu, load)| CpuLoad {
             cpu,
@@ -362,6 +407,17 @@ impl TrialTotals {
     }
 }
 
+/// Packets that arrived: one that the DUT doubled was forwarded once, and one that comes more than
+/// 1024 packets late is lost.
+fn unique(received: &Received) -> u64 {
+    received.packets.saturating_sub(received.order.duplicated + received.order.stale)
+}
+
+fn outcome(intended: u64, offered: u64, forwarded: u64) -> Result<Outcome, TrafficError> {
+    Outcome::new(intended, offered, forwarded)
+        .map_err(|error| TrafficError::Device(error.to_string()))
+}
+
 /// Packets that are missing by their numbers: before the first that arrived, between two of them,
 /// and after the last.
 fn lost_by_sequence(sent: &SendResult, received: &[Received]) -> u64 {
@@ -377,7 +433,7 @@ fn lost_by_sequence(sent: &SendResult, received: &[Received]) -> u64 {
 }
 
 /// Frame sizes without FCS, as the generator counts them.
-fn sizes(pattern: &FramePattern) -> FrameSizes {
+pub fn frame_sizes(pattern: &FramePattern) -> FrameSizes {
     let bare = |size: u16| size.saturating_sub(FCS_BYTES);
     match pattern {
         FramePattern::Fixed(size) => FrameSizes::Fixed(bare(*size)),

@@ -253,10 +253,13 @@ fn the_stack_accepts_generated_frames_of_ipv6() {
     xdp.streams[0].flows = 100;
     let tagged = XdpStream { stream: 7, vlan: Some(5), ..xdp.streams[0].clone() };
     let tagged = XdpStream { sizes: FrameSizes::Fixed(84), ..tagged };
+    let numbered =
+        XdpStream { stream: 9, pih: Some(3), flow_label: 0xf_fff0, vlan: None, ..tagged.clone() };
+    let numbered = XdpStream { sizes: FrameSizes::Fixed(83), ..numbered };
     let v4 = pair.xdp_spec(8, Some(Rate::Pps(20_000)), 60, Some(20_000), 10_000);
     let SendMethod::Xdp(v4) = v4.method else { panic!("an XDP sender") };
     xdp.streams[0].sizes = FrameSizes::Uniform { min: 80, max: 1514 };
-    xdp.streams.extend([tagged, v4.streams[0].clone()]);
+    xdp.streams.extend([tagged, v4.streams[0].clone(), numbered]);
     let mut sockets = pair.sockets_spec();
     let ReceiveMethod::Sockets(addresses) = &mut sockets.method else { panic!("sockets") };
     addresses.udp = vec!["[::]:9000".parse().unwrap()];
@@ -268,8 +271,9 @@ fn the_stack_accepts_generated_frames_of_ipv6() {
             })
         });
     let seen: Vec<_> = by_sink.streams.iter().map(|one| (one.stream, one.packets)).collect();
-    assert_eq!(seen, [(6, 20_000), (7, 20_000), (8, 20_000)]);
-    // The untagged stream alone has a socket: each of its checksums was right.
+    assert_eq!(seen, [(6, 20_000), (7, 20_000), (8, 20_000), (9, 20_000)]);
+    // Only the stream with nothing between Ethernet and IPv6 has a socket: each checksum of it was
+    // right.
     let socket = by_socket.streams.iter().find(|one| one.stream == 6).unwrap();
     assert_eq!((socket.packets, socket.bytes), (20_000, sent.streams[0].bytes));
 }
