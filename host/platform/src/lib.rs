@@ -7,6 +7,7 @@
 // System calls live here; each unsafe block carries its argument.
 #![allow(unsafe_code)]
 
+pub mod autogroup;
 pub mod bpf;
 pub mod cap;
 mod control_group;

@@ -60,6 +60,22 @@ impl Namespace {
             .map_err(|error| HostError::io("start in a namespace", command.get_program(), error))
     }
 
+    /// Starts a child inside as [`Namespace::spawn`] does, in a session of its own, as a service
+    /// manager starts a service: signals of the terminal do not reach it.
+    ///
+    /// # Errors
+    /// The errors of [`Namespace::spawn`].
+    pub fn spawn_service(&self, mut command: std::process::Command) -> Result<Child, HostError> {
+        // SAFETY: setsid takes nothing and is async-signal-safe.
+        unsafe {
+            command.pre_exec(|| match libc::setsid() {
+                -1 => Err(io::Error::last_os_error()),
+                _ => Ok(()),
+            });
+        }
+        self.spawn(command)
+    }
+
     /// Starts a child inside that may outlive this process.
     ///
     /// # Errors

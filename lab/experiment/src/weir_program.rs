@@ -159,12 +159,12 @@ impl EndedProgram {
     }
 }
 
-/// Starts a program in a namespace, with standard output and standard error in `log`.
+/// Starts a program in a namespace as a service manager would, with standard output and standard error in `log`.
 pub fn spawn_logged(namespace: &Namespace, mut command: Command, log: &Path) -> Result<Child> {
     let output = fs::File::create(log).map_err(|error| ExperimentError::io(log, error))?;
     let errors = output.try_clone().map_err(|error| ExperimentError::io(log, error))?;
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
-    Ok(namespace.spawn(command)?)
+    Ok(namespace.spawn_service(command)?)
 }
 
 /// The interval at which a child is polled.

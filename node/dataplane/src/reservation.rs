@@ -5,7 +5,10 @@
 //! real-time class, a deadline budget, or nothing. The worker's way to pass idle time follows from
 //! it.
 
+use std::io;
+
 use weir_platform::HostError;
+use weir_platform::autogroup::SessionPriority;
 use weir_platform::cpu::{self, Class, CpuRequest};
 use weir_platform::host::{self, Change};
 use weir_policy::{Node, Reservation as Kind};
@@ -51,6 +54,19 @@ pub fn beside(node: &Node) -> Option<CpuRequest> {
 /// The kernel refuses it.
 pub fn take(wish: Option<CpuRequest>) -> Result<Option<cpu::CpuReservation>, HostError> {
     wish.map(cpu::CpuReservation::take).transpose()
+}
+
+/// Gives the node's session the priority that its threads have among themselves, until the value is
+/// dropped. Without it, the node's threads together weigh as much as one busy machine in a control
+/// group. `None` if the policy reserves nothing, or the kernel has no priorities of sessions.
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn raise_session(node: &Node) -> io::Result<Option<SessionPriority>> {
+    match node.reservation {
+        Kind::None => Ok(None),
+        Kind::Pinned | Kind::Fifo | Kind::Deadline => SessionPriority::raise(NICE),
+    }
 }
 
 /// Lists the changes of the host for it: kernel threads that may run elsewhere leave the worker's

@@ -79,6 +79,13 @@ pub fn run<S>(
         return kernel_node::run(options, live, report, serve);
     }
     let node = Node::new(options, live, |notes| SwitchPlane::new(&options.state, notes))?;
+    // Until everything is undone: that must not wait for the machines' turns either.
+    let session = reservation::raise_session(&wanted.node);
+    if let Err(error) = &session {
+        report(&format!(
+            "beside busy machines the node may be slow: its session's priority: {error}"
+        ));
+    }
     let (policy, devices) = present::on_host(&wanted, device_number);
     let pins = Pins::of(options.state.path(), &policy.node.name);
     let adoptable = pins.as_ref().is_some_and(|pins| opener::adoptable(&wanted, pins).is_some());
