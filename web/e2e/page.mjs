@@ -223,6 +223,10 @@ async function shape(page, findings) {
     last = await note.innerText();
     return /\d+/.exec(last)[0];
   };
+  const takeBack = async (id) => {
+    await page.getByRole("button", { name: `Undo change ${id}`, exact: true }).click();
+    await page.getByText(`takes back #${id}`).waitFor();
+  };
   /** The form shows what the node says. */
   const shows = async (label, value) => {
     for (let tries = 0; tries < 100; tries += 1) {
@@ -246,11 +250,17 @@ async function shape(page, findings) {
   smooth.push(await shows("Queue", "flows"));
   await field("Queue").selectOption("fifo");
   changes.unshift(await apply());
-  for (const id of changes) {
-    await page.getByRole("button", { name: `Undo change ${id}`, exact: true }).click();
-    await page.getByText(`takes back #${id}`).waitFor();
-  }
+  for (const id of changes) await takeBack(id);
   smooth.push(await shows("Queue", "flows"), await shows("Burst", bucket));
+  // Where packets wait by flow, CoDel is on.
+  for (const [label, value] of [["Congestion", "drop"], ["Delay control", "none"]]) {
+    const before = await field(label).inputValue();
+    await field(label).selectOption(value);
+    const change = await apply();
+    smooth.push(await shows(label, value));
+    await takeBack(change);
+    smooth.push(await shows(label, before));
+  }
   sample("smooth", smooth.every((one) => one));
   await card.locator("summary").click();
 }

@@ -305,6 +305,7 @@ impl FlowQueue {
             let flow = &mut pool[at];
             if flow.packets == 0 {
                 pool.pop(list);
+                self.counters.sparse -= u32::from(is_fresh);
                 // Behind the others once, or it could come back as a fresh one at once and starve
                 // them (RFC 8290 §4.2).
                 if is_fresh && self.old.first().is_some() {
@@ -318,6 +319,7 @@ impl FlowQueue {
             } else if flow.deficit <= 0 {
                 flow.deficit = flow.deficit.saturating_add_unsigned(self.quantum);
                 pool.pop(list);
+                self.counters.sparse -= u32::from(is_fresh);
                 pool.append(&mut self.old, at);
             } else {
                 let cell = flow.head;
@@ -344,6 +346,7 @@ impl FlowQueue {
         pool.append(&mut self.fresh, flow);
         self.counters.started += 1;
         self.counters.active += 1;
+        self.counters.sparse += 1;
     }
 }
 

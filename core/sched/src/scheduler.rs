@@ -202,6 +202,8 @@ pub struct FlowCounters {
     pub shared: u64,
     /// Flows that are active.
     pub active: u32,
+    /// Those of `active` that had no full turn yet, which go before the others (RFC 8290 §3).
+    pub sparse: u32,
 }
 
 impl FlowCounters {
@@ -212,6 +214,7 @@ impl FlowCounters {
             started: self.started + other.started,
             shared: self.shared + other.shared,
             active: self.active + other.active,
+            sparse: self.sparse + other.sparse,
         }
     }
 }

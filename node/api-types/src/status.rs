@@ -207,6 +207,10 @@ pub struct SmoothStatus {
 pub struct FlowsStatus {
     /// Flows that have a queue now.
     pub active: u32,
+    /// Those of `active` that had no full turn yet: they send little, and go before the others.
+    #[serde(default)]
+    #[schema(required)]
+    pub sparse: u32,
     /// Times that a flow became active.
     pub started: u64,
     /// Packets that shared the queue of other flows, since `node.flows` had no queue left for

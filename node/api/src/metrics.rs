@@ -209,6 +209,10 @@ fn flows(page: &mut Exposition, ifaces: &[(&str, &IfaceStatus)]) {
     for (labels, flows) in each() {
         page.sample("weir_flows_active", &labels, u64::from(flows.active));
     }
+    page.family("weir_flows_sparse", "Active flows that go before the others.", "gauge");
+    for (labels, flows) in each() {
+        page.sample("weir_flows_sparse", &labels, u64::from(flows.sparse));
+    }
     page.family("weir_flows_started_total", "Times that a flow became active.", "counter");
     for (labels, flows) in each() {
         page.sample("weir_flows_started_total", &labels, flows.started);

@@ -48,8 +48,8 @@ pub(crate) fn smooth(state: SmoothState) -> SmoothStatus {
 
 /// Returns the counters of flow queues as part of a status.
 pub(crate) const fn flows(counters: FlowCounters) -> FlowsStatus {
-    let FlowCounters { started, shared, active } = counters;
-    FlowsStatus { active, started, shared }
+    let FlowCounters { started, shared, active, sparse } = counters;
+    FlowsStatus { active, sparse, started, shared }
 }
 
 /// Counts frames that were dropped before the switch read them.

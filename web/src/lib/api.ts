@@ -207,6 +207,8 @@ export interface FlowsStatus {
    * theirs.
    */
   shared: number;
+  /** Those of `active` that had no full turn yet: they send little, and go before the others. */
+  sparse: number;
   /** Times that a flow became active. */
   started: number;
 }

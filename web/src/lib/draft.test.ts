@@ -19,6 +19,8 @@ test("what was not touched is not asked for", () => {
     interval_ns: "",
     delay_max_ns: "",
     queue_kind: "flows",
+    aqm: "none",
+    ecn: "mark",
   });
   expect(requestOf(draftOf(vif), draftOf(vif))).toEqual({ body: {}, problems: [] });
 });
@@ -132,4 +134,21 @@ test("a kind of queue is asked for and blamed as the policy names it", () => {
   expect(body).toEqual({ receive: { queue: { kind: "fifo" } } });
   const key = { table: "vif", name: "a", key: "receive.queue.kind" };
   expect(blamed([key], body)).toEqual({ side: "receive", key: "queue_kind" });
+});
+
+test("keys of CoDel go with it, and only what changed is asked for", () => {
+  const codel = { target_ns: 5_000_000, interval_ns: 100_000_000, ecn: true };
+  const before = { ...vif, send_queue: { ...vif.send_queue, ...codel } };
+  const draft = draftOf(before);
+  expect([draft.send.aqm, draft.send.ecn]).toEqual(["codel", "mark"]);
+  draft.send.ecn = "drop";
+  expect(requestOf(draft, draftOf(before)).body).toEqual({ send: { queue: { ecn: false } } });
+  draft.send.aqm = "lan";
+  const queue = { aqm: "lan", ecn: false };
+  expect(requestOf(draft, draftOf(before)).body).toEqual({ send: { queue } });
+  draft.send.aqm = "none";
+  const none = { aqm: "none" as const, ecn: null, target_ns: null, interval_ns: null };
+  expect(requestOf(draft, draftOf(before)).body).toEqual({ send: { queue: none } });
+  const refused = [{ table: "vif", name: "a", key: "send.queue.aqm" }];
+  expect(blamed(refused, { send: { queue: none } })).toEqual({ side: "send", key: "aqm" });
 });

@@ -18,7 +18,9 @@ export type Key =
   | "shaper"
   | "burst_bytes"
   | WindowKey
-  | "queue_kind";
+  | "queue_kind"
+  | "aqm"
+  | "ecn";
 
 export const KEYS: readonly Key[] = [
   "min_rate_bps",
@@ -28,6 +30,8 @@ export const KEYS: readonly Key[] = [
   "burst_bytes",
   ...WINDOW_KEYS,
   "queue_kind",
+  "aqm",
+  "ecn",
 ];
 
 /** The fields of one direction, as typed. */
@@ -45,9 +49,11 @@ export interface Problem {
   message: string;
 }
 
+type Value = number | string | boolean;
+
 /** The form of a field: how it is read, how a person would write it, its name in the policy. */
 interface Form {
-  parse: (typed: string) => number | string | undefined;
+  parse: (typed: string) => Value | undefined;
   example: string;
   name: string;
 }
@@ -56,6 +62,9 @@ const whole = (typed: string): number | undefined =>
   /^\d{1,9}$/.test(typed) ? Number(typed) : undefined;
 
 const choice = (...of: string[]) => (typed: string) => (of.includes(typed) ? typed : undefined);
+
+const marks = (typed: string): boolean | undefined =>
+  typed === "mark" || typed === "drop" ? typed === "mark" : undefined;
 
 const RATE = { parse: parseRate, example: "a rate such as 30 Mbit" };
 const TIME = { parse: parseTime, example: "a time such as 3 ms" };
@@ -72,12 +81,19 @@ const FORMS: Record<Key, Form> = {
   interval_ns: { ...TIME, name: "interval" },
   delay_max_ns: { ...TIME, name: "delay_max" },
   queue_kind: { parse: choice("fifo", "flows"), example: "a kind of queue", name: "queue.kind" },
+  aqm: { parse: choice("none", "codel", "lan"), example: "none, codel or lan", name: "queue.aqm" },
+  ecn: { parse: marks, example: "mark or drop", name: "queue.ecn" },
 };
+
+/** An interval by which `aqm = "lan"` is known: the policy in force has its numbers alone. */
+const LAN_INTERVAL_NS = 5_000_000;
 
 function fields(vif: Vif, side: Side): Fields {
   const { min_rate_bps, rate_bps, priority, burst_bytes } = vif[side];
   const window = vif[`${side}_shaper`];
   const time = (key: WindowKey) => (window ? exactTime(window[key]) : "");
+  const queue = vif[`${side}_queue`];
+  const codel = queue.interval_ns === LAN_INTERVAL_NS ? "lan" : "codel";
   return {
     min_rate_bps: min_rate_bps > 0 ? exactRate(min_rate_bps) : "",
     rate_bps: rate_bps === undefined ? "" : exactRate(rate_bps),
@@ -88,7 +104,9 @@ function fields(vif: Vif, side: Side): Fields {
     width_ns: time("width_ns"),
     interval_ns: time("interval_ns"),
     delay_max_ns: time("delay_max_ns"),
-    queue_kind: vif[`${side}_queue`].kind,
+    queue_kind: queue.kind,
+    aqm: queue.target_ns === undefined ? "none" : codel,
+    ecn: queue.ecn === false ? "drop" : "mark",
   };
 }
 
@@ -99,7 +117,7 @@ export const draftOf = (vif: Vif): Draft => ({
 });
 
 /** Returns the value of a field: `null` if it is empty, nothing if it cannot be read. */
-function valueOf(key: Key, typed: string): number | string | null | undefined {
+function valueOf(key: Key, typed: string): Value | null | undefined {
   const text = typed.trim();
   return text === "" ? null : FORMS[key].parse(text);
 }
@@ -130,12 +148,16 @@ export function follow(draft: Draft, base: Draft, next: Draft): Draft {
   return { send: side("send"), receive: side("receive") };
 }
 
+/** Returns the keys that have a value. */
+const given = (keys: Record<string, Value | null | undefined>) =>
+  Object.fromEntries(Object.entries(keys).filter(([, value]) => value !== undefined));
+
 /** The body of a request for what differs from what the draft began with; or what is unreadable. */
 export function requestOf(draft: Draft, base: Draft): { body: Body; problems: Problem[] } {
   const body: Body = {};
   const problems: Problem[] = [];
   for (const side of SIDES) {
-    const values: Partial<Record<Key, number | string | null>> = {};
+    const values: Partial<Record<Key, Value | null>> = {};
     for (const key of KEYS) {
       const typed = draft[side][key];
       if (same(key, typed, base[side][key])) continue;
@@ -145,10 +167,14 @@ export function requestOf(draft: Draft, base: Draft): { body: Body; problems: Pr
     }
     // The keys of a smooth window go with it.
     if (values.shaper === "bucket") for (const key of WINDOW_KEYS) values[key] = null;
-    const { queue_kind, ...share } = values;
-    const queue = queue_kind === undefined ? {} : { queue: { kind: queue_kind } };
+    const { queue_kind, aqm, ecn, ...share } = values;
+    const queue = given({ kind: queue_kind, aqm, ecn });
+    // So do CoDel's.
+    if (aqm === "none") Object.assign(queue, { ecn: null, target_ns: null, interval_ns: null });
     // Each value is what its field reads.
-    const change = { ...share, ...queue } as VifShareChange;
+    const change = (
+      Object.keys(queue).length > 0 ? { ...share, queue } : share
+    ) as VifShareChange;
     if (Object.keys(change).length > 0) body[side] = change;
   }
   return { body, problems };
@@ -163,7 +189,12 @@ export function blamed(
   for (const side of SIDES) {
     const asked: VifShareChange = body[side] ?? {};
     const { queue, ...share } = asked;
-    const given: Partial<Record<Key, unknown>> = { ...share, queue_kind: queue?.kind };
+    const given: Partial<Record<Key, unknown>> = {
+      ...share,
+      queue_kind: queue?.kind,
+      aqm: queue?.aqm,
+      ecn: queue?.ecn ?? undefined,
+    };
     for (const key of KEYS) if (given[key] !== undefined) changed.push({ side, key });
   }
   const named = new Set(keys.map(({ key }) => key));

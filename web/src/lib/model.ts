@@ -27,6 +27,8 @@ export interface Figures {
   smoothNs: number | undefined;
   /** Flows that have a queue of their own; undefined where all packets wait in one. */
   flows: number | undefined;
+  /** Those of them that go before the others. */
+  sparseFlows: number;
   /** Packets a second that were marked "congestion experienced". */
   markPps: number;
   guarantee: number;
@@ -57,6 +59,7 @@ interface Look {
   standing: boolean;
   smoothNs: number | undefined;
   flows: number | undefined;
+  sparseFlows: number;
   marked: number;
 }
 
@@ -88,6 +91,7 @@ class Track {
       standing: of.standing,
       smoothNs: of.smooth?.position_ns,
       flows: of.flows?.active,
+      sparseFlows: of.flows?.sparse ?? 0,
       marked: of.marked,
     });
     while ((this.#looks[1]?.atNs ?? Infinity) <= atNs - WINDOW_NS) this.#looks.shift();
@@ -263,6 +267,7 @@ function figures(
     sum.standing ||= now.standing;
     if (now.smoothNs !== undefined) sum.smoothNs = Math.max(sum.smoothNs ?? 0, now.smoothNs);
     if (now.flows !== undefined) sum.flows = (sum.flows ?? 0) + now.flows;
+    sum.sparseFlows += now.sparseFlows;
     const seconds = (now.atNs - first.atNs) / 1e9;
     for (const [reason, packets] of now.drops) {
       totals.set(reason, (totals.get(reason) ?? 0) + packets);
@@ -294,6 +299,7 @@ const NOTHING: Figures = {
   standing: false,
   smoothNs: undefined,
   flows: undefined,
+  sparseFlows: 0,
   markPps: 0,
   guarantee: 0,
   limit: undefined,

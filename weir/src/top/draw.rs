@@ -308,7 +308,8 @@ mod tests {
         later.vifs[0].send.wait_ns = 41_000_000;
         let full = Amount { packets: 5200, bytes: 5_200_000 };
         later.vifs[2].send.dropped.insert("queue_bytes".into(), full);
-        later.vifs[2].send.flows = Some(FlowsStatus { active: 3, ..FlowsStatus::default() });
+        later.vifs[2].send.flows =
+            Some(FlowsStatus { active: 3, sparse: 1, ..FlowsStatus::default() });
         later.vifs[2].send.marked = 12;
         let storm = Amount { packets: 12, bytes: 720 };
         later.vifs[2].send.dropped.insert("storm".into(), storm);
@@ -343,7 +344,7 @@ mod tests {
         let text = shows("wide", (130, 16), &model(), &mut view);
         assert!(text.contains("queue_bytes 5.20k/s, storm 12/s"), "{text}");
         assert_eq!(text.matches("41.0ms").count(), 2, "its own and its tenant's: {text}");
-        assert!(text.contains("offered 61.0M, 3 flows, 12 marks/s; drops"), "{text}");
+        assert!(text.contains("offered 61.0M, 3 flows (1 sparse), 12 marks/s; drops"), "{text}");
         assert!(text.contains("37 % busy"), "{text}");
     }
 

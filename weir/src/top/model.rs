@@ -159,6 +159,8 @@ pub(super) struct RowSide {
     /// Flows that have a queue now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) flows: Option<u32>,
+    /// Those of them that go before the others.
+    pub(super) sparse_flows: u32,
     /// Packets marked "congestion experienced".
     pub(super) marks_per_s: f64,
     /// Where the smooth window of the delay begins; for a tenant, that of its worst vif.
@@ -295,6 +297,7 @@ impl RowSide {
             delay_s: self::seconds(new.wait_ns),
             standing: new.standing,
             flows: new.flows.map(|flows| flows.active),
+            sparse_flows: new.flows.map_or(0, |flows| flows.sparse),
             marks_per_s: per_s(old.marked, new.marked),
             smooth_s: new.smooth.map(|window| self::seconds(window.position_ns)),
             drops_per_s: by.values().sum(),
@@ -317,6 +320,7 @@ impl RowSide {
             sum.delay_s = sum.delay_s.max(side.delay_s);
             sum.standing |= side.standing;
             sum.flows = sum.flows.into_iter().chain(side.flows).reduce(u32::saturating_add);
+            sum.sparse_flows = sum.sparse_flows.saturating_add(side.sparse_flows);
             sum.marks_per_s += side.marks_per_s;
             sum.smooth_s = sum.smooth_s.into_iter().chain(side.smooth_s).reduce(f64::max);
             sum.drops_per_s += side.drops_per_s;

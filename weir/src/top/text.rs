@@ -113,11 +113,14 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-/// Describes the queue beyond its length: `, 3 flows, 12 marks/s, smooth from 41.0ms`.
+/// Describes the queue beyond its length: `, 3 flows (1 sparse), 12 marks/s, smooth from 41.0ms`.
 pub(super) fn queue(side: &RowSide) -> String {
     let mut text = String::new();
     if let Some(flows) = side.flows {
         let _fits = write!(text, ", {flows} {}", if flows == 1 { "flow" } else { "flows" });
+        if flows > 0 {
+            let _fits = write!(text, " ({} sparse)", side.sparse_flows);
+        }
     }
     if side.marks_per_s > 0.0 {
         let _fits = write!(text, ", {} marks/s", count(side.marks_per_s));

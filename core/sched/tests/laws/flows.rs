@@ -369,6 +369,31 @@ fn the_own_flow_keeps_no_codel_state() {
     assert!(again.len().abs_diff(first.len()) <= 2, "{first:?} {again:?}");
 }
 
+/// Goal: a flow counts as sparse until it has used up its first quantum, 1518 bytes, and again once
+/// it was empty.
+#[test]
+fn sparse_flows_are_counted() {
+    let mut bed = FlowBed::new(&config(8));
+    for _ in 0..6 {
+        bed.push(1, 1000).unwrap();
+    }
+    let seen = |bed: &FlowBed| {
+        let counters = bed.queues.flow_counters(bed.class);
+        (counters.active, counters.sparse)
+    };
+    assert_eq!(seen(&bed), (1, 1));
+    // One packet has left, the second is staged, and the quantum is used up.
+    bed.pop().unwrap();
+    bed.pop().unwrap();
+    assert_eq!(seen(&bed), (1, 0));
+    bed.push(2, 1000).unwrap();
+    assert_eq!(seen(&bed), (2, 1));
+    while bed.pop().is_some() {}
+    assert_eq!(seen(&bed), (0, 0));
+    bed.push(1, 1000).unwrap();
+    assert_eq!(seen(&bed), (1, 1));
+}
+
 /// Goal: a pool without a free flow loses nothing: further flows share the class's own, which is
 /// counted. Method: a pool of two, five flows.
 #[test]
@@ -381,7 +406,7 @@ fn flows_beyond_the_pool_share_one() {
     }
     assert_eq!(
         bed.queues.flow_counters(bed.class),
-        FlowCounters { started: 3, shared: 9, active: 3 }
+        FlowCounters { started: 3, shared: 9, active: 3, sparse: 3 }
     );
     let mut left = BTreeMap::new();
     while let Some((packet, _)) = bed.pop() {
@@ -389,6 +414,8 @@ fn flows_beyond_the_pool_share_one() {
     }
     assert!(left.values().all(|ids| ids.len() == 3 && ids.is_sorted()), "{left:?}");
     // Its states are free again.
+    let counters = bed.queues.flow_counters(bed.class);
+    assert_eq!((counters.active, counters.sparse), (0, 0));
     assert!(bed.push(100, 1).is_ok() && bed.push(101, 1).is_ok());
     assert_eq!(bed.queues.flow_counters(bed.class).shared, 9);
 }

@@ -40,7 +40,7 @@ fn page() -> String {
         receive: side.clone(),
         ..IfaceStatus::default()
     };
-    let flows = FlowsStatus { active: 3, started: 9, shared: 2 };
+    let flows = FlowsStatus { active: 3, sparse: 1, started: 9, shared: 2 };
     let status = NodeStatus {
         ports: vec![iface("up0", None)],
         vifs: vec![iface("gold.0", Some(flows))],
@@ -129,6 +129,7 @@ fn no_series_comes_twice_and_sums_are_right() {
         "weir_dropped_bytes_total{port=\"up0\",direction=\"send\",reason=\"codel\"} 200",
         "weir_marked_packets_total{port=\"up0\",direction=\"send\"} 4",
         "weir_flows_active{vif=\"gold.0\",direction=\"send\"} 3",
+        "weir_flows_sparse{vif=\"gold.0\",direction=\"send\"} 1",
         "weir_flows_started_total{vif=\"gold.0\",direction=\"send\"} 9",
         "weir_flows_shared_packets_total{vif=\"gold.0\",direction=\"send\"} 2",
         "weir_limit_bytes_per_second{vif=\"gold.0\",direction=\"send\"} 1000000",
