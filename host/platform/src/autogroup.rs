@@ -23,8 +23,8 @@ pub struct SessionPriority {
 
 impl SessionPriority {
     /// Gives the session this nice value. `None` if this process does not lead its session, as a
-    /// service does: the shell and the machines that were started beside it would gain as well. Also
-    /// `None` if the kernel has no autogroups, or if the session has such a priority already.
+    /// service does: the shell and the machines that were started beside it would gain as well.
+    /// Also `None` if the kernel has no autogroups, or if the session has such a priority already.
     ///
     /// # Errors
     /// The right is missing (EPERM), or /proc is read-only.

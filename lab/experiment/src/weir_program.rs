@@ -159,7 +159,8 @@ impl EndedProgram {
     }
 }
 
-/// Starts a program in a namespace as a service manager would, with standard output and standard error in `log`.
+/// Starts a program in a namespace as a service manager would, with standard output and standard
+/// error in `log`.
 pub fn spawn_logged(namespace: &Namespace, mut command: Command, log: &Path) -> Result<Child> {
     let output = fs::File::create(log).map_err(|error| ExperimentError::io(log, error))?;
     let errors = output.try_clone().map_err(|error| ExperimentError::io(log, error))?;
