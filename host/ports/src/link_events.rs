@@ -28,12 +28,24 @@ impl LinkEvents {
     /// # Errors
     /// The kernel refuses.
     pub fn open() -> io::Result<Self> {
+        Self::of(RTMGRP_LINK)
+    }
+
+    /// Hears of queueing disciplines and classes, too.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn with_disciplines() -> io::Result<Self> {
+        Self::of(RTMGRP_LINK | RTMGRP_TC)
+    }
+
+    fn of(groups: u32) -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
         let socket = link::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE)?;
         // SAFETY: plain numbers; zero is a value of each.
         let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
         address.nl_family = u16::try_from(libc::AF_NETLINK).unwrap_or(0);
-        address.nl_groups = RTMGRP_LINK;
+        address.nl_groups = groups;
         sys::bind(socket.as_fd(), &address)?;
         Ok(Self { socket })
     }
@@ -82,6 +94,7 @@ impl LinkEvents {
 
 /// From `linux/rtnetlink.h`.
 const RTMGRP_LINK: u32 = 1;
+const RTMGRP_TC: u32 = 8;
 
 /// The rest waits for the next call: devices that come without end must not keep it here.
 const MESSAGES_MAX: u32 = 1024;
