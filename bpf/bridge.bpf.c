@@ -4,9 +4,11 @@
  * count on its devices (TCX). A super-frame stays whole and counts as the frames that it is cut
  * into: as many packets, each with its headers.
  *
- *   weir_from_vif   ingress of a vif's device: spoofing, limits of what it sends, then its class
- *                   into skb->priority, which finds the class at the port without a filter
+ *   weir_from_vif   ingress of a vif's device: tags, groups, spoofing, limits of what it sends;
+ *                   then its class into skb->priority, which finds the class at the port without a
+ *                   filter, and into skb->mark, which a host that routes leaves alone
  *   weir_to_vif     egress of a vif's device: frames of other slices, limits of what it receives
+ *   weir_from_port  ingress of a port's device: addresses of vifs that come from beyond it
  *   weir_to_port    egress of a port's device, before the tree: counts what each class is offered
  *
  * Each passes on: programs of others at the same device run after them.
@@ -14,10 +16,13 @@
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
+#include <linux/in6.h>
 #include <linux/ip.h>
 #include <linux/tcp.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+
+#include "measure.h"
 
 /* The sizes here and in weir-kernel are the same. */
 #define OWNERS 1024
@@ -30,11 +35,22 @@
 /* Time is in 1/256 ns, modulo 2^64. */
 #define TIME_SHIFT 8
 #define COST_SHIFT 16
-/* 52 days: a time further ahead is one from before the clock wrapped. */
-#define AHEAD_MAX (1ull << 60)
-/* A BIG TCP super-frame, beyond which a frame is not charged: the product stays below 2^64. */
+/* A BIG TCP super-frame, beyond which a frame is not charged. */
 #define UNITS_MAX 0x1ffff
 #define TRIES 8
+
+/* An address of a vif that is silent for so long is forgotten (IEEE 802.1Q, 8.8.3). */
+#define AGE_NS 300000000000ull
+/* One moves between a vif and a port after this silence, as the switch has it. */
+#define SETTLE_NS 2000000000ull
+/* When an address was seen is written that seldom. */
+#define SEEN_NS 500000000ull
+/* Old addresses are looked for that often, and only by those who want room. */
+#define SWEEP_NS 1000000000ull
+/* Addresses that are learned of all vifs; given ones have a place of their own. */
+#define LEARNED_MAX 16384
+#define ADDRESSES 32768
+#define BEYOND 16384
 
 /* TCX_NEXT and TCX_DROP, which older headers lack. */
 #define NEXT -1
@@ -48,6 +64,10 @@ struct member {
 	__u16 macs;
 	/* Owners whose limits apply: vif, router, slice; 0 for none. */
 	__u16 limit[LEVELS];
+	/* The ifindex of its bridge: an address belongs to one vif of a bridge. */
+	__u32 bridge;
+	/* Addresses that are learned of it at most, if `macs` is 0. */
+	__u32 macs_max;
 	__u16 mac[MACS][ETH_ALEN / 2];
 };
 
@@ -57,6 +77,68 @@ struct {
 	__type(key, __u32);
 	__type(value, struct member);
 } members SEC(".maps");
+
+/* A port; the key is the ifindex of its device. */
+struct uplink {
+	__u32 bridge;
+	__u32 reserved;
+	/* Frames from beyond it with the address of a vif. */
+	__u64 moved_packets;
+	__u64 moved_bytes;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, OWNERS);
+	__type(key, __u32);
+	__type(value, struct uplink);
+} uplinks SEC(".maps");
+
+struct address_key {
+	__u32 bridge;
+	__u16 mac[ETH_ALEN / 2];
+	__u16 zero;
+};
+
+/* An address of a vif: given by the policy, or learned. */
+struct address {
+	__u16 owner;
+	__u16 given;
+	__u32 zero;
+	/* When it last sent; nanoseconds. */
+	__u64 seen;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ADDRESSES);
+	__type(key, struct address_key);
+	__type(value, struct address);
+} addresses SEC(".maps");
+
+/* How many addresses of each owner are learned; at 0, of all. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, OWNERS);
+	__type(key, __u32);
+	__type(value, __u32);
+} learned SEC(".maps");
+
+/* When addresses beyond the ports were seen. Many of them displace each other, and no vif's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, BEYOND);
+	__type(key, struct address_key);
+	__type(value, __u64);
+} beyond SEC(".maps");
+
+/* When old addresses were last looked for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} swept SEC(".maps");
 
 /* The slice of each owner; 0 for none. */
 struct {
@@ -92,11 +174,6 @@ struct {
 	__type(value, struct fill);
 } fills SEC(".maps");
 
-struct tally {
-	__u64 packets;
-	__u64 bytes;
-};
-
 enum way {
 	WAY_SEND,
 	WAY_RECEIVE,
@@ -104,11 +181,24 @@ enum way {
 	WAYS,
 };
 
+/* Why a frame is dropped, limits aside; PASS for none. The names are in weir-kernel. */
+enum reason {
+	SPOOFED_MAC,
+	FOREIGN_SLICE,
+	UNEXPECTED_TAG,
+	NESTED_TAG,
+	BAD_SOURCE,
+	RESERVED_GROUP,
+	MOVED,
+	MACS_FULL,
+	REASONS,
+	PASS = REASONS,
+};
+
 /* The frames of one owner in one way. */
 struct counts {
 	struct tally passed;
-	struct tally spoofed;
-	struct tally foreign;
+	struct tally dropped[REASONS];
 	/* Packets and bits of vif, router, slice. */
 	struct tally policed[2 * LEVELS];
 };
@@ -133,73 +223,40 @@ static __always_inline void count(struct tally *tally, const struct tally *size)
 	tally->bytes += size->bytes;
 }
 
-/* The length of the headers that each segment of a super-frame has. */
-static __always_inline __u32 segment_headers(struct __sk_buff *skb)
+/*
+ * The time of a number of units. In two parts, since the product does not fit: a unit of the
+ * slowest rate costs 2^41 beside its fraction.
+ */
+static __always_inline __u64 time_of(const struct limit *limit, __u64 units)
 {
-	__u32 at = ETH_HLEN;
-	__u8 transport, word = 0;
-	__be16 type = 0;
+	__u64 fraction = limit->cost & ((1 << COST_SHIFT) - 1);
 
-	bpf_skb_load_bytes(skb, ETH_HLEN - 2, &type, sizeof(type));
-	if (type == bpf_htons(ETH_P_8021Q)) {
-		bpf_skb_load_bytes(skb, at + 2, &type, sizeof(type));
-		at += 4;
-	}
-	if (type == bpf_htons(ETH_P_IP)) {
-		bpf_skb_load_bytes(skb, at, &word, sizeof(word));
-		bpf_skb_load_bytes(skb, at + 9, &transport, sizeof(transport));
-		at += (word & 0x0f) * 4;
-	} else if (type == bpf_htons(ETH_P_IPV6)) {
-		bpf_skb_load_bytes(skb, at + 6, &transport, sizeof(transport));
-		at += 40;
-	} else {
-		return at;
-	}
-	if (transport == IPPROTO_UDP)
-		return at + 8;
-	word = 0x50;
-	bpf_skb_load_bytes(skb, at + 12, &word, sizeof(word));
-	return at + (word >> 4) * 4;
+	if (units > UNITS_MAX)
+		units = UNITS_MAX;
+	return units * (limit->cost >> COST_SHIFT) +
+	       ((units * fraction + (1 << COST_SHIFT) - 1) >> COST_SHIFT);
 }
 
-/* Measures a frame as it will be on the wire, in packets and in bytes of layer 2 without FCS. */
-static __always_inline void measure(struct __sk_buff *skb, struct tally *size)
+/*
+ * What a bucket lacks, which is at most its depth and the charges of a few processors. Longer ahead
+ * is a time from before the clock wrapped, which it does every 834 days.
+ */
+static __always_inline __u64 lacking_of(const struct limit *limit, __u64 full_at, __u64 now)
 {
-	__u32 headers, payload, segments;
+	__u64 lacking = full_at - now;
 
-	size->packets = 1;
-	size->bytes = skb->len;
-	if (!skb->gso_size)
-		return;
-	headers = segment_headers(skb);
-	payload = skb->len > headers ? skb->len - headers : 0;
-	segments = (payload + skb->gso_size - 1) / skb->gso_size;
-	/* A guest may leave the number out, or lie about it; the size is what frames are cut by. */
-	if (segments < skb->gso_segs)
-		segments = skb->gso_segs;
-	if (segments < 2)
-		return;
-	size->packets = segments;
-	size->bytes += (__u64)(segments - 1) * headers;
-}
-
-static __always_inline __u64 ahead(const struct fill *fill, __u64 now)
-{
-	__u64 lacking = *(volatile __u64 *)&fill->full_at - now;
-
-	return (__s64)lacking < 0 || lacking > AHEAD_MAX ? 0 : lacking;
+	return lacking > limit->depth + 4 * time_of(limit, UNITS_MAX) ? 0 : lacking;
 }
 
 /* Charges a bucket, into debt if need be. Processors race by compare-and-swap. */
-static __always_inline void charge(struct fill *fill, __u64 time, __u64 now)
+static __always_inline void charge(const struct limit *limit, struct fill *fill, __u64 time,
+				   __u64 now)
 {
 	for (int i = 0; i < TRIES; i++) {
 		__u64 seen = *(volatile __u64 *)&fill->full_at;
-		__u64 lacking = seen - now;
+		__u64 next = now + lacking_of(limit, seen, now) + time;
 
-		if ((__s64)lacking < 0 || lacking > AHEAD_MAX)
-			lacking = 0;
-		if (__sync_val_compare_and_swap(&fill->full_at, seen, now + lacking + time) == seen)
+		if (__sync_val_compare_and_swap(&fill->full_at, seen, next) == seen)
 			return;
 	}
 	/* Others were faster each time, so that the bucket is not full: the sum is right. */
@@ -228,7 +285,8 @@ static __always_inline int police(const struct member *member, enum way way,
 		if (!member->limit[position >> 1] || !limit || !limit->cost)
 			continue;
 		fill = bpf_map_lookup_elem(&fills, &index);
-		if (fill && ahead(fill, now) >= limit->depth) {
+		if (fill && lacking_of(limit, *(volatile __u64 *)&fill->full_at, now) >=
+				    limit->depth) {
 			count(&counted->policed[position], size);
 			return 0;
 		}
@@ -242,23 +300,14 @@ static __always_inline int police(const struct member *member, enum way way,
 		if (!member->limit[position >> 1] || !limit || !limit->cost)
 			continue;
 		fill = bpf_map_lookup_elem(&fills, &index);
-		if (units > UNITS_MAX)
-			units = UNITS_MAX;
 		if (fill)
-			charge(fill, (units * limit->cost + (1 << COST_SHIFT) - 1) >> COST_SHIFT,
-			       now);
+			charge(limit, fill, time_of(limit, units), now);
 	}
 	return 1;
 }
 
-static __always_inline int source_allowed(struct __sk_buff *skb, const struct member *member)
+static __always_inline int is_given(const struct member *member, const __u16 *source)
 {
-	__u16 source[ETH_ALEN / 2];
-
-	if (!member->macs)
-		return 1;
-	if (bpf_skb_load_bytes(skb, ETH_ALEN, source, sizeof(source)))
-		return 0;
 	for (__u32 i = 0; i < MACS; i++) {
 		if (i >= member->macs)
 			break;
@@ -269,6 +318,127 @@ static __always_inline int source_allowed(struct __sk_buff *skb, const struct me
 	return 0;
 }
 
+static __always_inline void add_learned(__u32 owner, __s32 more)
+{
+	__u32 all = 0;
+	__u32 *count = bpf_map_lookup_elem(&learned, &owner);
+
+	if (count)
+		__sync_fetch_and_add(count, more);
+	count = bpf_map_lookup_elem(&learned, &all);
+	if (count)
+		__sync_fetch_and_add(count, more);
+}
+
+static __always_inline int has_room(__u32 owner, __u32 most)
+{
+	__u32 zero = 0;
+	__u32 *own = bpf_map_lookup_elem(&learned, &owner);
+	__u32 *all = bpf_map_lookup_elem(&learned, &zero);
+
+	return own && all && *own < most && *all < LEARNED_MAX;
+}
+
+/* Forgets an address if it is old. */
+static long forget_old(void *map, struct address_key *key, struct address *address, __u64 *now)
+{
+	__u32 owner = address->owner;
+
+	if (!address->given && *now - address->seen >= AGE_NS &&
+	    !bpf_map_delete_elem(map, key))
+		add_learned(owner, -1);
+	return 0;
+}
+
+static __always_inline void sweep(__u64 now)
+{
+	__u32 zero = 0;
+	__u64 *last = bpf_map_lookup_elem(&swept, &zero);
+	__u64 before;
+
+	if (!last)
+		return;
+	before = *(volatile __u64 *)last;
+	if (now - before < SWEEP_NS || __sync_val_compare_and_swap(last, before, now) != before)
+		return;
+	bpf_for_each_map_elem(&addresses, forget_old, &now, 0);
+}
+
+/* Learns that an address is the vif's, unless it is somebody else's or one too many. */
+static __always_inline enum reason learn(const struct member *member,
+					 const struct address_key *key)
+{
+	struct address *known = bpf_map_lookup_elem(&addresses, key);
+	struct address fresh = { .owner = member->owner };
+	__u64 now = bpf_ktime_get_ns();
+	__u64 *seen;
+
+	if (known && known->owner == member->owner) {
+		if (now - known->seen >= SEEN_NS)
+			known->seen = now;
+		return PASS;
+	}
+	if (known) {
+		__u32 owner = known->owner;
+
+		if (known->given || now - known->seen < AGE_NS)
+			return MOVED;
+		if (!bpf_map_delete_elem(&addresses, key))
+			add_learned(owner, -1);
+	}
+	seen = bpf_map_lookup_elem(&beyond, key);
+	if (seen && now - *seen < SETTLE_NS)
+		return MOVED;
+	if (!has_room(member->owner, member->macs_max)) {
+		sweep(now);
+		if (!has_room(member->owner, member->macs_max))
+			return MACS_FULL;
+	}
+	fresh.seen = now;
+	if (bpf_map_update_elem(&addresses, key, &fresh, BPF_NOEXIST))
+		return MOVED;
+	add_learned(member->owner, 1);
+	return PASS;
+}
+
+/* Checks the header of a frame from a vif, in the order of the switch. Takes a priority tag off. */
+static __always_inline enum reason check_header(struct __sk_buff *skb, const struct member *member)
+{
+	/* Destination, source, type. */
+	__u16 head[ETH_HLEN / 2] = {};
+	struct address_key key = { .bridge = member->bridge };
+
+	/* The kernel hands over no frame that is shorter. */
+	bpf_skb_load_bytes(skb, 0, head, sizeof(head));
+	if (skb->vlan_present || is_tag(head[6])) {
+		__be16 outer = skb->vlan_present ? skb->vlan_proto : head[6];
+
+		if (outer == bpf_htons(ETH_P_8021AD) || (skb->vlan_present && is_tag(head[6])))
+			return NESTED_TAG;
+		if (!skb->vlan_present || skb->vlan_tci & 0x0fff)
+			return UNEXPECTED_TAG;
+		/* A priority tag is no VLAN (802.1Q, 6.9.1). */
+		bpf_skb_vlan_pop(skb);
+	}
+	if (head[3] & bpf_htons(0x0100) || !(head[3] | head[4] | head[5]))
+		return BAD_SOURCE;
+	if (head[0] == bpf_htons(0x0180) && head[1] == bpf_htons(0xc200) &&
+	    !(head[2] & bpf_htons(0xfff0)))
+		return RESERVED_GROUP;
+	__builtin_memcpy(key.mac, &head[3], ETH_ALEN);
+	if (member->macs)
+		return is_given(member, key.mac) ? PASS : SPOOFED_MAC;
+	return learn(member, &key);
+}
+
+/* The class of a frame from a vif; 0 for others. A host that routes rewrites the priority alone. */
+static __always_inline __u32 class_of(struct __sk_buff *skb)
+{
+	if (skb->priority >> 16 == HANDLE)
+		return skb->priority;
+	return skb->mark >> 16 == HANDLE ? skb->mark : 0;
+}
+
 SEC("tc")
 int weir_from_vif(struct __sk_buff *skb)
 {
@@ -276,17 +446,24 @@ int weir_from_vif(struct __sk_buff *skb)
 	struct member *member = bpf_map_lookup_elem(&members, &ifindex);
 	struct counts *counted = member ? counts_of(member->owner, WAY_SEND) : 0;
 	struct tally size;
+	enum reason reason;
+	__u32 class;
 
 	if (!member || !counted)
 		return NEXT;
 	measure(skb, &size);
-	if (!source_allowed(skb, member)) {
-		count(&counted->spoofed, &size);
+	reason = check_header(skb, member);
+	if (reason < REASONS) {
+		count(&counted->dropped[reason], &size);
 		return DROP;
 	}
 	if (!police(member, WAY_SEND, &size, counted))
 		return DROP;
-	skb->priority = HANDLE << 16 | member->owner;
+	class = HANDLE << 16 | member->owner;
+	skb->priority = class;
+	/* A mark of somebody else stays. */
+	if (!skb->mark)
+		skb->mark = class;
 	count(&counted->passed, &size);
 	return NEXT;
 }
@@ -298,16 +475,17 @@ int weir_to_vif(struct __sk_buff *skb)
 	struct member *member = bpf_map_lookup_elem(&members, &ifindex);
 	struct counts *counted = member ? counts_of(member->owner, WAY_RECEIVE) : 0;
 	struct tally size;
+	__u32 class = class_of(skb);
 
 	if (!member || !counted)
 		return NEXT;
 	measure(skb, &size);
-	if (skb->priority >> 16 == HANDLE) {
-		__u32 sender = skb->priority & 0xffff;
+	if (class) {
+		__u32 sender = class & 0xffff;
 		__u32 *slice = bpf_map_lookup_elem(&slices, &sender);
 
 		if (slice && *slice && *slice != member->slice) {
-			count(&counted->foreign, &size);
+			count(&counted->dropped[FOREIGN_SLICE], &size);
 			return DROP;
 		}
 	}
@@ -318,17 +496,57 @@ int weir_to_vif(struct __sk_buff *skb)
 }
 
 SEC("tc")
+int weir_from_port(struct __sk_buff *skb)
+{
+	__u32 ifindex = skb->ifindex;
+	struct uplink *uplink = bpf_map_lookup_elem(&uplinks, &ifindex);
+	struct address_key key = {};
+	struct address *address;
+	__u64 now, *seen;
+
+	if (!uplink || bpf_skb_load_bytes(skb, ETH_ALEN, key.mac, ETH_ALEN))
+		return NEXT;
+	key.bridge = uplink->bridge;
+	now = bpf_ktime_get_ns();
+	address = bpf_map_lookup_elem(&addresses, &key);
+	if (address) {
+		__u32 owner = address->owner;
+
+		if (address->given || now - address->seen < SETTLE_NS) {
+			struct tally size;
+
+			measure(skb, &size);
+			__sync_fetch_and_add(&uplink->moved_packets, size.packets);
+			__sync_fetch_and_add(&uplink->moved_bytes, size.bytes);
+			return DROP;
+		}
+		if (!bpf_map_delete_elem(&addresses, &key))
+			add_learned(owner, -1);
+	}
+	seen = bpf_map_lookup_elem(&beyond, &key);
+	if (!seen)
+		bpf_map_update_elem(&beyond, &key, &now, BPF_ANY);
+	else if (now - *seen >= SEEN_NS)
+		*seen = now;
+	return NEXT;
+}
+
+SEC("tc")
 int weir_to_port(struct __sk_buff *skb)
 {
+	__u32 class = class_of(skb);
 	struct counts *counted;
 	struct tally size;
 
-	if (skb->priority >> 16 != HANDLE)
+	if (!class)
 		return NEXT;
-	counted = counts_of(skb->priority & 0xffff, WAY_PORT);
+	skb->priority = class;
+	counted = counts_of(class & 0xffff, WAY_PORT);
 	if (!counted)
 		return NEXT;
 	measure(skb, &size);
+	/* The tree behind counts the same, extension headers included. */
+	size.bytes = skb->wire_len;
 	count(&counted->passed, &size);
 	return NEXT;
 }

@@ -21,7 +21,7 @@ use crate::facts::{BridgePortFacts, HostFacts};
 use crate::held::{self, KernelProblem, UnheldKey};
 use crate::object::{
     BucketObject, BucketUnit, ClassObject, Hook, KernelObject, LeafObject, MemberObject, ObjectKey,
-    ProgramObject, RootObject,
+    ProgramObject, RootObject, UplinkObject,
 };
 use crate::setup::KernelSetup;
 use crate::terms::{ClassWish, HFSC_BPS_MAX, LeafKind, LinkTerms, QdiscTree};
@@ -59,14 +59,13 @@ pub fn compile(
     let owners = before.numbers(&names).map_err(|problem| Vec::from([problem]))?;
     let compiler = Compiler { policy, facts, before, present, owners: &owners };
     let mut objects = Vec::new();
-    let mut unheld = Vec::new();
+    let mut trees = Vec::new();
     for (id, port) in policy.ports() {
         let tree = compiler.tree_of(&port.device, port.rate);
         compiler.port(id, port, tree, &mut objects);
-        if unheld.is_empty() {
-            unheld = held::unheld(policy, facts, tree);
-        }
+        trees.push(tree);
     }
+    let unheld = held::unheld(policy, facts, &trees);
     compiler.receivers(&mut objects);
     compiler.buckets(&mut objects);
     compiler.members(&mut objects);
@@ -95,24 +94,13 @@ fn host_problems(policy: &Policy, facts: &HostFacts, problems: &mut Vec<KernelPr
                     None => format!("device {device} is no port of bridge {bridge}"),
                 }
             }
-            Some(BridgePortFacts { foreign_qdisc: Some(qdisc), .. }) => in_the_way(device, qdisc),
+            Some(BridgePortFacts { foreign_qdisc: Some(qdisc), .. }) => {
+                held::in_the_way(device, qdisc)
+            }
             Some(_) => continue,
         };
         problems.push(KernelProblem::new(format!("port {:?}.device", port.name), reason));
     }
-    for vif in policy.vifs.iter().filter(|vif| vif.receive.rate.is_some()) {
-        let foreign = facts.devices.get(&vif.device).and_then(|found| found.foreign_qdisc.as_ref());
-        let Some(qdisc) = foreign else { continue };
-        let place = format!("vif {:?}.receive.rate", vif.name);
-        problems.push(KernelProblem::new(place, in_the_way(&vif.device, qdisc)));
-    }
-}
-
-fn in_the_way(device: &str, qdisc: &str) -> String {
-    format!(
-        "device {device} has a queueing discipline of others, {qdisc}; \
-         `tc qdisc del dev {device} root` removes it"
-    )
 }
 
 fn is_here(policy: &Policy, facts: &HostFacts, vif: &Vif) -> bool {
@@ -233,10 +221,15 @@ impl Compiler<'_> {
     }
 
     /// Adds a tree at the device of each vif that may not receive more than a rate: a queue before
-    /// it lets TCP keep the rate, which a bucket alone does not.
+    /// it lets TCP keep the rate, which a bucket alone does not. A device with a discipline of
+    /// somebody else has the bucket alone.
     fn receivers(&self, objects: &mut Vec<KernelObject>) {
         for vif in &self.present {
             let Some(rate) = vif.receive.rate else { continue };
+            let found = self.facts.devices.get(&vif.device);
+            if found.is_some_and(|found| found.foreign_qdisc.is_some()) {
+                continue;
+            }
             let (device, tree) = (&vif.device, self.tree_of(&vif.device, rate));
             let packet = self.policy.node.frame_size.packet_max();
             let link = LinkTerms { rate, packet, late: self.policy[vif.port].catch_up };
@@ -308,13 +301,18 @@ impl Compiler<'_> {
     }
 
     fn members(&self, objects: &mut Vec<KernelObject>) {
+        for port in &self.policy.ports {
+            let (device, bridge) = (port.device.clone(), port.bridge.clone().unwrap_or_default());
+            objects.push(KernelObject::Uplink(UplinkObject { device, bridge }));
+        }
         for vif in &self.present {
             let (device, owner) = (vif.device.clone(), self.vif(vif));
             let slice = self.slice(vif.slice);
             let router = vif.router.map_or(0, |router| self.router(router));
             let macs = vif.macs.iter().map(|mac| mac.0).collect();
-            let limits = [owner, router, slice];
-            let member = MemberObject { device, owner, slice, macs, limits };
+            let bridge = self.policy[vif.port].bridge.clone().unwrap_or_default();
+            let (limits, macs_max) = ([owner, router, slice], vif.macs_max);
+            let member = MemberObject { device, owner, slice, bridge, macs, macs_max, limits };
             objects.push(KernelObject::Member(member));
         }
         for vif in &self.present {
@@ -324,8 +322,10 @@ impl Compiler<'_> {
             }
         }
         for port in &self.policy.ports {
-            let (device, hook) = (port.device.clone(), Hook::Port);
-            objects.push(KernelObject::Program(ProgramObject { device, hook }));
+            for hook in Hook::OF_PORT {
+                let device = port.device.clone();
+                objects.push(KernelObject::Program(ProgramObject { device, hook }));
+            }
         }
     }
 }

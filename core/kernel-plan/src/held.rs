@@ -122,14 +122,18 @@ fn share_problem(receive: &Share) -> Option<&'static str> {
     (!receive.min_rate.is_zero()).then_some("receive.min_rate")
 }
 
-/// The keys that the tree and the queues do not hold.
-pub(crate) fn unheld(policy: &Policy, facts: &HostFacts, tree: QdiscTree) -> Vec<UnheldKey> {
+/// The keys that trees and queues do not hold, and the devices that no vif names. `trees` are those
+/// of the ports, in their order.
+pub(crate) fn unheld(policy: &Policy, facts: &HostFacts, trees: &[QdiscTree]) -> Vec<UnheldKey> {
     let mut list = Vec::new();
     let mut say = |place: String, reason: String| list.push(UnheldKey { place, reason });
     let kinds = |kind: &'static str, name: &str| format!("{kind} {name:?}");
     let slices = policy.slices.iter().map(|one| (kinds("slice", &one.name), &one.send));
     let routers = policy.routers.iter().map(|one| (kinds("router", &one.name), &one.send));
-    if tree == QdiscTree::Hfsc {
+    let mut kinds_of_trees = trees.to_vec();
+    kinds_of_trees.sort_unstable();
+    kinds_of_trees.dedup();
+    if trees.contains(&QdiscTree::Hfsc) {
         let groups = slices.clone().chain(routers.clone());
         for (item, _) in groups.filter(|(_, send)| !send.min_rate.is_zero()) {
             let reason = "HFSC guarantees rates to vifs only: what is beyond theirs is shared by \
@@ -137,12 +141,22 @@ pub(crate) fn unheld(policy: &Policy, facts: &HostFacts, tree: QdiscTree) -> Vec
             say(format!("{item}.send.min_rate"), reason.to_string());
         }
     }
-    let vifs = policy.vifs.iter().map(|one| (kinds("vif", &one.name), &one.send));
-    for (item, send) in slices.chain(routers).chain(vifs) {
-        let most = tree.priority_max();
+    let tree_of = |vif: &Vif| trees.get(vif.port.0 as usize).copied().unwrap_or(QdiscTree::Htb);
+    let groups = kinds_of_trees.iter().flat_map(|tree| {
         // HTB divides a slice's turns among its vifs in any proportion.
-        let counts = tree == QdiscTree::Hfsc || item.starts_with("slice");
-        if counts && send.priority > most {
+        let routers = routers.clone().filter(|_| *tree == QdiscTree::Hfsc);
+        slices.clone().chain(routers).map(|(item, send)| (item, send, Some(*tree)))
+    });
+    let vifs = policy.vifs.iter().map(|one| {
+        let tree = Some(tree_of(one)).filter(|tree| *tree == QdiscTree::Hfsc);
+        (kinds("vif", &one.name), &one.send, tree)
+    });
+    let others = routers.clone().filter(|_| !trees.contains(&QdiscTree::Hfsc));
+    let others = others.map(|(item, send)| (item, send, None));
+    for (item, send, tree) in groups.chain(others).chain(vifs) {
+        if let Some((tree, most)) = tree.map(|tree| (tree, tree.priority_max()))
+            && send.priority > most
+        {
             let reason =
                 format!("{} counts as {most}, the most that {}", send.priority, held(tree));
             say(format!("{item}.send.priority"), reason);
@@ -154,7 +168,10 @@ pub(crate) fn unheld(policy: &Policy, facts: &HostFacts, tree: QdiscTree) -> Vec
     }
     for vif in &policy.vifs {
         let item = kinds("vif", &vif.name);
-        if vif.delay.is_some() && tree == QdiscTree::Htb {
+        if let Some(reason) = without_queue(vif, facts) {
+            say(format!("{item}.receive.rate"), reason);
+        }
+        if vif.delay.is_some() && tree_of(vif) == QdiscTree::Htb {
             let reason = "not held by HTB here; HFSC (sch_hfsc) would";
             say(format!("{item}.delay"), reason.to_string());
         }
@@ -172,7 +189,41 @@ pub(crate) fn unheld(policy: &Policy, facts: &HostFacts, tree: QdiscTree) -> Vec
             say(format!("{item}.receive.priority"), reason.to_string());
         }
     }
+    list.extend(unnamed(policy, facts));
     list
+}
+
+/// Tells why a vif's limit has no queue before it, if it has none.
+fn without_queue(vif: &Vif, facts: &HostFacts) -> Option<String> {
+    let qdisc = facts.devices.get(&vif.device)?.foreign_qdisc.as_ref()?;
+    vif.receive.rate?;
+    let reason = in_the_way(&vif.device, qdisc);
+    Some(format!("{reason}; the limit is held by dropping, without a queue"))
+}
+
+/// Says that a discipline of somebody else is where a tree would be.
+pub(crate) fn in_the_way(device: &str, qdisc: &str) -> String {
+    format!(
+        "device {device} has a queueing discipline of others, {qdisc}; \
+         `tc qdisc del dev {device} root` removes it"
+    )
+}
+
+/// Devices of the ports' bridges that are neither a port's nor a vif's.
+fn unnamed(policy: &Policy, facts: &HostFacts) -> impl Iterator<Item = UnheldKey> {
+    let is_named = |device: &str| {
+        policy.ports.iter().any(|port| port.device == device)
+            || policy.vifs.iter().any(|vif| vif.device == device)
+    };
+    facts.devices.iter().filter_map(move |(device, found)| {
+        let bridge = found.bridge.as_ref()?;
+        let port = policy.ports.iter().find(|port| port.bridge.as_ref() == Some(bridge))?;
+        let reason = format!(
+            "device {device} is on it, and no vif names it: it is neither limited nor isolated"
+        );
+        let place = format!("port {:?}.bridge {bridge}", port.name);
+        (!is_named(device)).then_some(UnheldKey { place, reason })
+    })
 }
 
 fn held(tree: QdiscTree) -> String {

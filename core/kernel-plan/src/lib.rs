@@ -43,9 +43,9 @@ pub use facts::{BridgePortFacts, HostFacts, QdiscSupport};
 pub use held::{KernelProblem, UnheldKey};
 pub use object::{
     BucketObject, BucketUnit, ClassObject, Hook, KernelObject, LeafObject, MemberObject, ObjectKey,
-    ProgramObject, RootObject,
+    ProgramObject, RootObject, UplinkObject,
 };
 pub use plan::{KernelPlan, PlanAction, PlanStep};
 pub use setup::{KernelSetup, OWNERS_MAX};
 pub use terms::{ClassTerms, LeafKind, QdiscTree, RealTimeTerms};
-pub use text::HANDLE;
+pub use text::{HANDLE, OTHERS_CLASS};

@@ -24,6 +24,8 @@ pub enum KernelObject {
     Leaf(LeafObject),
     /// A limit in the table of the programs.
     Bucket(BucketObject),
+    /// A port in the table of the programs.
+    Uplink(UplinkObject),
     /// A vif in the table of the programs.
     Member(MemberObject),
     /// A program at a device.
@@ -88,6 +90,15 @@ pub enum BucketUnit {
     ReceiveBits,
 }
 
+/// A port, as the programs know it by its device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UplinkObject {
+    /// The port's device.
+    pub device: String,
+    /// Its bridge, of which an address belongs to one vif.
+    pub bridge: String,
+}
+
 /// A vif, as the programs know it by its device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberObject {
@@ -97,8 +108,12 @@ pub struct MemberObject {
     pub owner: u16,
     /// The number of its slice.
     pub slice: u16,
-    /// Source addresses allowed; empty: any.
+    /// Its bridge, of which an address belongs to one vif.
+    pub bridge: String,
+    /// Source addresses allowed; empty: any that is nobody else's.
     pub macs: Vec<[u8; 6]>,
+    /// Addresses that are learned of it at most, if none is given.
+    pub macs_max: u32,
     /// Owners whose limits apply, from the vif upwards; 0: none at that level.
     pub limits: [u16; 3],
 }
@@ -122,6 +137,8 @@ pub enum Hook {
     Receive,
     /// Frames towards a port: the egress of its device, before the tree.
     Port,
+    /// Frames from beyond a port: the ingress of its device.
+    Uplink,
 }
 
 /// The identity of an object.
@@ -135,6 +152,8 @@ pub enum ObjectKey<'o> {
     Leaf(&'o str, u16),
     /// By owner and unit.
     Bucket(u16, BucketUnit),
+    /// By device.
+    Uplink(&'o str),
     /// By device.
     Member(&'o str),
     /// By device and place.
@@ -150,6 +169,7 @@ impl KernelObject {
             Self::Class(class) => ObjectKey::Class(&class.device, class.minor),
             Self::Leaf(leaf) => ObjectKey::Leaf(&leaf.device, leaf.minor),
             Self::Bucket(bucket) => ObjectKey::Bucket(bucket.owner, bucket.unit),
+            Self::Uplink(uplink) => ObjectKey::Uplink(&uplink.device),
             Self::Member(member) => ObjectKey::Member(&member.device),
             Self::Program(program) => ObjectKey::Program(&program.device, program.hook),
         }
@@ -178,8 +198,12 @@ impl BucketUnit {
 }
 
 impl Hook {
+    /// All.
+    pub const ALL: [Self; 4] = [Self::Send, Self::Receive, Self::Port, Self::Uplink];
     /// The hooks at a vif's device.
     pub const OF_VIF: [Self; 2] = [Self::Send, Self::Receive];
+    /// The hooks at a port's device.
+    pub const OF_PORT: [Self; 2] = [Self::Port, Self::Uplink];
 
     /// The program's name.
     #[must_use]
@@ -188,6 +212,7 @@ impl Hook {
             Self::Send => "weir_from_vif",
             Self::Receive => "weir_to_vif",
             Self::Port => "weir_to_port",
+            Self::Uplink => "weir_from_port",
         }
     }
 
@@ -195,7 +220,7 @@ impl Hook {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Send => "tcx_ingress",
+            Self::Send | Self::Uplink => "tcx_ingress",
             Self::Receive | Self::Port => "tcx_egress",
         }
     }

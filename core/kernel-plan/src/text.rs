@@ -6,7 +6,7 @@ use alloc::string::String;
 use core::fmt;
 
 use crate::object::{
-    BucketObject, ClassObject, KernelObject, LeafObject, MemberObject, RootObject,
+    BucketObject, ClassObject, KernelObject, LeafObject, MemberObject, RootObject, UplinkObject,
 };
 use crate::plan::{KernelPlan, PlanAction, PlanStep};
 use crate::terms::{ClassTerms, LeafKind, RealTimeTerms};
@@ -18,7 +18,7 @@ pub const HANDLE: u16 = 0x7e10;
 /// The class of the whole link.
 pub(crate) const LINK_CLASS: u16 = 1;
 /// The class of frames that no vif sent.
-pub(crate) const OTHERS_CLASS: u16 = 2;
+pub const OTHERS_CLASS: u16 = 2;
 
 impl PlanStep {
     /// The line for `tc -batch`; `None` for an update of a table or a program.
@@ -29,7 +29,10 @@ impl PlanStep {
             KernelObject::Root(root) => Some(root_line(action, root)),
             KernelObject::Class(class) => Some(class_line(action, class)),
             KernelObject::Leaf(leaf) => Some(leaf_line(action, leaf)),
-            KernelObject::Bucket(_) | KernelObject::Member(_) | KernelObject::Program(_) => None,
+            KernelObject::Bucket(_)
+            | KernelObject::Uplink(_)
+            | KernelObject::Member(_)
+            | KernelObject::Program(_) => None,
         }
     }
 }
@@ -133,6 +136,10 @@ impl fmt::Display for PlanStep {
         let gone = self.action() == PlanAction::Remove;
         match self.object() {
             Some(KernelObject::Bucket(bucket)) => bucket_text(f, bucket, gone),
+            Some(KernelObject::Uplink(UplinkObject { device, bridge })) => match gone {
+                true => write!(f, "# table uplinks: {device}: none"),
+                false => write!(f, "# table uplinks: {device}: bridge {bridge}"),
+            },
             Some(KernelObject::Member(member)) => member_text(f, member, gone),
             Some(KernelObject::Program(program)) => {
                 let (verb, device) = (if gone { "detach" } else { "attach" }, &program.device);
@@ -154,18 +161,18 @@ fn bucket_text(f: &mut fmt::Formatter<'_>, bucket: &BucketObject, gone: bool) ->
 }
 
 fn member_text(f: &mut fmt::Formatter<'_>, member: &MemberObject, gone: bool) -> fmt::Result {
-    let MemberObject { device, owner, slice, macs, limits } = member;
+    let MemberObject { device, owner, slice, bridge, macs, macs_max, limits } = member;
     if gone {
         return write!(f, "# table members: {device}: none");
     }
     let [vif, router, whole] = limits;
     write!(
         f,
-        "# table members: {device}: class {HANDLE:x}:{owner:x} slice {slice:x} \
+        "# table members: {device}: bridge {bridge} class {HANDLE:x}:{owner:x} slice {slice:x} \
          limits {vif:x},{router:x},{whole:x} mac"
     )?;
     if macs.is_empty() {
-        return write!(f, " any");
+        return write!(f, " learned, {macs_max} at most");
     }
     macs.iter().try_for_each(|[a, b, c, d, e, g]| {
         write!(f, " {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")

@@ -119,3 +119,58 @@ fn obstacles_of_the_host_are_named() {
          `tc qdisc del dev up0 root` removes it"
     );
 }
+
+/// Goal: a discipline of somebody else at a vif's device costs that vif its queue and nobody
+/// anything else, and a device that no vif names is told.
+#[test]
+fn what_one_device_lacks_is_said_and_the_rest_held() {
+    let text = fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/one-vif.toml"),
+    );
+    let mut policy = weir_policy::parse(&text.unwrap()).unwrap();
+    policy.vifs[0].receive.rate = Some(weir_units::BitRate::from_mbps(10));
+    let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
+    let mut facts = facts(&policy, htb);
+    let compiled = |facts: &HostFacts| compile(&policy, facts, &KernelSetup::default()).unwrap();
+    let whole = compiled(&facts);
+    facts.devices.get_mut("t0").unwrap().foreign_qdisc = Some("tbf 8001:".to_owned());
+    let other = BridgePortFacts { bridge: Some("br0".to_owned()), foreign_qdisc: None };
+    facts.devices.insert("tap9".to_owned(), other);
+    let without = compiled(&facts);
+    let root = |device: &str| weir_kernel_plan::ObjectKey::Root(device.to_owned().leak());
+    assert!(whole.setup.find(root("t0")).is_some());
+    assert!(without.setup.find(root("t0")).is_none());
+    // The tree of four objects alone is missing.
+    assert_eq!(whole.setup.objects.len(), without.setup.objects.len() + 4);
+    let said: Vec<String> = without.unheld.iter().map(ToString::to_string).collect();
+    assert!(
+        said.contains(
+            &"vif \"t0\".receive.rate: device t0 has a queueing discipline of others, tbf 8001:; \
+          `tc qdisc del dev t0 root` removes it; the limit is held by dropping, without a queue"
+                .to_owned()
+        )
+    );
+    assert_eq!(
+        said.last().unwrap(),
+        "port \"up0\".bridge br0: device tap9 is on it, and no vif names it: it is neither \
+         limited nor isolated"
+    );
+}
+
+/// Goal: a port with HTB beside one with HFSC is asked for what HTB does not hold.
+#[test]
+fn each_port_tells_what_its_own_tree_does_not_hold() {
+    let text = fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/two-ports.toml"),
+    );
+    let mut policy = weir_policy::parse(&text.unwrap()).unwrap();
+    let vif = policy.vifs.iter_mut().find(|vif| vif.port.0 == 1).unwrap();
+    vif.delay = Some(weir_units::Nanos::from_micros(500));
+    // More than the kernel's HFSC can be told.
+    policy.ports[1].rate = weir_units::BitRate::from_mbps(100_000);
+    let both = QdiscSupport { hfsc: true, htb: true, fq_codel: true };
+    let facts = facts(&policy, both);
+    let compiled = compile(&policy, &facts, &KernelSetup::default()).unwrap();
+    let said: Vec<String> = compiled.unheld.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|line| line.contains("delay: not held by HTB")), "{said:?}");
+}

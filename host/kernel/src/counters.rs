@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use weir_kernel_plan::HANDLE;
 use weir_platform::run::{Command, Platform, json};
 
@@ -28,10 +28,8 @@ pub struct OwnerCounts {
 pub struct WayCounts {
     /// Frames that passed.
     pub passed: CountPair,
-    /// Frames with a source address that is not allowed.
-    pub spoofed: CountPair,
-    /// Frames of another slice.
-    pub foreign: CountPair,
+    /// Frames dropped by reason: [`Self::REASONS`].
+    pub dropped: [CountPair; 8],
     /// Frames beyond a limit: packets and bits of vif, router, slice.
     pub policed: [CountPair; 6],
 }
@@ -43,13 +41,60 @@ pub struct LeafCounts {
     pub sent: CountPair,
     /// Frames dropped; a super-frame is one.
     pub drops: u64,
+    /// Those of them that active queue management gave up (`fq_codel`).
+    pub early: u64,
+    /// True if the queue is bounded in packets, else in bytes.
+    pub in_packets: bool,
     /// Frames and bytes that wait.
     pub backlog: CountPair,
+    /// Packets and bytes dropped, as they would have been on the wire, since the vif was entered.
+    pub dropped: CountPair,
+}
+
+/// The counters of a vif when its queue was made again, which begins at zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LeafBase {
+    /// The device.
+    pub(crate) device: String,
+    /// The class's number.
+    pub(crate) minor: u16,
+    /// Packets and bytes that the queues before were offered.
+    pub(crate) offered: CountPair,
+    /// Those of them that were dropped.
+    pub(crate) dropped: CountPair,
+}
+
+impl LeafCounts {
+    /// The packets and bytes that were dropped of those `offered`. A queue that was made again
+    /// counts from `base` on.
+    pub(crate) fn dropped_of(&self, offered: CountPair, base: Option<&LeafBase>) -> CountPair {
+        let (begun, before) =
+            base.map_or_else(Default::default, |base| (base.offered, base.dropped));
+        let own = |at: usize| {
+            let gone = self.sent[at].saturating_add(self.backlog[at]);
+            offered[at].saturating_sub(begun[at]).saturating_sub(gone)
+        };
+        // Frames on their way from the program to the queue are in neither.
+        let own = if self.drops == 0 { [0, 0] } else { [own(0), own(1)] };
+        [before[0] + own[0], before[1] + own[1]]
+    }
 }
 
 impl WayCounts {
+    /// Names of the drop reasons, limits aside: `enum reason` of `bpf/bridge.bpf.c`.
+    pub const REASONS: [&str; 8] = [
+        "spoofed_mac",
+        "foreign_slice",
+        "unexpected_tag",
+        "nested_tag",
+        "bad_source",
+        "reserved_group",
+        "moved",
+        "macs_full",
+    ];
+
     /// `struct counts` of `bpf/bridge.bpf.c`.
-    pub(crate) const BYTES: usize = 9 * 16;
+    pub(crate) const BYTES: usize = (1 + Self::REASONS.len() + 6) * 16;
 
     /// The sum of the rows of all processors.
     pub(crate) fn sum(rows: &[Vec<u8>]) -> Self {
@@ -61,8 +106,9 @@ impl WayCounts {
             }
         }
         let pair = |index: usize| [words[2 * index], words[2 * index + 1]];
-        let policed = std::array::from_fn(|index| pair(3 + index));
-        Self { passed: pair(0), spoofed: pair(1), foreign: pair(2), policed }
+        let dropped = std::array::from_fn(|index| pair(1 + index));
+        let policed = std::array::from_fn(|index| pair(1 + Self::REASONS.len() + index));
+        Self { passed: pair(0), dropped, policed }
     }
 }
 
@@ -83,14 +129,23 @@ struct QdiscCounts {
     backlog: u64,
     #[serde(default)]
     qlen: u64,
+    #[serde(default)]
+    kind: String,
+    /// Of `fq_codel`: drops for want of room.
+    #[serde(default)]
+    drop_overlimit: u64,
 }
 
 impl QdiscCounts {
-    const fn counts(&self) -> LeafCounts {
+    fn counts(&self) -> LeafCounts {
+        let codel = self.kind == "fq_codel";
         LeafCounts {
             sent: [self.packets, self.bytes],
             drops: self.drops,
+            early: if codel { self.drops.saturating_sub(self.drop_overlimit) } else { 0 },
+            in_packets: codel,
             backlog: [self.qlen, self.backlog],
+            dropped: [0, 0],
         }
     }
 }
@@ -107,4 +162,31 @@ pub(crate) fn queues(
     };
     let leaf = |qdisc: &QdiscCounts| Some(((qdisc.dev.clone(), minor(qdisc)?), qdisc.counts()));
     Ok(list.iter().filter_map(leaf).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what a queue dropped never falls, and jumps by no packet, when the queue is made again
+    /// and counts from zero.
+    #[test]
+    fn drops_go_on_when_a_queue_is_made_again() {
+        let queue = LeafCounts { sent: [70, 7_000], drops: 3, ..LeafCounts::default() };
+        assert_eq!(queue.dropped_of([90, 9_000], None), [20, 2_000]);
+        let base = LeafBase { offered: [90, 9_000], dropped: [20, 2_000], ..LeafBase::default() };
+        let fresh = LeafCounts { sent: [5, 500], ..LeafCounts::default() };
+        assert_eq!(fresh.dropped_of([95, 9_500], Some(&base)), [20, 2_000]);
+        let later = LeafCounts { sent: [6, 600], drops: 1, ..LeafCounts::default() };
+        assert_eq!(later.dropped_of([100, 10_000], Some(&base)), [24, 2_400]);
+    }
+
+    #[test]
+    fn the_rows_of_all_processors_are_summed() {
+        let row: Vec<u8> = (0..30_u64).flat_map(u64::to_ne_bytes).collect();
+        assert_eq!(row.len(), WayCounts::BYTES);
+        let sum = WayCounts::sum(&[row.clone(), row]);
+        assert_eq!((sum.passed, sum.dropped[0]), ([0, 2], [4, 6]));
+        assert_eq!(sum.policed[5], [56, 58]);
+    }
 }

@@ -6,14 +6,16 @@ use std::fs;
 
 use weir_kernel_plan::{
     BridgePortFacts, HANDLE, HostFacts, KernelObject, KernelSetup, ProgramObject, QdiscSupport,
+    UplinkObject,
 };
 use weir_platform::doctor::offers_qdisc;
-use weir_platform::inspect::{self, QdiscView};
+use weir_platform::inspect::{self, LinkView, QdiscView};
 use weir_platform::run::{Command, Platform};
-use weir_policy::Policy;
+use weir_policy::MacAddr;
 
+use crate::addresses::EtherAddress;
 use crate::error::KernelPlaneError;
-use crate::tables::Tables;
+use crate::tables::TablesView;
 
 /// The devices and disciplines of this network namespace.
 #[derive(Clone, Debug)]
@@ -22,41 +24,54 @@ pub(crate) struct HostView {
     pub(crate) facts: HostFacts,
     /// The numbers of the devices, by name.
     pub(crate) numbers: BTreeMap<String, u32>,
+    /// Their addresses.
+    addresses: BTreeMap<String, EtherAddress>,
     qdiscs: Vec<QdiscView>,
     /// Classes of Weir's trees, by device.
     classes: BTreeSet<(String, u16)>,
 }
 
-/// Reads the host. `devices` are those whose classes are looked at.
+/// Reads the host. `trees` are the devices with a tree of this node by its record: a tree elsewhere
+/// is somebody else's, of another node for example.
 ///
 /// # Errors
 /// A command failed.
 pub(crate) fn read_facts(
     on: &dyn Platform,
     support: QdiscSupport,
-    devices: &BTreeSet<String>,
+    trees: &BTreeSet<String>,
 ) -> Result<HostView, KernelPlaneError> {
     let links = inspect::links(on, None)?;
     let qdiscs = inspect::qdiscs(on, None)?;
     let mut facts = HostFacts { qdiscs: support, programs: has_tcx(), devices: BTreeMap::new() };
     for link in &links {
         let root = qdiscs.iter().find(|qdisc| qdisc.dev == link.ifname && qdisc.root);
-        let foreign = root.filter(|qdisc| !is_default(qdisc) && !is_ours(qdisc));
-        let foreign_qdisc = foreign.map(|qdisc| format!("{} {}", qdisc.kind, qdisc.handle));
+        let own = trees.contains(&link.ifname);
+        let is_known = |qdisc: &QdiscView| is_default(qdisc) || own && is_tree(qdisc);
+        let foreign = root.filter(|qdisc| !is_known(qdisc));
+        let foreign_qdisc = foreign.map(|qdisc| {
+            let whose = if is_tree(qdisc) { " (of another node of Weir)" } else { "" };
+            format!("{} {}{whose}", qdisc.kind, qdisc.handle)
+        });
         let device = BridgePortFacts { bridge: link.master.clone(), foreign_qdisc };
         facts.devices.insert(link.ifname.clone(), device);
     }
     let mut classes = BTreeSet::new();
-    for device in devices {
-        let ours = qdiscs.iter().any(|qdisc| qdisc.dev == *device && qdisc.root && is_ours(qdisc));
+    for device in trees {
+        let ours = qdiscs.iter().any(|qdisc| qdisc.dev == *device && qdisc.root && is_tree(qdisc));
         if ours {
             // Old versions of tc print classes as text only.
             let text = on.run(&Command::new("tc", ["class", "show", "dev", device.as_str()]))?;
             classes.extend(text.lines().filter_map(class_of).map(|minor| (device.clone(), minor)));
         }
     }
+    let address = |link: &LinkView| {
+        let mac = link.address.as_ref()?.parse::<MacAddr>().ok()?;
+        Some((link.ifname.clone(), mac.0))
+    };
+    let addresses = links.iter().filter_map(address).collect();
     let numbers = links.into_iter().map(|link| (link.ifname, link.ifindex)).collect();
-    Ok(HostView { facts, numbers, qdiscs, classes })
+    Ok(HostView { facts, numbers, addresses, qdiscs, classes })
 }
 
 /// Returns the disciplines that this kernel has. Tries them in a namespace of its own.
@@ -69,18 +84,12 @@ pub(crate) fn support() -> QdiscSupport {
     }
 }
 
-/// The devices that may have a tree of a policy.
-pub(crate) fn tree_devices(policy: &Policy) -> BTreeSet<String> {
-    let ports = policy.ports.iter().map(|port| port.device.clone());
-    ports.chain(policy.vifs.iter().map(|vif| vif.device.clone())).collect()
-}
-
 impl HostView {
     /// The part of `setup` that the host has.
-    pub(crate) fn present(&self, setup: &KernelSetup, tables: &Tables) -> KernelSetup {
+    pub(crate) fn present(&self, setup: &KernelSetup, tables: &dyn TablesView) -> KernelSetup {
         let has = |object: &&KernelObject| match object {
             KernelObject::Root(root) => {
-                let there = |qdisc: &QdiscView| qdisc.root && is_ours(qdisc);
+                let there = |qdisc: &QdiscView| qdisc.root && is_tree(qdisc);
                 self.has_qdisc(&root.device, there)
             }
             KernelObject::Class(class) => {
@@ -96,7 +105,11 @@ impl HostView {
             KernelObject::Bucket(_) => tables.is_filled(),
             KernelObject::Member(member) => {
                 let number = self.numbers.get(&member.device);
-                number.is_some_and(|number| tables.has_member(*number))
+                number.is_some_and(|number| tables.has_member(*number, member))
+            }
+            KernelObject::Uplink(uplink) => {
+                let number = self.numbers.get(&uplink.device);
+                number.is_some_and(|number| tables.has_uplink(*number))
             }
             KernelObject::Program(ProgramObject { device, hook }) => {
                 let number = self.numbers.get(device);
@@ -105,6 +118,14 @@ impl HostView {
         };
         let objects = setup.objects.iter().filter(has).cloned().collect();
         KernelSetup { owners: setup.owners.clone(), objects }
+    }
+
+    /// The number of a bridge, and the addresses that are the host's own there: its and its port's.
+    pub(crate) fn own_addresses(&self, uplink: &UplinkObject) -> Option<(u32, Vec<EtherAddress>)> {
+        let number = self.numbers.get(&uplink.bridge)?;
+        let devices = [&uplink.bridge, &uplink.device].into_iter();
+        let addresses = devices.filter_map(|device| self.addresses.get(device).copied());
+        Some((*number, addresses.collect()))
     }
 
     fn has_qdisc(&self, device: &str, wanted: impl Fn(&QdiscView) -> bool) -> bool {
@@ -117,7 +138,8 @@ fn is_default(qdisc: &QdiscView) -> bool {
     qdisc.handle == "0:"
 }
 
-fn is_ours(qdisc: &QdiscView) -> bool {
+/// The handle is that of a tree of Weir, of this node or of another.
+fn is_tree(qdisc: &QdiscView) -> bool {
     qdisc.handle == format!("{HANDLE:x}:")
 }
 

@@ -9,6 +9,8 @@
 // A link of a program is made and kept by system calls; each block carries its argument.
 #![allow(unsafe_code)]
 
+mod addresses;
+mod chain;
 mod counters;
 mod error;
 mod facts;
@@ -18,4 +20,4 @@ mod tables;
 
 pub use counters::{CountPair, LeafCounts, OwnerCounts, WayCounts};
 pub use error::KernelPlaneError;
-pub use plane::{KernelPlane, MemberCounts, PlaneCounts};
+pub use plane::{AppliedPolicy, KernelPlane, MemberCounts, PlaneCounts};

@@ -9,19 +9,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use weir_kernel_plan::{
-    CompiledPolicy, HANDLE, KernelObject, KernelPlan, KernelSetup, PlanAction, PlanStep,
-    QdiscSupport, RootObject, compile,
+    CompiledPolicy, HANDLE, KernelObject, KernelPlan, KernelSetup, LeafKind, LeafObject,
+    OTHERS_CLASS, PlanAction, PlanStep, QdiscSupport, RootObject, UplinkObject, compile,
 };
 use weir_platform::journal::{Journal, JournalEntry};
 use weir_platform::run::{Command, Host, Platform};
 use weir_platform::{ChangePurpose, StateDir, Undo, netns};
 use weir_policy::Policy;
+use weir_ports::device_number;
 
-use crate::counters::{LeafCounts, OwnerCounts, queues};
+use crate::counters::{CountPair, LeafBase, LeafCounts, OwnerCounts, queues};
 use crate::error::KernelPlaneError;
-use crate::facts::{HostView, read_facts, support, tree_devices};
+use crate::facts::{HostView, read_facts, support};
 use crate::record::KernelRecord;
-use crate::tables::Tables;
+use crate::tables::{PinnedLinks, Tables};
 
 /// The kernel's data plane of one node.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub struct KernelPlane {
 /// The counters of one vif.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberCounts {
+    /// The number of the vif.
+    pub owner: u16,
     /// Counters of the programs.
     pub programs: OwnerCounts,
     /// Counters of its queue at the port.
@@ -48,8 +51,23 @@ pub struct MemberCounts {
 pub struct PlaneCounts {
     /// By the vif's device.
     pub members: BTreeMap<String, MemberCounts>,
-    /// The trees, by device.
+    /// The trees that are there, by device.
     pub trees: BTreeMap<String, LeafCounts>,
+    /// The queues for frames without a class of their own, by device: of a vif, all.
+    queues: BTreeMap<String, LeafCounts>,
+    /// Frames that came from beyond a port with the address of a vif, by the port's device.
+    pub moved: BTreeMap<String, CountPair>,
+}
+
+/// The result of making a host enforce a policy.
+#[derive(Clone, Debug, Default)]
+pub struct AppliedPolicy {
+    /// What was compiled.
+    pub compiled: CompiledPolicy,
+    /// The plan that was made; empty if there was nothing to do.
+    pub plan: KernelPlan,
+    /// Programs of others that run before Weir's, each as a line for the operator.
+    pub programs_before: Vec<String>,
 }
 
 impl KernelPlane {
@@ -86,7 +104,7 @@ impl KernelPlane {
         Ok(Self { tables, record, path, support: support() })
     }
 
-    /// Returns the plan of a start with `policy`, from what the record says is there. Reads only.
+    /// Returns the plan of a start with `policy`, from what of the record is there. Reads only.
     ///
     /// # Errors
     /// The policy cannot be enforced here, or a command failed.
@@ -95,18 +113,20 @@ impl KernelPlane {
         policy: &Policy,
     ) -> Result<(CompiledPolicy, KernelPlan), KernelPlaneError> {
         let path = KernelRecord::path(state, &policy.node.name);
-        let before = match Self::was_left(state, &policy.node.name) {
-            true => KernelRecord::read(&path).unwrap_or_default().setup,
-            false => KernelSetup::default(),
+        let record = match Self::was_left(state, &policy.node.name) {
+            true => KernelRecord::read(&path).unwrap_or_default(),
+            false => KernelRecord::default(),
         };
-        let view = read_facts(&Host::default(), support(), &tree_devices(policy))?;
+        let all = record.all();
+        let view = read_facts(&Host::default(), support(), &tree_devices(&all))?;
+        let links = PinnedLinks(Tables::folder(state.path(), &policy.node.name)?);
+        let before = view.present(&all, &links);
         let compiled = compile(policy, &view.facts, &before).map_err(KernelPlaneError::Refused)?;
         let plan = KernelPlan::between(&before, &compiled.setup);
         Ok((compiled, plan))
     }
 
-    /// Makes the host enforce `policy` from now on: applies the plan from what is there. Returns
-    /// what was compiled, and the plan.
+    /// Makes the host enforce `policy` from now on: applies the plan from what is there.
     ///
     /// # Errors
     /// The policy cannot be enforced here, or a step failed; then everything is as before.
@@ -114,14 +134,11 @@ impl KernelPlane {
         &mut self,
         policy: &Policy,
         journal: &mut Journal,
-    ) -> Result<(CompiledPolicy, KernelPlan), KernelPlaneError> {
+    ) -> Result<AppliedPolicy, KernelPlaneError> {
         let host = journal.host();
         let all = self.record.all();
-        let mut devices = tree_devices(policy);
-        devices.extend(roots(&all).map(|root| root.device.clone()));
-        let view = read_facts(&host, self.support, &devices)?;
-        let there: BTreeSet<u32> = view.numbers.values().copied().collect();
-        self.tables.forget(|number| there.contains(&number));
+        let view = read_facts(&host, self.support, &tree_devices(&all))?;
+        self.forget_strangers(&all, &view);
         let before = view.present(&all, &self.tables);
         let compiled = compile(policy, &view.facts, &before).map_err(KernelPlaneError::Refused)?;
         let plan = match self.record.before {
@@ -132,8 +149,53 @@ impl KernelPlane {
         if !unchanged {
             self.record_undos(&plan, journal)?;
             self.execute(&plan, before, compiled.setup.clone(), (&view, &host))?;
+            self.forget_strangers(&compiled.setup, &view);
+            let owners: BTreeSet<u16> = compiled.setup.owners.values().copied().collect();
+            if all.owners.values().any(|owner| !owners.contains(owner)) {
+                self.tables.addresses()?.keep(|owner| owners.contains(&owner))?;
+            }
         }
-        Ok((compiled, plan))
+        for uplink in uplinks(&compiled.setup) {
+            if let Some((bridge, own)) = view.own_addresses(uplink) {
+                self.tables.set_own_addresses(bridge, &own)?;
+            }
+        }
+        let programs_before = self.programs_before(&compiled.setup, &view);
+        Ok(AppliedPolicy { compiled, plan, programs_before })
+    }
+
+    /// Takes out of the tables what is not of `setup`: a device that is gone, or that was renamed
+    /// and has kept its number.
+    fn forget_strangers(&self, setup: &KernelSetup, view: &HostView) {
+        let mut wanted = BTreeSet::new();
+        for object in &setup.objects {
+            let (device, hook) = match object {
+                KernelObject::Member(member) => (&member.device, None),
+                KernelObject::Uplink(uplink) => (&uplink.device, None),
+                KernelObject::Program(program) => (&program.device, Some(program.hook)),
+                _ => continue,
+            };
+            wanted.extend(view.numbers.get(device).map(|number| (*number, hook)));
+        }
+        self.tables.forget(|number, hook| wanted.contains(&(number, hook)));
+    }
+
+    /// Names programs of others that run before Weir's.
+    fn programs_before(&self, setup: &KernelSetup, view: &HostView) -> Vec<String> {
+        let mut lines = Vec::new();
+        for object in &setup.objects {
+            let KernelObject::Program(program) = object else { continue };
+            let Some(number) = view.numbers.get(&program.device) else { continue };
+            let (device, hook) = (&program.device, program.hook);
+            lines.extend(self.tables.programs_before(*number, hook).into_iter().map(|name| {
+                let (place, own) = (hook.name(), hook.program());
+                format!(
+                    "device {device}: program {name} of others is before {own} at {place}, and \
+                     may end the chain"
+                )
+            }));
+        }
+        lines
     }
 
     /// Checks that the host could enforce `policy`. Reads only.
@@ -141,7 +203,7 @@ impl KernelPlane {
     /// # Errors
     /// The policy cannot be enforced here, or a command failed.
     pub fn check(&self, policy: &Policy, on: &dyn Platform) -> Result<(), KernelPlaneError> {
-        let view = read_facts(on, self.support, &BTreeSet::new())?;
+        let view = read_facts(on, self.support, &tree_devices(&self.record.all()))?;
         let compiled = compile(policy, &view.facts, &self.record.setup);
         compiled.map(drop).map_err(KernelPlaneError::Refused)
     }
@@ -175,20 +237,23 @@ impl KernelPlane {
         after: KernelSetup,
         (view, host): (&HostView, &Host),
     ) -> Result<(), KernelPlaneError> {
-        let under_way = KernelRecord { setup: after.clone(), before: Some(before.clone()) };
-        under_way.write(&self.path)?;
+        let bases = self.bases(plan)?;
+        let (setup, under_way) = (after.clone(), Some(before.clone()));
+        KernelRecord { setup, before: under_way, bases: bases.clone() }.write(&self.path)?;
         let mut tried = 0;
         let mut failed = None;
-        for group in plan.steps.chunk_by(|a, b| is_command(a) && is_command(b)) {
-            tried += group.len();
+        for group in plan.steps.chunk_by(run_together) {
             if let Err(error) = self.run_group(group, view, host, false) {
+                // A tree that could not be made may be there all the same: somebody else's.
+                tried += if makes_tree(&group[0]) { 0 } else { group.len() };
                 failed = Some(error);
                 break;
             }
+            tried += group.len();
         }
         let Some(error) = failed else {
             self.tables.fill();
-            self.record = KernelRecord { setup: after, before: None };
+            self.record = KernelRecord { setup: after, before: None, bases };
             return self.record.write(&self.path);
         };
         let taken = plan.steps.get(..tried).unwrap_or_default().to_vec();
@@ -197,9 +262,44 @@ impl KernelPlane {
             let _not_made = self.run_group(std::slice::from_ref(step), view, host, true);
         }
         // The values of what is there are set again by the next plan.
-        self.record = KernelRecord { setup: before.clone(), before: Some(before) };
+        self.record = KernelRecord { setup: before.clone(), before: Some(before), bases };
         self.record.write(&self.path)?;
         Err(error)
+    }
+
+    /// Where the counters of queues begin after `plan`: what it makes again begins at zero.
+    fn bases(&self, plan: &KernelPlan) -> Result<Vec<LeafBase>, KernelPlaneError> {
+        let mut bases = self.record.bases.clone();
+        let mut counts = None;
+        for step in &plan.steps {
+            let (Some(KernelObject::Leaf(leaf)), Some(_)) = (step.object(), &step.after) else {
+                continue;
+            };
+            let before = match &step.before {
+                Some(KernelObject::Leaf(before)) => Some(before),
+                _ => None,
+            };
+            if before.is_some_and(|before| is_same_queue(&before.kind, &leaf.kind)) {
+                continue;
+            }
+            bases.retain(|base| !is_base_of(base, leaf));
+            let counts = match &mut counts {
+                Some(counts) => counts,
+                none => none.insert(self.counts()?),
+            };
+            let of_leaf = counts.members.iter().find_map(|(device, member)| {
+                let (sends, receives) = (member.owner == leaf.minor, *device == leaf.device);
+                match &member.receive {
+                    Some(queue) if receives => Some((member.programs.receive.passed, *queue)),
+                    _ => sends.then_some((member.programs.port.passed, member.send)),
+                }
+            });
+            if let Some((offered, queue)) = of_leaf {
+                let (device, minor, dropped) = (leaf.device.clone(), leaf.minor, queue.dropped);
+                bases.push(LeafBase { device, minor, offered, dropped });
+            }
+        }
+        Ok(bases)
     }
 
     /// Runs steps that are all commands, or a single one that is none.
@@ -226,9 +326,17 @@ impl KernelPlane {
         match object {
             KernelObject::Bucket(bucket) if gone => self.tables.clear_bucket(bucket),
             KernelObject::Bucket(bucket) => self.tables.set_bucket(bucket),
+            KernelObject::Uplink(uplink) => match number(&uplink.device) {
+                Some(number) if gone => self.tables.remove_uplink(number),
+                Some(of) => self.tables.set_uplink(of, number(&uplink.bridge).unwrap_or(0)),
+                None => Ok(()),
+            },
             KernelObject::Member(member) => match number(&member.device) {
                 Some(number) if gone => self.tables.remove_member(number),
-                Some(number) => self.tables.set_member(member, number, action == PlanAction::Add),
+                Some(of) => {
+                    let bridge = number(&member.bridge).unwrap_or(0);
+                    self.tables.set_member(member, (of, bridge), action == PlanAction::Add)
+                }
                 None => Ok(()),
             },
             KernelObject::Program(program) => match number(&program.device) {
@@ -258,18 +366,35 @@ impl KernelPlane {
         for object in &self.record.setup.objects {
             match object {
                 KernelObject::Root(root) => {
-                    let whole = at(&root.device, 0).unwrap_or_default();
-                    counts.trees.insert(root.device.clone(), whole);
+                    let whole = at(&root.device, 0);
+                    counts.trees.extend(whole.map(|whole| (root.device.clone(), whole)));
                 }
                 KernelObject::Leaf(leaf) => {
-                    sending.insert(leaf.minor, at(&leaf.device, leaf.minor).unwrap_or_default());
+                    let queue = at(&leaf.device, leaf.minor).unwrap_or_default();
+                    sending.insert(leaf.minor, (leaf.device.clone(), queue));
+                    if counts.trees.contains_key(&leaf.device) && leaf.minor == OTHERS_CLASS {
+                        counts.queues.insert(leaf.device.clone(), queue);
+                    }
+                }
+                KernelObject::Uplink(uplink) => {
+                    let moved =
+                        device_number(&uplink.device).map(|number| self.tables.moved(number));
+                    let moved = moved.transpose()?.flatten().unwrap_or_default();
+                    counts.moved.insert(uplink.device.clone(), moved);
                 }
                 KernelObject::Member(member) => {
-                    let send = sending.get(&member.owner).copied().unwrap_or_default();
-                    let receive = counts.trees.get(&member.device).copied();
                     // After the queues: what they sent is then among what they were offered.
                     let programs = self.tables.counts(member.owner)?;
-                    let of_member = MemberCounts { programs, send, receive };
+                    let (port, mut send) = sending.get(&member.owner).cloned().unwrap_or_default();
+                    let base = self.base(&port, member.owner);
+                    send.dropped = send.dropped_of(programs.port.passed, base);
+                    let mut receive = counts.queues.get(&member.device).copied();
+                    if let Some(queue) = &mut receive {
+                        let base = self.base(&member.device, OTHERS_CLASS);
+                        queue.dropped = queue.dropped_of(programs.receive.passed, base);
+                    }
+                    let owner = member.owner;
+                    let of_member = MemberCounts { owner, programs, send, receive };
                     counts.members.insert(member.device.clone(), of_member);
                 }
                 _ => {}
@@ -277,15 +402,43 @@ impl KernelPlane {
         }
         Ok(counts)
     }
+
+    fn base(&self, device: &str, minor: u16) -> Option<&LeafBase> {
+        self.record.bases.iter().find(|base| base.device == device && base.minor == minor)
+    }
 }
 
-fn roots(setup: &KernelSetup) -> impl Iterator<Item = &RootObject> {
+/// The devices with a tree.
+fn tree_devices(setup: &KernelSetup) -> BTreeSet<String> {
+    let roots = setup.objects.iter().filter_map(|object| match object {
+        KernelObject::Root(root) => Some(root.device.clone()),
+        _ => None,
+    });
+    roots.collect()
+}
+
+fn uplinks(setup: &KernelSetup) -> impl Iterator<Item = &UplinkObject> {
     setup.objects.iter().filter_map(|object| match object {
-        KernelObject::Root(root) => Some(root),
+        KernelObject::Uplink(uplink) => Some(uplink),
         _ => None,
     })
 }
 
-fn is_command(step: &PlanStep) -> bool {
-    step.tc_line().is_some()
+/// Commands run together, except that each tree is made alone: so it is known which were made.
+fn run_together(a: &PlanStep, b: &PlanStep) -> bool {
+    let alone = makes_tree(a) || makes_tree(b);
+    !alone && a.tc_line().is_some() && b.tc_line().is_some()
+}
+
+fn makes_tree(step: &PlanStep) -> bool {
+    step.action() == PlanAction::Add && matches!(step.object(), Some(KernelObject::Root(_)))
+}
+
+/// A queue of the same kind keeps its counters when its bound changes.
+fn is_same_queue(a: &LeafKind, b: &LeafKind) -> bool {
+    std::mem::discriminant(a) == std::mem::discriminant(b)
+}
+
+fn is_base_of(base: &LeafBase, leaf: &LeafObject) -> bool {
+    base.device == leaf.device && base.minor == leaf.minor
 }

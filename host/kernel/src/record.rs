@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use weir_kernel_plan::KernelSetup;
 use weir_platform::StateDir;
 
+use crate::counters::LeafBase;
 use crate::error::KernelPlaneError;
 
 /// The record of one node.
@@ -23,6 +24,9 @@ pub(crate) struct KernelRecord {
     /// The setup before, while a plan is under way.
     #[serde(default)]
     pub(crate) before: Option<KernelSetup>,
+    /// Where the counters of queues that were made again began.
+    #[serde(default)]
+    pub(crate) bases: Vec<LeafBase>,
 }
 
 impl KernelRecord {

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, libbpf_sys};
 use weir_kernel_plan::{BucketObject, Hook, MemberObject, OWNERS_MAX};
 use weir_platform::program::load_object;
-use weir_ports::{Pins, link_program, pin_link, renew_link};
+use weir_ports::{Pins, link_program, now, pin_link, renew_link};
 
-use crate::counters::{OwnerCounts, WayCounts};
+use crate::addresses::{AddressTable, EtherAddress, HOST};
+use crate::counters::{CountPair, OwnerCounts, WayCounts};
 use crate::error::KernelPlaneError;
 
 /// The loaded programs and their tables.
@@ -75,11 +76,6 @@ impl Tables {
         Ok(tables)
     }
 
-    /// Returns true if the tables hold a setup.
-    pub(crate) const fn is_filled(&self) -> bool {
-        self.filled
-    }
-
     /// Notes that the tables hold a setup.
     pub(crate) const fn fill(&mut self) {
         self.filled = true;
@@ -99,24 +95,85 @@ impl Tables {
         cost: u64,
         depth: u64,
     ) -> Result<(), KernelPlaneError> {
-        let index = u32::from(bucket.owner) * UNITS + bucket.unit.index();
+        let index = (u32::from(bucket.owner) * UNITS + bucket.unit.index()).to_ne_bytes();
         let value = [cost.to_ne_bytes(), depth.to_ne_bytes()].concat();
-        self.update("limits", &index.to_ne_bytes(), &value)
+        let before = self.map("limits")?.lookup(&index, MapFlags::ANY);
+        if before.is_ok_and(|before| before.as_ref() == Some(&value)) {
+            return Ok(());
+        }
+        // With other terms the bucket begins full: by the old ones it could be so far in debt that
+        // it passes nothing for seconds. A time of zero would be one ahead when the clock wraps.
+        let mut fill = (now().as_nanos() << TIME_SHIFT).to_ne_bytes().to_vec();
+        fill.resize(FILL_BYTES, 0);
+        self.update("fills", &index, &fill)?;
+        self.update("limits", &index, &value)
+    }
+
+    /// Enters a port with the number of its bridge. Its counters go on.
+    pub(crate) fn set_uplink(&self, number: u32, bridge: u32) -> Result<(), KernelPlaneError> {
+        let [packets, bytes] = self.moved(number)?.unwrap_or_default();
+        let words = [u64::from(bridge), packets, bytes];
+        // The bridge's number and a reserved one are half a word each.
+        let mut value: Vec<u8> = words.into_iter().flat_map(u64::to_ne_bytes).collect();
+        value[..8].copy_from_slice(&[bridge.to_ne_bytes(), [0; 4]].concat());
+        self.update("uplinks", &number.to_ne_bytes(), &value)
+    }
+
+    pub(crate) fn remove_uplink(&self, number: u32) -> Result<(), KernelPlaneError> {
+        // One that is not there is removed already.
+        let _missing = self.map("uplinks")?.delete(&number.to_ne_bytes());
+        Ok(())
+    }
+
+    /// Frames that came from beyond a port with the address of a vif; `None` without such a port.
+    pub(crate) fn moved(&self, number: u32) -> Result<Option<CountPair>, KernelPlaneError> {
+        let found = self.map("uplinks")?.lookup(&number.to_ne_bytes(), MapFlags::ANY);
+        let value = found.map_err(|error| KernelPlaneError::bpf("read the ports", error))?;
+        let word = |value: &[u8], at: usize| {
+            let word = value.get(at..).and_then(|rest| rest.first_chunk());
+            word.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+        };
+        Ok(value.map(|value| [word(&value, 8), word(&value, 16)]))
+    }
+
+    /// Enters the host's own addresses at a bridge.
+    pub(crate) fn set_own_addresses(
+        &self,
+        bridge: u32,
+        macs: &[EtherAddress],
+    ) -> Result<(), KernelPlaneError> {
+        self.addresses()?.give(HOST, bridge, macs)
     }
 
     /// Enters a vif; with `new`, its counters begin at zero.
     pub(crate) fn set_member(
         &self,
         member: &MemberObject,
-        number: u32,
+        (number, bridge): (u32, u32),
         new: bool,
     ) -> Result<(), KernelPlaneError> {
         if new {
             self.clear_counts(member.owner)?;
         }
+        let value = member_value(member, bridge);
+        let before = self.member(number)?;
+        if before.is_some_and(|before| before != value) {
+            self.addresses()?.keep(|owner| owner != member.owner)?;
+        }
+        self.addresses()?.give(member.owner, bridge, &member.macs)?;
         let slice = u32::from(member.slice);
         self.update("slices", &u32::from(member.owner).to_ne_bytes(), &slice.to_ne_bytes())?;
-        self.update("members", &number.to_ne_bytes(), &member_value(member))
+        self.update("members", &number.to_ne_bytes(), &value)
+    }
+
+    /// The addresses of vifs.
+    pub(crate) fn addresses(&self) -> Result<AddressTable<'_>, KernelPlaneError> {
+        Ok(AddressTable { addresses: self.map("addresses")?, learned: self.map("learned")? })
+    }
+
+    fn member(&self, number: u32) -> Result<Option<Vec<u8>>, KernelPlaneError> {
+        let found = self.map("members")?.lookup(&number.to_ne_bytes(), MapFlags::ANY);
+        found.map_err(|error| KernelPlaneError::bpf("read the vifs", error))
     }
 
     pub(crate) fn remove_member(&self, number: u32) -> Result<(), KernelPlaneError> {
@@ -126,16 +183,7 @@ impl Tables {
         Ok(())
     }
 
-    pub(crate) fn has_member(&self, number: u32) -> bool {
-        let found = self.map("members").map(|map| map.lookup(&number.to_ne_bytes(), MapFlags::ANY));
-        matches!(found, Ok(Ok(Some(_))))
-    }
-
-    pub(crate) fn has_link(&self, number: u32, hook: Hook) -> bool {
-        self.link(number, hook).exists()
-    }
-
-    /// Attaches a program to a device, and keeps the link.
+    /// Attaches a program to a device, before those of others, and keeps the link.
     pub(crate) fn attach(
         &self,
         device: &str,
@@ -150,7 +198,8 @@ impl Tables {
             error,
         };
         let program = self.program(hook)?;
-        let link = link_program(program, number, attach_type(hook), 0).map_err(failed)?;
+        let link = link_program(program, number, attach_type(hook), BPF_F_BEFORE);
+        let link = link.map_err(failed)?;
         pin_link(&link, &path).map_err(failed)
     }
 
@@ -159,16 +208,21 @@ impl Tables {
         let _missing = fs::remove_file(self.link(number, hook));
     }
 
-    /// Removes what the tables know of devices that are gone.
-    pub(crate) fn forget(&self, is_there: impl Fn(u32) -> bool) {
-        for (path, _, _) in self.links().into_iter().filter(|(_, number, _)| !is_there(*number)) {
+    /// Removes what the tables know of devices that are gone, or have another name now: `wants`
+    /// tells by a device's number what is to be there.
+    pub(crate) fn forget(&self, wants: impl Fn(u32, Option<Hook>) -> bool) {
+        for (path, ..) in
+            self.links().iter().filter(|(_, number, hook)| !wants(*number, Some(*hook)))
+        {
             let _gone = fs::remove_file(path);
         }
-        let Ok(members) = self.map("members") else { return };
-        let number = |key: &[u8]| key.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
-        let gone: Vec<u32> = members.keys().filter_map(|key| number(&key)).collect();
-        for number in gone.into_iter().filter(|number| !is_there(*number)) {
-            let _gone = self.remove_member(number);
+        for name in ["members", "uplinks"] {
+            let Ok(map) = self.map(name) else { continue };
+            let number = |key: &[u8]| key.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+            let all: Vec<u32> = map.keys().filter_map(|key| number(&key)).collect();
+            for number in all.into_iter().filter(|number| !wants(*number, None)) {
+                let _gone = map.delete(&number.to_ne_bytes());
+            }
         }
     }
 
@@ -215,19 +269,17 @@ impl Tables {
         let read = |entry: fs::DirEntry| {
             let name = entry.file_name().into_string().ok()?;
             let (number, hook) = name.split_once('-')?;
-            let hook = [Hook::Send, Hook::Receive, Hook::Port]
-                .into_iter()
-                .find(|one| one.program() == hook)?;
+            let hook = Hook::ALL.into_iter().find(|one| one.program() == hook)?;
             Some((entry.path(), number.parse().ok()?, hook))
         };
         entries.filter_map(read).collect()
     }
 
     fn link(&self, number: u32, hook: Hook) -> PathBuf {
-        self.folder.join(LINKS).join(format!("{number}-{}", hook.program()))
+        link_path(&self.folder, number, hook)
     }
 
-    fn program(&self, hook: Hook) -> Result<BorrowedFd<'_>, KernelPlaneError> {
+    pub(crate) fn program(&self, hook: Hook) -> Result<BorrowedFd<'_>, KernelPlaneError> {
         let name = hook.program();
         let found = self.object.progs().find(|program| program.name() == name);
         let program = found.ok_or_else(|| KernelPlaneError::bpf(name, "is not in the object"))?;
@@ -247,28 +299,90 @@ impl Tables {
     }
 }
 
+/// What of a setup is there, beside disciplines.
+pub(crate) trait TablesView {
+    /// True if the tables hold a setup.
+    fn is_filled(&self) -> bool;
+    /// True if the device of that number is entered as that vif.
+    fn has_member(&self, number: u32, member: &MemberObject) -> bool;
+    /// True if the device of that number is entered as a port.
+    fn has_uplink(&self, number: u32) -> bool;
+    /// True if the program is attached.
+    fn has_link(&self, number: u32, hook: Hook) -> bool;
+}
+
+impl TablesView for Tables {
+    fn is_filled(&self) -> bool {
+        self.filled
+    }
+
+    fn has_member(&self, number: u32, member: &MemberObject) -> bool {
+        // Other values are those of a plan under way; another owner, of a device that was renamed.
+        let owner = |value: Vec<u8>| value.first_chunk().map(|two| u16::from_ne_bytes(*two));
+        self.member(number).ok().flatten().and_then(owner) == Some(member.owner)
+    }
+
+    fn has_uplink(&self, number: u32) -> bool {
+        matches!(self.moved(number), Ok(Some(_)))
+    }
+
+    fn has_link(&self, number: u32, hook: Hook) -> bool {
+        self.link(number, hook).exists()
+    }
+}
+
+/// The links that a folder keeps, as far as they can be read without the tables.
+#[derive(Debug)]
+pub(crate) struct PinnedLinks(pub(crate) PathBuf);
+
+impl TablesView for PinnedLinks {
+    fn is_filled(&self) -> bool {
+        self.0.join(LINKS).is_dir()
+    }
+
+    fn has_member(&self, number: u32, _member: &MemberObject) -> bool {
+        self.has_link(number, Hook::Send)
+    }
+
+    fn has_uplink(&self, number: u32) -> bool {
+        self.has_link(number, Hook::Uplink)
+    }
+
+    fn has_link(&self, number: u32, hook: Hook) -> bool {
+        link_path(&self.0, number, hook).exists()
+    }
+}
+
+fn link_path(folder: &Path, number: u32, hook: Hook) -> PathBuf {
+    folder.join(LINKS).join(format!("{number}-{}", hook.program()))
+}
+
 /// `struct member` of `bpf/bridge.bpf.c`.
-fn member_value(member: &MemberObject) -> Vec<u8> {
+fn member_value(member: &MemberObject, bridge: u32) -> Vec<u8> {
     let count = member.macs.len().min(MACS);
     let words = [member.owner, member.slice, u16::try_from(count).unwrap_or(0)];
     let mut value: Vec<u8> =
         words.into_iter().chain(member.limits).flat_map(u16::to_ne_bytes).collect();
+    value.extend([bridge, member.macs_max].into_iter().flat_map(u32::to_ne_bytes));
     value.extend(member.macs.iter().take(MACS).flatten());
     value.resize(MEMBER_BYTES, 0);
     value
 }
 
-fn attach_type(hook: Hook) -> libbpf_sys::bpf_attach_type {
+pub(crate) fn attach_type(hook: Hook) -> libbpf_sys::bpf_attach_type {
     match hook {
-        Hook::Send => libbpf_sys::BPF_TCX_INGRESS,
+        Hook::Send | Hook::Uplink => libbpf_sys::BPF_TCX_INGRESS,
         Hook::Receive | Hook::Port => libbpf_sys::BPF_TCX_EGRESS,
     }
 }
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.bpf.o"));
 
+/// From `linux/bpf.h` (Linux 6.6): before all programs that are there.
+const BPF_F_BEFORE: u32 = 1 << 3;
+
 /// The layout of the tables: those of another one are not adopted.
-const LAYOUT: &str = "v1";
+const LAYOUT: &str = "v2";
 const LINKS: &str = "links";
 const NAMESPACE: &str = "/proc/thread-self/ns/net";
 
@@ -276,5 +390,7 @@ const NAMESPACE: &str = "/proc/thread-self/ns/net";
 const UNITS: u32 = 4;
 const WAYS: u32 = 3;
 const MACS: usize = 8;
-const MEMBER_BYTES: usize = 12 + MACS * 6;
+const MEMBER_BYTES: usize = 20 + MACS * 6;
+const FILL_BYTES: usize = 64;
+const TIME_SHIFT: u32 = 8;
 const _: () = assert!(OWNERS_MAX == 1024, "the size of the tables in bpf/bridge.bpf.c");

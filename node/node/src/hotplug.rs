@@ -33,10 +33,28 @@ impl DeviceWatch {
     /// The kernel reports no events, or no thread can be made.
     pub(crate) fn start(
         wish: Option<CpuRequest>,
+        look: impl FnMut() -> bool + Send + 'static,
+        follow: impl FnMut() -> bool + Send + 'static,
+    ) -> io::Result<Self> {
+        Self::of(LinkEvents::open()?, wish, look, follow)
+    }
+
+    /// Starts the thread of [`Self::start`], which hears of queueing disciplines, too.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn with_disciplines(
+        follow: impl FnMut() -> bool + Send + 'static,
+    ) -> io::Result<Self> {
+        Self::of(LinkEvents::with_disciplines()?, None, || false, follow)
+    }
+
+    fn of(
+        events: LinkEvents,
+        wish: Option<CpuRequest>,
         mut look: impl FnMut() -> bool + Send + 'static,
         mut follow: impl FnMut() -> bool + Send + 'static,
     ) -> io::Result<Self> {
-        let events = LinkEvents::open()?;
         let ended = Arc::new(AtomicBool::new(false));
         let end = Arc::clone(&ended);
         let watch = move || {

@@ -6,24 +6,25 @@
 //! with another policy. No packet depends on the process: one that is killed or leaves changes
 //! nothing, and the next start goes on from there. A stop undoes everything.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
-use weir_kernel::{KernelPlane, KernelPlaneError};
-use weir_kernel_plan::CompiledPolicy;
+use weir_kernel::{AppliedPolicy, KernelPlane, KernelPlaneError};
 use weir_platform::journal::{self, Journal};
 use weir_platform::{StateDir, Undo};
 use weir_policy::{Dataplane, Policy};
 
 use crate::control::{self, Control, Refusal, RefusalKind};
-use crate::controlled::{ControlledNode, EndWatch, NodePlane};
+use crate::controlled::{ControlledNode, EndWatch, NodePlane, SharedNotes};
 use crate::error::NodeError;
 use crate::hotplug::DeviceWatch;
 use crate::kernel_status;
 use crate::live_policy::LivePolicy;
+use crate::operator_notes::OperatorNotes;
 use crate::options::{NodeEnd, Options, Serving};
 use crate::service_manager::ServiceManager;
 use crate::takeover::{LOCK_PATIENCE, all_undone, journal_name};
@@ -33,7 +34,10 @@ use crate::takeover::{LOCK_PATIENCE, all_undone, journal_name};
 struct BridgePlane {
     started: Instant,
     /// `None` after the end.
-    host: Mutex<Option<KernelHost>>,
+    host: Arc<Mutex<Option<KernelHost>>>,
+    notes: SharedNotes,
+    /// Lines that hold now: each is told when it begins to.
+    told: Mutex<BTreeSet<String>>,
 }
 
 type KernelNode = ControlledNode<BridgePlane>;
@@ -74,29 +78,44 @@ pub(crate) fn run<S>(
     };
     let socket = control::socket_path(options.state.path(), name);
     let begun = begin(&options.state, &policy, &socket, &mut journal);
-    let (plane, compiled) = match begun {
+    let (plane, applied) = match begun {
         Ok(begun) => begun,
         Err(error) => {
-            // An earlier run's data plane goes on.
-            if adopts {
-                journal.keep()?
-            } else {
-                undo(journal)?
-            }
+            after_failure(journal, adopts)?;
             return Err(error);
         }
     };
-    lines_of(&compiled).for_each(|line| report(&line));
-    let host = Mutex::new(Some(KernelHost { plane, journal }));
-    let node = KernelNode::new(options, live, |_| BridgePlane { started: Instant::now(), host })?;
-    node.live().take_over_old_files().iter().for_each(|line| report(line));
-    let ended = serve_until_end(&node, options, (&socket, &policy), report, serve);
-    let Some(KernelHost { mut journal, .. }) = node.plane.host().take() else { return ended };
+    let lines: BTreeSet<String> = lines_of(&applied).collect();
+    lines.iter().for_each(|line| report(line));
+    let host = Arc::new(Mutex::new(Some(KernelHost { plane, journal })));
+    let taken = Arc::clone(&host);
+    let told = Mutex::new(lines);
+    let node = KernelNode::new(options, live, |notes| BridgePlane {
+        started: Instant::now(),
+        host: taken,
+        notes: Arc::clone(notes),
+        told,
+    });
+    let ended = node.and_then(|node| {
+        node.live().take_over_old_files().iter().for_each(|line| report(line));
+        serve_until_end(&node, options, (&socket, &policy), report, serve)
+    });
+    let host = host.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(KernelHost { mut journal, .. }) = host else { return ended };
     match &ended {
         Ok(NodeEnd::Left) => journal.keep()?,
-        Ok(NodeEnd::Asked | NodeEnd::NotConfirmed) | Err(_) => undo(journal)?,
+        Ok(NodeEnd::Asked | NodeEnd::NotConfirmed) => undo(journal)?,
+        Err(_) => after_failure(journal, adopts)?,
     }
     ended
+}
+
+/// Undoes what a failed start made. The data plane of an earlier run goes on.
+fn after_failure(mut journal: Journal, adopts: bool) -> Result<(), NodeError> {
+    match adopts {
+        true => Ok(journal.keep()?),
+        false => undo(journal),
+    }
 }
 
 /// Loads the programs and makes the host enforce the policy.
@@ -105,14 +124,14 @@ fn begin(
     policy: &Policy,
     socket: &std::path::Path,
     journal: &mut Journal,
-) -> Result<(KernelPlane, CompiledPolicy), NodeError> {
+) -> Result<(KernelPlane, AppliedPolicy), NodeError> {
     let file = Undo::Remove(socket.to_owned());
     if !journal.holds(&file) {
         journal.record(&format!("file {}", socket.display()), file)?;
     }
     let mut plane = KernelPlane::open(state, &policy.node.name, journal)?;
-    let (compiled, _) = plane.apply(policy, journal)?;
-    Ok((plane, compiled))
+    let applied = plane.apply(policy, journal)?;
+    Ok((plane, applied))
 }
 
 fn undo(journal: Journal) -> Result<(), NodeError> {
@@ -120,11 +139,12 @@ fn undo(journal: Journal) -> Result<(), NodeError> {
     Ok(all_undone(&journal.undo_all(&host)?.failed)?)
 }
 
-/// Lines for the operator: keys that are not held, vifs that wait.
-fn lines_of(compiled: &CompiledPolicy) -> impl Iterator<Item = String> {
-    let unheld = compiled.unheld.iter().map(|key| format!("not held: {key}"));
-    let waits = compiled.waiting.iter().map(|vif| format!("vif {vif} waits for its device"));
-    unheld.chain(waits)
+/// Lines for the operator: keys that are not held, vifs that wait, programs of others.
+fn lines_of(applied: &AppliedPolicy) -> impl Iterator<Item = String> {
+    let unheld = applied.compiled.unheld.iter().map(|key| format!("not held: {key}"));
+    let waiting = applied.compiled.waiting.iter();
+    let waits = waiting.map(|vif| format!("vif {vif} waits for its device"));
+    unheld.chain(waits).chain(applied.programs_before.iter().cloned())
 }
 
 /// Answers requests until the node is to end.
@@ -145,7 +165,7 @@ fn serve_until_end<S>(
     report(&format!("node {name}: the kernel forwards; control socket {socket}"));
     supervisor.ready();
     let follower = Arc::clone(node);
-    let watch = DeviceWatch::start(None, || false, move || follow(&follower));
+    let watch = DeviceWatch::with_disciplines(move || follow(&follower));
     if let Err(error) = &watch {
         report(&format!("devices that come and go are not followed: {error}"));
     }
@@ -160,20 +180,37 @@ fn serve_until_end<S>(
     Ok(ended)
 }
 
-/// Takes devices that came and lets go of those that left. Returns true if that failed.
+/// Takes devices that came, lets go of those that left, and makes again what somebody else removed.
+/// Returns true if that failed.
 fn follow(node: &KernelNode) -> bool {
     // The lock keeps the policy from changing meanwhile.
     let _live = node.live();
-    node.plane.plan_and_make(&node.policy_now()).is_err()
+    let applied = node.plane.plan_and_make(&node.policy_now());
+    let lines = match &applied {
+        Ok(applied) => lines_of(applied).collect(),
+        Err(error) => {
+            let lines = error.to_string();
+            lines.lines().map(|line| format!("a change of devices: {line}")).collect()
+        }
+    };
+    node.plane.tell(lines, &|line| OperatorNotes::add_to(&node.plane.notes, line));
+    applied.is_err()
 }
 
 impl BridgePlane {
-    fn plan_and_make(&self, policy: &Policy) -> Result<CompiledPolicy, KernelPlaneError> {
+    fn plan_and_make(&self, policy: &Policy) -> Result<AppliedPolicy, KernelPlaneError> {
         let mut host = self.host();
         let Some(KernelHost { plane, journal }) = host.as_mut() else {
-            return Ok(CompiledPolicy::default());
+            return Ok(AppliedPolicy::default());
         };
-        plane.apply(policy, journal).map(|(compiled, _)| compiled)
+        plane.apply(policy, journal)
+    }
+
+    /// Tells those `lines` that did not hold before.
+    fn tell(&self, lines: BTreeSet<String>, note: &dyn Fn(String)) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.difference(&told).cloned().for_each(note);
+        *told = lines;
     }
 
     /// Locks the host, whose state the journal and the record have even if a holder panicked.
@@ -197,8 +234,8 @@ impl NodePlane for BridgePlane {
     }
 
     fn apply(&self, policy: &Policy, note: &dyn Fn(String)) -> Result<(), Refusal> {
-        let compiled = self.plan_and_make(policy).map_err(|error| refused(&error))?;
-        lines_of(&compiled).for_each(note);
+        let applied = self.plan_and_make(policy).map_err(|error| refused(&error))?;
+        self.tell(lines_of(&applied).collect(), note);
         Ok(())
     }
 

@@ -21,6 +21,7 @@ pub(crate) fn status(policy: &Policy, counts: &PlaneCounts, uptime_ns: u64) -> N
             driver: DRIVER.to_owned(),
             waiting: tree.is_none(),
             send: tree.map(port_send).unwrap_or_default(),
+            receive: counts.moved.get(&port.device).copied().map(port_receive).unwrap_or_default(),
             ..IfaceStatus::default()
         }
     });
@@ -43,10 +44,10 @@ fn vif_status(vif: &Vif, counts: Option<&MemberCounts>) -> IfaceStatus {
         waiting: counts.is_none(),
         ..IfaceStatus::default()
     };
-    let Some(MemberCounts { programs, send, receive }) = counts else { return base };
-    let send = queued_status(&programs.send, programs.port.passed, send);
+    let Some(MemberCounts { programs, send, receive, .. }) = counts else { return base };
+    let send = queued_status(&programs.send, send);
     let receive = match receive {
-        Some(queue) => queued_status(&programs.receive, programs.receive.passed, queue),
+        Some(queue) => queued_status(&programs.receive, queue),
         None => way_status(&programs.receive),
     };
     IfaceStatus { send, receive, ..base }
@@ -58,9 +59,20 @@ fn port_send(tree: &LeafCounts) -> DirectionStatus {
     DirectionStatus { received: enqueued, enqueued, sent, backlog, ..DirectionStatus::default() }
 }
 
+/// The frames from beyond a port that were dropped; the others are not counted.
+fn port_receive(moved: CountPair) -> DirectionStatus {
+    let moved = amount(moved);
+    let dropped = (moved != Amount::default()).then(|| ("moved".to_owned(), moved));
+    DirectionStatus {
+        received: moved,
+        dropped: dropped.into_iter().collect(),
+        ..DirectionStatus::default()
+    }
+}
+
 /// The frames that passed the programs, and those that did not, by reason.
 fn way_status(way: &WayCounts) -> DirectionStatus {
-    let named = [("spoofed_mac", way.spoofed), ("foreign_slice", way.foreign)];
+    let named = WayCounts::REASONS.into_iter().zip(way.dropped);
     let policed = POLICED.into_iter().zip(way.policed);
     let all = named.into_iter().chain(policed).map(|(name, pair)| (name, amount(pair)));
     let dropped: BTreeMap<String, Amount> = all
@@ -78,21 +90,23 @@ fn way_status(way: &WayCounts) -> DirectionStatus {
     }
 }
 
-/// The frames that passed the programs and, of those that a queue was `offered`, its part.
-fn queued_status(way: &WayCounts, offered: CountPair, queue: &LeafCounts) -> DirectionStatus {
+/// The frames that passed the programs, and what became of them in a queue.
+fn queued_status(way: &WayCounts, queue: &LeafCounts) -> DirectionStatus {
     let base = way_status(way);
-    let backlog = amount(queue.backlog);
-    let gone = amount(queue.sent).plus(backlog);
-    let dropped_after = match queue.drops {
-        0 => Amount::default(),
-        _ => amount(offered).minus(gone),
+    let (backlog, dropped_after) = (amount(queue.backlog), amount(queue.dropped));
+    // The queue counts super-frames as one: the reasons divide the packets as they divide frames.
+    let part = |count: u64| {
+        let part = u128::from(count) * u128::from(queue.early) / u128::from(queue.drops.max(1));
+        u64::try_from(part).unwrap_or(u64::MAX)
     };
-    let by =
-        (dropped_after != Amount::default()).then(|| ("queue_bytes".to_owned(), dropped_after));
+    let early = Amount { packets: part(dropped_after.packets), bytes: part(dropped_after.bytes) };
+    let bound = if queue.in_packets { "queue_packets" } else { "queue_bytes" };
+    let by = [("codel", early), (bound, dropped_after.minus(early))];
+    let by = by.into_iter().filter(|(_, amount)| *amount != Amount::default());
     DirectionStatus {
         sent: base.enqueued.minus(dropped_after).minus(backlog),
         dropped_after,
-        dropped_after_by: by.into_iter().collect(),
+        dropped_after_by: by.map(|(name, amount)| (name.to_owned(), amount)).collect(),
         backlog,
         ..base
     }
@@ -117,20 +131,29 @@ mod tests {
     fn identities_hold() {
         let mut policed = [[0, 0]; 6];
         policed[1] = [10, 15_140];
-        let send = WayCounts {
-            passed: [100, 151_400],
-            spoofed: [2, 120],
-            policed,
-            ..WayCounts::default()
+        let mut dropped = [[0, 0]; 8];
+        dropped[0] = [2, 120];
+        let send = WayCounts { passed: [100, 151_400], dropped, policed };
+        let queue = LeafCounts {
+            drops: 3,
+            early: 1,
+            in_packets: true,
+            backlog: [5, 7_570],
+            dropped: [15, 22_710],
+            ..LeafCounts::default()
         };
-        let queue = LeafCounts { sent: [70, 105_980], drops: 3, backlog: [5, 7_570] };
-        let status = queued_status(&send, [90, 136_260], &queue);
+        let status = queued_status(&send, &queue);
         let dropped = status.dropped.values().fold(Amount::default(), |sum, one| sum.plus(*one));
         assert_eq!(status.received, dropped.plus(status.enqueued));
         assert_eq!(status.dropped.keys().collect::<Vec<_>>(), ["spoofed_mac", "vif_bits"]);
         let after = status.sent.plus(status.dropped_after).plus(status.backlog);
         assert_eq!(status.enqueued, after);
-        // 90 offered, 70 left, 5 wait.
         assert_eq!(status.dropped_after.packets, 15);
+        let by: Vec<(&str, u64)> = status
+            .dropped_after_by
+            .iter()
+            .map(|(name, amount)| (name.as_str(), amount.packets))
+            .collect();
+        assert_eq!(by, [("codel", 5), ("queue_packets", 10)]);
     }
 }

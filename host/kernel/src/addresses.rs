@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The table of addresses: which vif of a bridge may send from which.
+//!
+//! Given addresses are entered here; the programs learn others, and forget them after a silence. An
+//! address of the host itself belongs to nobody, so that no vif takes it.
+
+use libbpf_rs::{Map, MapCore, MapFlags};
+
+use crate::error::KernelPlaneError;
+
+/// An Ethernet address.
+pub(crate) type EtherAddress = [u8; 6];
+
+/// The addresses, and how many of each owner are learned.
+#[derive(Debug)]
+pub(crate) struct AddressTable<'t> {
+    pub(crate) addresses: Map<'t>,
+    pub(crate) learned: Map<'t>,
+}
+
+impl AddressTable<'_> {
+    /// Enters the given addresses of an owner at a bridge, by its number.
+    pub(crate) fn give(
+        &self,
+        owner: u16,
+        bridge: u32,
+        macs: &[EtherAddress],
+    ) -> Result<(), KernelPlaneError> {
+        let mut value = [owner.to_ne_bytes(), GIVEN.to_ne_bytes()].concat();
+        value.resize(ADDRESS_BYTES, 0);
+        for mac in macs {
+            let key = [&bridge.to_ne_bytes()[..], mac, &[0; 2]].concat();
+            let given = self.addresses.update(&key, &value, MapFlags::ANY);
+            given.map_err(|error| KernelPlaneError::bpf("enter an address", error))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the addresses of those owners that are not to be kept. The host's own stay.
+    pub(crate) fn keep(&self, keep: impl Fn(u16) -> bool) -> Result<(), KernelPlaneError> {
+        // The keys first: a table that changes under the walk would begin it again.
+        let keys: Vec<Vec<u8>> = self.addresses.keys().take(ADDRESSES_MAX).collect();
+        let mut learned = 0_u32;
+        for key in keys {
+            let Ok(Some(value)) = self.addresses.lookup(&key, MapFlags::ANY) else { continue };
+            let word = |at: usize| value.get(at..).and_then(|rest| rest.first_chunk());
+            let word = |at| word(at).map_or(0, |two| u16::from_ne_bytes(*two));
+            let (owner, given) = (word(0), word(2) == GIVEN);
+            if owner != HOST && !keep(owner) {
+                // One that aged meanwhile is gone, too.
+                let _gone = self.addresses.delete(&key);
+                if !given {
+                    self.write_learned(owner, 0)?;
+                }
+            } else if !given {
+                learned += 1;
+            }
+        }
+        self.write_learned(ALL, learned)
+    }
+
+    fn write_learned(&self, owner: u16, count: u32) -> Result<(), KernelPlaneError> {
+        let key = u32::from(owner).to_ne_bytes();
+        let written = self.learned.update(&key, &count.to_ne_bytes(), MapFlags::ANY);
+        written.map_err(|error| KernelPlaneError::bpf("count addresses", error))
+    }
+}
+
+/// The owner of the host's own addresses.
+pub(crate) const HOST: u16 = 0;
+/// The place of the sum over all owners.
+const ALL: u16 = 0;
+const GIVEN: u16 = 1;
+/// For example `bpf/bridge.bpf.c`.
+const ADDRESS_BYTES: usize = 16;
+const ADDRESSES_MAX: usize = 32_768;

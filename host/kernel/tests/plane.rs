@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The data plane in a network namespace of its own, with real frames.
+//!
+//! A bridge has a port (`up0`, with `wire0` at the other end) and two vifs (`t0` and `t1`, with
+//! `g0` and `g1`). Frames are sent at the other ends.
+#![allow(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use weir_kernel::{KernelPlane, WayCounts};
+use weir_platform::StateDir;
+use weir_platform::journal::Journal;
+use weir_policy::Policy;
+use weir_ports::{device_number, link_program};
+use weir_units::PacketRate;
+
+/// Goal: frames that the switch drops are dropped, under the same reasons, and sound ones pass.
+#[test]
+fn hostile_frames_are_dropped_under_the_reasons_of_the_switch() {
+    let Some(mut lab) = TestBridge::new("hostile_frames") else { return };
+    let mut policy = lab.policy();
+    policy.vifs[0].macs = vec![weir_policy::MacAddr(OWN)];
+    lab.apply(&policy);
+    let sound = frame(WIRE, OWN, &[0x08, 0]);
+    let with = |at: usize, more: &[u8]| [&sound[..at], more, &sound[at..]].concat();
+    let (five, six, none) = ([0x81, 0, 0, 5], [0x81, 0, 0, 6], [0x81, 0, 0, 0]);
+    for (name, reason, frame) in [
+        ("tag", "unexpected_tag", with(12, &five)),
+        ("two tags", "nested_tag", with(12, &[six, five].concat())),
+        ("a service tag", "nested_tag", with(12, &[0x88, 0xa8, 0, 5])),
+        ("a group as source", "bad_source", frame(WIRE, [1, 0, 0x5e, 0, 0, 1], &[0x08, 0])),
+        ("no source", "bad_source", frame(WIRE, [0; 6], &[0x08, 0])),
+        ("a bridge's group", "reserved_group", frame(GROUP, OWN, &[0x88, 0xcc])),
+        ("another's address", "spoofed_mac", frame(WIRE, [2, 0, 0, 0, 0, 9], &[0x08, 0])),
+    ] {
+        let before = lab.sent("t0");
+        lab.send("g0", &frame, 20);
+        lab.wait(name, |lab| lab.dropped("t0", reason) == 20 + drops(&before, reason));
+        assert_eq!(lab.sent("t0").passed, before.passed, "{name}");
+    }
+    let before = lab.sent("t0").passed[0];
+    lab.send("g0", &sound, 20);
+    // A priority tag is no VLAN.
+    lab.send("g0", &with(12, &none), 20);
+    lab.wait("sound frames", |lab| lab.sent("t0").passed[0] == before + 40);
+}
+
+/// Goal: an address belongs to one vif; neither another vif nor the wire takes it, nor a vif the
+/// wire's or the host's; and no vif has more than `macs_max`.
+#[test]
+fn an_address_belongs_to_one_sender() {
+    let Some(mut lab) = TestBridge::new("an_address") else { return };
+    let mut policy = lab.policy();
+    policy.vifs[1].macs_max = 3;
+    lab.apply(&policy);
+    lab.send("g0", &frame(WIRE, OWN, &[0x08, 0]), 5);
+    lab.wait("learned", |lab| lab.sent("t0").passed[0] >= 5);
+    lab.send("g1", &frame(WIRE, OWN, &[0x08, 0]), 10);
+    lab.wait("another vif", |lab| lab.dropped("t1", "moved") == 10);
+    lab.send("wire0", &frame([0xff; 6], WIRE, &[0x08, 0]), 5);
+    lab.send("wire0", &frame([0xff; 6], OWN, &[0x08, 0]), 10);
+    let moved = |lab: &TestBridge| lab.plane.counts().unwrap().moved["up0"][0];
+    lab.wait("the wire", |lab| moved(lab) == 10);
+    lab.send("g1", &frame([0xff; 6], WIRE, &[0x08, 0]), 10);
+    lab.wait("the wire's", |lab| lab.dropped("t1", "moved") == 20);
+    let bridge = lab.address_of("br0");
+    lab.send("g1", &frame(WIRE, bridge, &[0x08, 0]), 10);
+    lab.wait("the host's", |lab| lab.dropped("t1", "moved") == 30);
+    // The kernel's own messages at g1 have an address of theirs, which may be one of the three.
+    for last in 1..=20 {
+        lab.send("g1", &frame(WIRE, [2, 0, 0, 0, 1, last], &[0x08, 0]), 1);
+    }
+    lab.wait("too many", |lab| lab.dropped("t1", "macs_full") >= 17);
+    // A vif that leaves gives its addresses back.
+    let mut without = policy.clone();
+    without.vifs.remove(0);
+    lab.apply(&without);
+    policy.vifs[1].macs_max = 100;
+    lab.apply(&policy);
+    let before = lab.sent("t1").passed[0];
+    lab.send("g1", &frame(WIRE, OWN, &[0x08, 0]), 10);
+    lab.wait("given back", |lab| lab.sent("t1").passed[0] >= before + 10);
+}
+
+/// Goal: a limit that is raised holds from the next frame on, however far the bucket was in debt.
+#[test]
+fn a_raised_limit_passes_at_once() {
+    let Some(mut lab) = TestBridge::new("a_raised_limit") else { return };
+    let mut policy = lab.policy();
+    policy.vifs[0].send.max_pps = Some(PacketRate::from_pps(1));
+    policy.vifs[0].send_queue.packets = 1;
+    lab.apply(&policy);
+    lab.send("g0", &frame(WIRE, OWN, &[0x08, 0]), 3_000);
+    lab.wait("the limit", |lab| lab.sent("t0").policed[0][0] > 1_000);
+    policy.vifs[0].send.max_pps = Some(PacketRate::from_pps(1_000_000));
+    lab.apply(&policy);
+    let before = lab.sent("t0");
+    lab.send("g0", &frame(WIRE, OWN, &[0x08, 0]), 1);
+    lab.wait("the next frame", |lab| lab.sent("t0").passed[0] > before.passed[0]);
+    assert_eq!(lab.sent("t0").policed, before.policed);
+}
+
+/// Goal: where the host routes, a frame keeps its class at the port, and its slice before a vif.
+#[test]
+fn a_routed_frame_keeps_its_class_and_its_slice() {
+    let Some(mut lab) = TestBridge::new("a_routed_frame") else { return };
+    let mut policy = lab.policy();
+    let other = policy.add_slice(weir_policy::Slice::new("other"));
+    policy.vifs[1].slice = other;
+    lab.apply(&policy);
+    run("ip addr add 10.0.0.1/24 dev br0");
+    run("sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0");
+    run("sysctl -qw net.ipv4.conf.br0.rp_filter=0");
+    let guest = [2, 0, 0, 0, 0, 0x0b];
+    for (address, mac) in [("10.0.1.2", "02:00:00:00:ff:01"), ("10.0.2.2", "02:00:00:00:00:0b")] {
+        run(&format!("ip route add {address} dev br0"));
+        run(&format!("ip neigh add {address} lladdr {mac} dev br0 nud permanent"));
+    }
+    lab.send("wire0", &frame([0xff; 6], WIRE, &[0x08, 0]), 5);
+    lab.send("g1", &frame([0xff; 6], guest, &[0x08, 0]), 5);
+    let host = lab.address_of("br0");
+    let of = |lab: &TestBridge, device: &str| lab.plane.counts().unwrap().members[device].clone();
+    let before = of(&lab, "t0").programs.port.passed[0];
+    lab.send("g0", &routed(host, OWN, [10, 0, 1, 2]), 10);
+    lab.wait("at the port", |lab| of(lab, "t0").programs.port.passed[0] >= before + 10);
+    let foreign = |lab: &TestBridge| drops(&of(lab, "t1").programs.receive, "foreign_slice");
+    let before = foreign(&lab);
+    lab.send("g0", &routed(host, OWN, [10, 0, 2, 2]), 10);
+    lab.wait("before a vif", |lab| foreign(lab) >= before + 10);
+}
+
+/// Goal: a second node finds the tree of the first in its way and leaves it, and itself, alone.
+#[test]
+fn a_second_node_leaves_the_first_ones_tree() {
+    let Some(mut lab) = TestBridge::new("a_second_node") else { return };
+    let policy = lab.policy();
+    lab.apply(&policy);
+    let mut other = lab.second();
+    let before = run("tc -d class show dev up0");
+    let error = other.plane.apply(&policy, &mut other.journal).unwrap_err().to_string();
+    assert!(error.contains("7e10: (of another node of Weir)"), "{error}");
+    assert_eq!(run("tc -d class show dev up0"), before);
+    assert!(before.contains("7e10:1 "), "{before}");
+    drop(other);
+    // The first goes on, and has nothing to do.
+    assert!(lab.plane.apply(&policy, &mut lab.journal).unwrap().plan.is_empty());
+}
+
+/// Goal: a tree that somebody removed is not counted as one, and is made again.
+#[test]
+fn a_removed_tree_is_made_again() {
+    let Some(mut lab) = TestBridge::new("a_removed_tree") else { return };
+    let policy = lab.policy();
+    lab.apply(&policy);
+    let before = run("tc class show dev up0");
+    run("tc qdisc del dev up0 root");
+    assert!(!lab.plane.counts().unwrap().trees.contains_key("up0"));
+    lab.apply(&policy);
+    assert!(lab.plane.counts().unwrap().trees.contains_key("up0"));
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&run("tc class show dev up0")), sorted(&before));
+}
+
+/// Goal: a device that was renamed is no vif any more: neither its entry nor its programs stay.
+#[test]
+fn a_renamed_device_is_let_go() {
+    let Some(mut lab) = TestBridge::new("a_renamed_device") else { return };
+    let policy = lab.policy();
+    lab.apply(&policy);
+    let number = device_number("t0").unwrap();
+    assert!(lab.links().contains(&format!("{number}-weir_from_vif")), "{:?}", lab.links());
+    run("ip link set t0 name t9");
+    let applied = lab.plane.apply(&policy, &mut lab.journal).unwrap();
+    assert_eq!(applied.compiled.waiting, ["t0"]);
+    let said: Vec<String> = applied.compiled.unheld.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|line| line.contains("device t9 is on it, and no vif")), "{said:?}");
+    assert!(!lab.links().iter().any(|link| link.starts_with(&format!("{number}-"))));
+    run("ip link set t9 name t0");
+    lab.apply(&policy);
+    lab.send("g0", &frame(WIRE, OWN, &[0x08, 0]), 5);
+    lab.wait("taken again", |lab| lab.sent("t0").passed[0] >= 5);
+}
+
+/// Goal: Weir's programs come before those that are there; one that comes before them later is
+/// named.
+#[test]
+fn programs_of_others_before_ours_are_named() {
+    let Some(mut lab) = TestBridge::new("programs_of_others") else { return };
+    let policy = lab.policy();
+    let mut open = libbpf_rs::ObjectBuilder::default();
+    let other = open.open_memory(OBJECT).unwrap().load().unwrap();
+    let program = other.progs().find(|program| program.name() == "weir_to_port").unwrap();
+    let attach = |device: &str, flags| {
+        let ingress = libbpf_rs::libbpf_sys::BPF_TCX_INGRESS;
+        link_program(program.as_fd(), device_number(device).unwrap(), ingress, flags).unwrap()
+    };
+    let _first = attach("t0", 0);
+    let applied = lab.plane.apply(&policy, &mut lab.journal).unwrap();
+    assert!(applied.programs_before.is_empty(), "{:?}", applied.programs_before);
+    let _before = attach("t1", 1 << 3);
+    let applied = lab.plane.apply(&policy, &mut lab.journal).unwrap();
+    let line = "device t1: program weir_to_port of others is before weir_from_vif at tcx_ingress, \
+                and may end the chain";
+    assert_eq!(applied.programs_before, [line]);
+}
+
+/// A bridge, and the data plane on it.
+struct TestBridge {
+    plane: KernelPlane,
+    journal: Journal,
+    state: PathBuf,
+}
+
+impl TestBridge {
+    /// `None` without root.
+    fn new(test: &str) -> Option<Self> {
+        // SAFETY: no pointers; affects the calling thread only.
+        if unsafe { libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWNS) } != 0 {
+            println!("SKIPPED {test}: needs root for network namespaces");
+            return None;
+        }
+        println!("ON THE HOST");
+        run("mount --make-rprivate /");
+        run("ip link add br0 type bridge mcast_snooping 0");
+        for (device, peer) in [("up0", "wire0"), ("t0", "g0"), ("t1", "g1")] {
+            run(&format!("ip link add {device} type veth peer name {peer}"));
+            run(&format!("ip link set {device} master br0 up"));
+            run(&format!("ip link set {peer} up"));
+        }
+        run("ip link set br0 up");
+        Some(Self::of(test))
+    }
+
+    fn of(name: &str) -> Self {
+        let state = std::env::temp_dir().join(format!("weir-kernel-{name}-{}", std::process::id()));
+        fs::create_dir_all(state.join("bpf")).unwrap();
+        // Goes with the namespace of mounts.
+        run(&format!("mount -t bpf bpf {}", state.join("bpf").display()));
+        let folder = StateDir::at(&state);
+        let mut journal = Journal::open(&folder, "test", Duration::from_secs(5)).unwrap();
+        let plane = KernelPlane::open(&folder, "edge1", &mut journal).unwrap();
+        Self { plane, journal, state }
+    }
+
+    /// Another node, on the same devices.
+    fn second(&self) -> Self {
+        let name = self.state.file_name().unwrap().to_str().unwrap();
+        Self::of(&format!("{name}-second"))
+    }
+
+    fn policy(&self) -> Policy {
+        let text = "
+            version = 1
+            [node]
+            name = \"edge1\"
+            dataplane = \"kernel\"
+            [[port]]
+            name = \"up0\"
+            bridge = \"br0\"
+            rate = \"1Gbit\"
+            [[slice]]
+            name = \"gold\"
+            [[vif]]
+            name = \"t0\"
+            slice = \"gold\"
+            [[vif]]
+            name = \"t1\"
+            slice = \"gold\"
+        ";
+        weir_policy::parse(text).unwrap()
+    }
+
+    fn apply(&mut self, policy: &Policy) {
+        self.plane.apply(policy, &mut self.journal).unwrap();
+    }
+
+    fn sent(&self, device: &str) -> WayCounts {
+        self.plane.counts().unwrap().members[device].programs.send.clone()
+    }
+
+    fn dropped(&self, device: &str, reason: &str) -> u64 {
+        drops(&self.sent(device), reason)
+    }
+
+    /// The names of the links that are kept.
+    fn links(&self) -> Vec<String> {
+        let mut folders = fs::read_dir(self.state.join("bpf")).unwrap();
+        let links = folders.next().unwrap().unwrap().path().join("links");
+        let names = fs::read_dir(links).unwrap();
+        names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    fn address_of(&self, device: &str) -> [u8; 6] {
+        let text = run(&format!("ip -br link show {device}"));
+        let words = text.split_whitespace();
+        words.filter_map(|word| word.parse::<weir_policy::MacAddr>().ok()).next().unwrap().0
+    }
+
+    /// Sends a frame at a device, that often.
+    fn send(&self, device: &str, frame: &[u8], times: u32) {
+        // SAFETY: plain system calls; the address and the frame live until each returns.
+        unsafe {
+            let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
+            assert!(socket >= 0);
+            let mut to: libc::sockaddr_ll = std::mem::zeroed();
+            to.sll_family = u16::try_from(libc::AF_PACKET).unwrap();
+            to.sll_ifindex = device_number(device).unwrap().cast_signed();
+            let length = libc::socklen_t::try_from(size_of_val(&to)).unwrap();
+            for _ in 0..times {
+                let sent = libc::sendto(
+                    socket,
+                    frame.as_ptr().cast(),
+                    frame.len(),
+                    0,
+                    (&raw const to).cast(),
+                    length,
+                );
+                assert_eq!(sent.cast_unsigned(), frame.len());
+            }
+            libc::close(socket);
+        }
+    }
+
+    fn wait(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !is_so(self) {
+            assert!(Instant::now() < end, "{what}: {:#?}", self.plane.counts().unwrap());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for TestBridge {
+    fn drop(&mut self) {
+        let _gone = Command::new("umount").arg(self.state.join("bpf")).status();
+        let _gone = fs::remove_dir_all(&self.state);
+    }
+}
+
+fn drops(counts: &WayCounts, reason: &str) -> u64 {
+    let at = WayCounts::REASONS.iter().position(|one| *one == reason).unwrap();
+    counts.dropped[at][0]
+}
+
+fn frame(to: [u8; 6], from: [u8; 6], kind: &[u8]) -> Vec<u8> {
+    [&to[..], &from, kind, &[0; 46]].concat()
+}
+
+/// A UDP datagram from 10.0.0.2 for the host to route, with a header that is sound.
+fn routed(host: [u8; 6], from: [u8; 6], to: [u8; 4]) -> Vec<u8> {
+    let mut header = [0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 2, 0, 0, 0, 0];
+    header[16..].copy_from_slice(&to);
+    let words = header.chunks_exact(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let checksum = !u16::try_from(folded).unwrap();
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    [&host[..], &from, &[0x08, 0], &header, &[0; 26]].concat()
+}
+
+fn run(line: &str) -> String {
+    let mut words = line.split(' ');
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const OWN: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];
+const GROUP: [u8; 6] = [1, 0x80, 0xc2, 0, 0, 0x0e];
+const WIRE: [u8; 6] = [2, 0, 0, 0, 0xff, 1];
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.bpf.o"));
