@@ -41,7 +41,7 @@ pub struct LeafCounts {
     pub sent: CountPair,
     /// Frames dropped; a super-frame is one.
     pub drops: u64,
-    /// Those of them that active queue management gave up (`fq_codel`).
+    /// Frames among them that active queue management gave up (`fq_codel`).
     pub early: u64,
     /// True if the queue is bounded in packets, else in bytes.
     pub in_packets: bool,
@@ -60,7 +60,7 @@ pub(crate) struct LeafBase {
     pub(crate) minor: u16,
     /// Packets and bytes that the queues before were offered.
     pub(crate) offered: CountPair,
-    /// Those of them that were dropped.
+    /// Packets and bytes among them that were dropped.
     pub(crate) dropped: CountPair,
 }
 
@@ -131,7 +131,7 @@ struct QdiscCounts {
     qlen: u64,
     #[serde(default)]
     kind: String,
-    /// Of `fq_codel`: drops for want of room.
+    /// Drops of `fq_codel` for want of room.
     #[serde(default)]
     drop_overlimit: u64,
 }

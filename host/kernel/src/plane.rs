@@ -62,7 +62,7 @@ pub struct PlaneCounts {
 /// The result of making a host enforce a policy.
 #[derive(Clone, Debug, Default)]
 pub struct AppliedPolicy {
-    /// What was compiled.
+    /// The compiled policy.
     pub compiled: CompiledPolicy,
     /// The plan that was made; empty if there was nothing to do.
     pub plan: KernelPlan,
@@ -267,7 +267,7 @@ impl KernelPlane {
         Err(error)
     }
 
-    /// Where the counters of queues begin after `plan`: what it makes again begins at zero.
+    /// Returns the bases of counters after `plan`: a queue that it makes again begins at zero.
     fn bases(&self, plan: &KernelPlan) -> Result<Vec<LeafBase>, KernelPlaneError> {
         let mut bases = self.record.bases.clone();
         let mut counts = None;

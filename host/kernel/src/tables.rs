@@ -299,7 +299,7 @@ impl Tables {
     }
 }
 
-/// What of a setup is there, beside disciplines.
+/// A view of the tables and links that are there.
 pub(crate) trait TablesView {
     /// True if the tables hold a setup.
     fn is_filled(&self) -> bool;

@@ -42,7 +42,7 @@ impl DeviceWatch {
     /// Starts the thread of [`Self::start`], which hears of queueing disciplines, too.
     ///
     /// # Errors
-    /// The same.
+    /// See [`Self::start`].
     pub(crate) fn with_disciplines(
         follow: impl FnMut() -> bool + Send + 'static,
     ) -> io::Result<Self> {
