@@ -300,7 +300,10 @@ pub struct ChangeView {
     /// Number of the change that it undid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<u64>,
-    /// The edits, in the order in which they were applied.
+    /// Id of the apply of a plan that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apply: Option<String>,
+    /// The edits, in the order in which they were applied. Empty: it used up its number.
     pub edits: Vec<EditView>,
 }
 

@@ -26,7 +26,7 @@ pub struct ChangesQuery {
 }
 
 /// Query of a `POST` to `/v1/changes`.
-#[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct ChangeSetQuery {
@@ -37,6 +37,12 @@ pub struct ChangeSetQuery {
     /// conflict: so a request that is repeated is made once. Default: the next one.
     #[param(minimum = 1)]
     pub number: Option<u64>,
+    /// Id of the apply of a plan that the change is part of: 1 to 64 letters, digits, `-` and `_`.
+    /// It is kept in the record, and tells the changes of two applies apart. With `apply` and
+    /// `number` the set may be empty: such a change uses the number up, so that a request for it
+    /// that is still on its way is refused. For administrators.
+    #[param(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_-]+$")]
+    pub apply: Option<String>,
 }
 
 /// Query of `/v1/vifs/{vif}/capture`.

@@ -109,6 +109,10 @@ pub(crate) async fn several(
 ) -> Result<Json<ChangeView>, Rejection> {
     let Query(query) = query.map_err(malformed_query)?;
     let set: ChangeSet = body::json(&app.limits, &headers, request).await?;
+    if let Some(apply) = &query.apply {
+        caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
+        is_apply_id(apply)?;
+    }
     make_as(&app, caller, edits::of_set(&set), query).await
 }
 
@@ -128,7 +132,8 @@ pub(crate) async fn undo(
         let sees: &control::ProblemVisibility<'_> =
             &|old, problem| caller.sees_problem(old, problem);
         let own = caller.slice().is_some();
-        let request = control::ChangeRequest { who: &caller.who, own, number: None, may, sees };
+        let request =
+            control::ChangeRequest { who: &caller.who, own, number: None, apply: None, may, sees };
         control.undo(&request, id)
     });
     told(&app, &asker, undone.await)
@@ -203,9 +208,9 @@ async fn make_as(
     app: &App,
     caller: Caller,
     edits: Vec<Edit>,
-    ChangeSetQuery { dry_run, number }: ChangeSetQuery,
+    ChangeSetQuery { dry_run, number, apply }: ChangeSetQuery,
 ) -> Result<Json<ChangeView>, Rejection> {
-    if edits.is_empty() {
+    if edits.is_empty() && (number.is_none() || apply.is_none()) {
         return Err(Rejection::new(ErrorCode::Malformed, "body: it names nothing to change"));
     }
     let asker = caller.clone();
@@ -214,10 +219,23 @@ async fn make_as(
         let sees: &control::ProblemVisibility<'_> =
             &|old, problem| caller.sees_problem(old, problem);
         let who = &caller.who;
-        let request = control::ChangeRequest { who, own: false, number, may, sees };
+        let apply = apply.as_deref();
+        let request = control::ChangeRequest { who, own: false, number, apply, may, sees };
         if dry_run { control.foresee(&request, &edits) } else { control.change(&request, &edits) }
     });
     told(app, &asker, changed.await)
+}
+
+fn is_apply_id(apply: &str) -> Result<(), Rejection> {
+    let sound = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if (1..=APPLY_ID_MAX).contains(&apply.len()) && apply.bytes().all(sound) {
+        return Ok(());
+    }
+    let text = format!(
+        "query: apply has {} bytes; it must be 1 to {APPLY_ID_MAX} letters, digits, - and _",
+        apply.len()
+    );
+    Err(Rejection::new(ErrorCode::Malformed, text))
 }
 
 fn told(
@@ -228,3 +246,6 @@ fn told(
     made.map(|change| Json(edits::change_view(change)))
         .inspect_err(|refusal| app.tell(asker, refusal))
 }
+
+/// Bytes of the id of an apply.
+const APPLY_ID_MAX: usize = 64;

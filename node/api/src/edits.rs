@@ -106,6 +106,7 @@ pub(crate) fn change_view(change: PolicyChange) -> ChangeView {
         who: change.who,
         kind,
         undoes: change.undoes,
+        apply: change.apply,
         edits: change.edits.into_iter().map(edit_view).collect(),
     }
 }

@@ -133,7 +133,8 @@ pub(crate) async fn changes(
     }
     let most = newest.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
     let seen = move |change: &PolicyChange| {
-        change.edits.iter().all(|edit| caller.sees_edit(&policy, edit))
+        let has_edits = caller.slice().is_none() || !change.edits.is_empty();
+        has_edits && change.edits.iter().all(|edit| caller.sees_edit(&policy, edit))
     };
     let changes = app.ask_in_turn(move |control| Ok(control.changes(most, &seen))).await?;
     Ok(Json(changes.into_iter().map(edits::change_view).collect()))

@@ -67,6 +67,7 @@ impl Control for Node {
             who: "".into(),
             kind,
             undoes: None,
+            apply: None,
             edits: vec![],
         };
         let all = (1..=9).map(change).filter(|change| wanted(change));
@@ -274,6 +275,39 @@ fn the_newest_changes_are_as_many_as_asked_for() {
         assert_eq!(status, "400", "{wrong}: {message}");
     }
     assert!(ask("?newest=0").2.contains("newest is 0; it must be 1 to 100000"));
+}
+
+/// Only an administrator names an apply, and only a change with number and apply may be empty.
+#[test]
+fn a_change_without_edits_uses_up_a_number_for_administrators() {
+    let [tenant, all] = [(); 2].map(|()| weir_api::token::new().unwrap());
+    let site = Site::up("apply", |policy| plain(policy, [tenant.1, all.1]));
+    let post = |query: &str, token: &str| {
+        let mut stream = TcpStream::connect(site.address).unwrap();
+        write!(
+            stream,
+            "POST /v1/changes{query} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             authorization: Bearer {token}\r\ncontent-type: application/json\r\n\
+             content-length: 2\r\n\r\n{{}}"
+        )
+        .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    for query in ["", "?number=3", "?apply=a-1"] {
+        let refused = post(query, &all.0);
+        assert!(refused.starts_with("HTTP/1.1 400 ") && refused.contains("names nothing"));
+    }
+    let too_long = format!("?number=3&apply={}", "a".repeat(65));
+    for query in ["?number=3&apply=", "?number=3&apply=a.b", &too_long] {
+        let refused = post(query, &all.0);
+        let text = "it must be 1 to 64 letters, digits, - and _";
+        assert!(refused.starts_with("HTTP/1.1 400 ") && refused.contains(text), "{refused}");
+    }
+    let sound = "?number=3&apply=a-1";
+    assert!(post(sound, &all.0).contains("there is no worker"), "it came as far as the node");
+    assert!(post(sound, &tenant.0).starts_with("HTTP/1.1 403 "));
 }
 
 /// The live edits are answered while a change waits for the disk; a tenant reads those of its own

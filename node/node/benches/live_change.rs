@@ -36,6 +36,7 @@ fn main() {
         who: "uid 0",
         own: false,
         number: None,
+        apply: None,
         may: &|_, _, _| Ok(()),
         sees: &|_, _| true,
     };

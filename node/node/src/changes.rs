@@ -4,7 +4,7 @@
 //! It holds the newest changes, as many as `api.changes` says; fewer where they are so long that
 //! their edits take more than `BYTES_MAX`. [`crate::policy_store`] keeps it on disk.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,11 @@ pub struct PolicyChange {
     /// The change that it took back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<u64>,
+    /// The id of the apply of a plan that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apply: Option<String>,
     /// Each key that changed, with its values before and after, in the order of the edits.
+    /// None: the change only used up its number.
     pub edits: Vec<Edit>,
 }
 
@@ -124,22 +128,23 @@ impl ChangeLog {
     /// taken back yet. `whose` restricts it to the changes of one caller. A reload is taken back by
     /// its number only.
     pub(crate) fn to_undo(&self, id: Option<u64>, whose: Option<&str>) -> Option<&PolicyChange> {
-        // Oldest first: taking back an undo makes the change that it took back hold again.
-        let mut undone = BTreeMap::new();
-        for RecordedChange { change, .. } in self.iter() {
-            if let Some(took) = change.undoes {
-                undone.insert(took, change.id);
-                undone.retain(|_, by| *by != took);
+        // Newest first: an undo that was itself taken back has no effect.
+        let mut undone = BTreeSet::new();
+        for RecordedChange { change, .. } in self.iter().rev() {
+            if !undone.contains(&change.id) {
+                undone.extend(change.undoes);
             }
         }
         let open = |change: &&PolicyChange| {
-            !undone.contains_key(&change.id) && whose.is_none_or(|who| change.who == who)
+            !undone.contains(&change.id) && whose.is_none_or(|who| change.who == who)
         };
         let mut changes = self.list.iter().map(|recorded| &recorded.change);
         match id {
             Some(id) => changes.find(|change| change.id == id).filter(open),
             None => {
-                let made = |change: &&PolicyChange| change.kind == ChangeKind::Change;
+                let made = |change: &&PolicyChange| {
+                    change.kind == ChangeKind::Change && !change.edits.is_empty()
+                };
                 changes.rev().filter(made).find(open)
             }
         }
@@ -158,7 +163,15 @@ mod tests {
     fn push(log: &mut ChangeLog, kind: ChangeKind, undoes: Option<u64>, edits: usize) {
         let edits = vec![Edit::set(KeyPath::vif("a", "send.rate"), "1Mbit"); edits];
         let who = if kind == ChangeKind::Reload { "signal" } else { "uid 0" }.to_owned();
-        let change = PolicyChange { id: log.next_id(), at_unix_ms: 0, who, kind, undoes, edits };
+        let change = PolicyChange {
+            id: log.next_id(),
+            at_unix_ms: 0,
+            who,
+            kind,
+            undoes,
+            apply: None,
+            edits,
+        };
         log.push(Arc::new(RecordedChange::new(change).unwrap()));
     }
 
@@ -179,6 +192,11 @@ mod tests {
         push(log, ChangeKind::Reload, None, 1);
         assert_eq!(undone(log, None), Some(2), "a reload stays");
         assert_eq!(undone(log, Some(5)), Some(5), "but by its number");
+        push(log, ChangeKind::Undo, Some(4), 1);
+        assert_eq!(undone(log, Some(2)), None, "the undo of it is in force again");
+        assert_eq!(undone(log, Some(3)), Some(3));
+        push(log, ChangeKind::Change, None, 0);
+        assert_eq!(undone(log, None), Some(1), "a change without edits only used up its number");
     }
 
     /// The newest stays in any case; older ones as far as both bounds allow.

@@ -124,6 +124,8 @@ pub struct ChangeRequest<'r> {
     /// caller made meanwhile has taken it, and this one is refused. So a change that is sent twice
     /// is made once.
     pub number: Option<u64>,
+    /// The id of the apply of a plan that the change is part of.
+    pub apply: Option<&'r str>,
     /// Refuses changes that the caller may not make.
     pub may: &'r ChangePermission<'r>,
     /// Selects the problems of a refused policy that the caller may read: some tell of others.

@@ -64,6 +64,7 @@ struct ChangeRecord<'r> {
     who: &'r str,
     kind: ChangeKind,
     undoes: Option<u64>,
+    apply: Option<&'r str>,
     edits: Vec<Edit>,
 }
 
@@ -162,8 +163,8 @@ impl LivePolicy {
         let candidate = self.candidate(request, document, &edits)?;
         has_room(&candidate)?;
         check(&candidate.in_force.policy)?;
-        let record =
-            ChangeRecord { who: request.who, kind: ChangeKind::Change, undoes: None, edits };
+        let (who, kind, apply) = (request.who, ChangeKind::Change, request.apply);
+        let record = ChangeRecord { who, kind, undoes: None, apply, edits };
         let recorded = record.numbered(self.changes.next_id());
         recorded.map(|recorded| recorded.change).map_err(|error| not_recorded(error.to_string()))
     }
@@ -231,7 +232,8 @@ impl LivePolicy {
         let edits = self.document.edits_to(&candidate.document);
         // A reload without a changed key is applied, since devices may have changed, but it is not
         // recorded.
-        let record = ChangeRecord { who, kind: ChangeKind::Reload, undoes: None, edits };
+        let record =
+            ChangeRecord { who, kind: ChangeKind::Reload, undoes: None, apply: None, edits };
         self.commit(candidate, (!record.edits.is_empty()).then_some(record), apply)?;
         Ok(dropped)
     }
@@ -308,7 +310,8 @@ impl LivePolicy {
         apply: ApplyPolicy<'_>,
     ) -> Result<PolicyChange, Refusal> {
         let candidate = self.candidate(request, document, &made)?;
-        let record = ChangeRecord { who: request.who, kind, undoes, edits: made };
+        let of = request.apply;
+        let record = ChangeRecord { who: request.who, kind, undoes, apply: of, edits: made };
         let change = self.commit(candidate, Some(record), apply)?;
         change.ok_or_else(|| Refusal::new(RefusalKind::NotRecorded, "the change has no record"))
     }
@@ -422,13 +425,14 @@ impl ChangeRecord<'_> {
     fn numbered(self, id: u64) -> serde_json::Result<RecordedChange> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at_unix_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        let Self { who, kind, undoes, edits } = self;
+        let Self { who, kind, undoes, apply, edits } = self;
         RecordedChange::new(PolicyChange {
             id,
             at_unix_ms,
             who: who.to_owned(),
             kind,
             undoes,
+            apply: apply.map(str::to_owned),
             edits,
         })
     }

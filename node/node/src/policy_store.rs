@@ -184,14 +184,19 @@ impl OpenDatabase {
             let mut connection = options.connect().await?;
             let version: i64 =
                 sqlx::query("PRAGMA user_version").fetch_one(&mut connection).await?.try_get(0)?;
-            if version == 0 {
+            let tables = match version {
+                0 => SCHEMA,
+                FIRST_VERSION => FROM_FIRST_VERSION,
+                _ => "",
+            };
+            if !tables.is_empty() {
                 let mut transaction = connection.begin().await?;
-                sqlx::raw_sql(SCHEMA).execute(&mut *transaction).await?;
+                sqlx::raw_sql(tables).execute(&mut *transaction).await?;
                 transaction.commit().await?;
             }
             Ok::<_, sqlx::Error>((connection, version))
         })?;
-        if version != 0 && version != VERSION {
+        if ![0, FIRST_VERSION, VERSION].contains(&version) {
             return Err(PolicyStoreError::Version(version));
         }
         Ok(Self { connection, file: identity(path)? })
@@ -325,10 +330,10 @@ impl<'b> Batch<'b> {
             put_edit(&mut transaction, edit, meaning.as_ref()).await?;
         }
         for RecordedChange { change, edits } in &self.added {
-            let row = sqlx::query("INSERT INTO change VALUES (?, ?, ?, ?, ?, ?)");
+            let row = sqlx::query("INSERT INTO change VALUES (?, ?, ?, ?, ?, ?, ?)");
             let row = row.bind(integer(change.id)).bind(integer(change.at_unix_ms));
             let row = row.bind(&change.who).bind(change.kind.name());
-            let row = row.bind(change.undoes.map(integer)).bind(edits);
+            let row = row.bind(change.undoes.map(integer)).bind(edits).bind(&change.apply);
             row.execute(&mut *transaction).await?;
         }
         let old = sqlx::query("DELETE FROM change WHERE id < ?").bind(integer(self.first_change));
@@ -395,6 +400,7 @@ fn change(row: &SqliteRow) -> Result<PolicyChange, PolicyStoreError> {
         who: row.try_get("who")?,
         kind: kind.ok_or_else(|| wrong("its kind is none of change, undo and reload"))?,
         undoes: row.try_get::<Option<i64>, _>("undoes")?.map(number).transpose()?,
+        apply: row.try_get("apply")?,
         edits: edits.map_err(|error| wrong(&error.to_string()))?,
     })
 }
@@ -415,7 +421,10 @@ pub(crate) const EDITS_MAX: usize = 16_384;
 const ASIDE_MAX: u32 = 100;
 
 /// The version of the tables below.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
+
+/// The version without `apply`.
+const FIRST_VERSION: i64 = 1;
 
 /// `application_id` is `weir` in ASCII.
 const SCHEMA: &str = "
@@ -435,10 +444,16 @@ const SCHEMA: &str = "
         who TEXT NOT NULL,
         kind TEXT NOT NULL,
         undoes INTEGER,
-        edits TEXT NOT NULL        -- JSON
+        edits TEXT NOT NULL,       -- JSON
+        apply TEXT                 -- id of the apply of a plan
     ) STRICT;
     PRAGMA application_id = 0x77656972;
-    PRAGMA user_version = 1;
+    PRAGMA user_version = 2;
+";
+
+const FROM_FIRST_VERSION: &str = "
+    ALTER TABLE change ADD COLUMN apply TEXT;
+    PRAGMA user_version = 2;
 ";
 
 /// The write-ahead log that stays after a checkpoint: 1000 pages, as SQLite's own bound.

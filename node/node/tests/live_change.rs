@@ -30,6 +30,7 @@ fn a_change_writes_and_reads_the_document_once() {
         who: "uid 0",
         own: false,
         number: None,
+        apply: None,
         may: &|_, _, _| Ok(()),
         sees: &|_, _| true,
     };

@@ -13,6 +13,7 @@ const ANY: ChangeRequest<'_> = ChangeRequest {
     who: "uid 0",
     own: false,
     number: None,
+    apply: None,
     may: &|_, _, _| Ok(()),
     sees: &|_, _| true,
 };
@@ -89,6 +90,49 @@ fn a_change_is_foreseen_without_being_made_and_sent_twice_is_made_once() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
+/// An apply of a plan uses up a number whose request may still be on its way; its id stays in the
+/// record over a restart.
+#[test]
+fn a_change_without_edits_uses_its_number_up() {
+    let (mut live, path) = at_start("used-up");
+    let base = live.in_force();
+    let ours = ChangeRequest { number: Some(1), apply: Some("a-1"), ..ANY };
+    let made = live.change(&ours, &[], &mut |_| Ok(())).unwrap();
+    assert_eq!((made.id, made.apply.as_deref(), made.edits.len()), (1, Some("a-1"), 0));
+    let late = live.change(&ours, &rate("5Mbit"), &mut |_| panic!("late")).unwrap_err();
+    assert_eq!(late.kind, RefusalKind::Conflict);
+    let mut again = open(&path);
+    assert_eq!(again.changes(9, &|_| true), [made]);
+    assert_eq!(again.in_force().document, base.document);
+    let late = again.change(&ours, &rate("5Mbit"), &mut |_| panic!("late")).unwrap_err();
+    assert_eq!(late.kind, RefusalKind::Conflict);
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+/// A database of the first version, whose changes have no `apply`, is read and goes on.
+#[test]
+fn a_record_of_the_first_version_is_taken_over() {
+    use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
+
+    let (mut live, path) = at_start("first-version");
+    let made = live.change(&ANY, &rate("5Mbit"), &mut |_| Ok(())).unwrap();
+    let file = live.store.path().to_owned();
+    drop(live);
+    futures_executor::block_on(async {
+        let mut old = SqliteConnectOptions::new().filename(&file).connect().await.unwrap();
+        let first = "ALTER TABLE change DROP COLUMN apply; PRAGMA user_version = 1";
+        sqlx::raw_sql(first).execute(&mut old).await.unwrap();
+        old.close().await.unwrap();
+    });
+    let mut again = open(&path);
+    assert_eq!(again.changes(9, &|_| true), [made]);
+    let ours = ChangeRequest { apply: Some("a-1"), ..ANY };
+    again.change(&ours, &rate("6Mbit"), &mut |_| Ok(())).unwrap();
+    drop(again);
+    assert_eq!(open(&path).changes(1, &|_| true)[0].apply.as_deref(), Some("a-1"));
+    std::fs::remove_dir_all(path).unwrap();
+}
+
 /// A change holds after a restart, with the values that follow from it, and can be taken back.
 #[test]
 fn changes_and_their_record_outlive_the_node() {
@@ -119,6 +163,7 @@ fn what_is_refused_leaves_everything_as_it_was() {
         who: "token t",
         own: true,
         number: None,
+        apply: None,
         may: &|_, _, _| Err(Refusal::new(RefusalKind::Forbidden, "not yours")),
         sees: &|_, _| false,
     };
