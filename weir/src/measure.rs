@@ -2,6 +2,7 @@
 //! `weir measure`: what a device under test forwards, how late, and what it costs, between two
 //! interfaces of this machine.
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -167,6 +168,7 @@ impl BenchmarkOptions {
             let text = format!("--loads: {} are more than {LOADS_MAX}", self.loads.len());
             return Err(UsageError(text).into());
         }
+        self.check_model(choice, &profiles)?;
         check_goals(&goals).map_err(|error| UsageError(error.to_string()))?;
         std::fs::create_dir_all(&self.out)
             .map_err(|error| format!("{}: {error}", self.out.display()))?;
@@ -274,6 +276,34 @@ impl BenchmarkOptions {
             recovery: usual || asked(BenchmarkTest::Recovery),
             reset: asked(BenchmarkTest::Reset) || (usual && self.reset_command.is_some()),
         })
+    }
+
+    /// Refuses a measurement that cannot give the CPU model that is asked for, before it begins.
+    fn check_model(&self, choice: SuiteChoice, profiles: &[TrafficProfile]) -> Result<(), Failure> {
+        let Some(path) = &self.model else { return Ok(()) };
+        let refused = |why: String| Err(UsageError(format!("--model: {why}")).into());
+        if !choice.latency {
+            return refused("it is fitted to the latency test: add latency to --tests".to_owned());
+        }
+        let mean = |profile: &TrafficProfile| {
+            let sizes = profile.sizes.list();
+            let sum: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
+            sum / (sizes.len() as u64).max(1)
+        };
+        let sizes: BTreeSet<u64> = profiles.iter().map(mean).collect();
+        if sizes.len() < 2 {
+            return refused("frames of one mean size have no price a byte: give two".to_owned());
+        }
+        let loads = if self.loads.is_empty() { USUAL_LOADS } else { self.loads.len() };
+        let points = profiles.len() * loads;
+        if points < MODEL_POINTS_MIN {
+            return refused(format!("{points} loads in all, at least {MODEL_POINTS_MIN}"));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if folder.is_some_and(|folder| !folder.is_dir()) || path.is_dir() {
+            return refused(format!("{}: no file can be written there", path.display()));
+        }
+        Ok(())
     }
 
     fn measurer<'s>(
@@ -397,13 +427,21 @@ fn write_model(path: &Path, report: &MeasurementReport, origin: &Origin) -> Resu
         fitted_at: origin.start.clone(),
         processor: origin.machine.cpu.clone(),
         cores: origin.machine.cores,
-        kpps_max: points.iter().map(|point| point.kpps).fold(0.0, f64::max),
+        measured: CpuModel::sizes(&points),
         surface,
     };
+    if let Some(flaw) = model.flaw() {
+        let path = path.display();
+        return Err(format!("--model {path}: {flaw}: the loads do not show its costs").into());
+    }
     let text = serde_json::to_string_pretty(&model)? + "\n";
     Ok(std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
+/// Loads of the latency test up to the throughput, where none are given.
+const USUAL_LOADS: usize = 10;
+/// One more than the surface has terms.
+const MODEL_POINTS_MIN: usize = 4;
 /// A model that explains less of the variance than this is none; the text's worst line has 0.84.
 const MODEL_R_SQUARE_MIN: f64 = 0.5;
 
@@ -506,3 +544,44 @@ const QUICK_OVERLOAD: Nanos = Nanos::from_secs(1);
 const OVERHEAD: Nanos = Nanos::from_millis(250);
 const CALIBRATION: Nanos = Nanos::from_millis(200);
 const SETTLE_LOOK: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        measure: MeasureCommand,
+    }
+
+    fn checked(method: &str, words: &str) -> Result<(), String> {
+        let model = if words.contains("--model") { "" } else { "--model m.json" };
+        let line = format!("weir {method} --from a --to b {model} {words}");
+        let (MeasureCommand::Rfc2544(bench) | MeasureCommand::Ndr(bench)) =
+            Line::parse_from(line.split_whitespace()).measure
+        else {
+            panic!("{method}");
+        };
+        let choice = bench.choice(method).unwrap();
+        let profiles = bench.profiles(method, IpVersion::V4).unwrap();
+        bench.check_model(choice, &profiles).map_err(|error| error.to_string())
+    }
+
+    /// Hours of trials would show it only at their end.
+    #[test]
+    fn a_measurement_that_cannot_give_a_model_does_not_begin() {
+        checked("rfc2544", "").unwrap();
+        checked("rfc2544", "--sizes 128,512 --tests latency").unwrap();
+        let why = checked("ndr", "").unwrap_err();
+        assert_eq!(why, "--model: it is fitted to the latency test: add latency to --tests");
+        let why = checked("rfc2544", "--sizes 512,mix:256+768").unwrap_err();
+        assert!(why.starts_with("--model: frames of one mean size"), "{why}");
+        let why = checked("rfc2544", "--sizes 128,512 --loads 1Mbit").unwrap_err();
+        assert_eq!(why, "--model: 2 loads in all, at least 4");
+        let why = checked("rfc2544", "--model /nowhere/at/all.json").unwrap_err();
+        assert!(why.contains("no file can be written there"), "{why}");
+    }
+}

@@ -14,7 +14,7 @@ use core::fmt;
 
 use weir_units::{BitRate, ByteCount, CpuShare, Nanos};
 
-use crate::request::{CycleLayout, NodeKind, SliceRequest};
+use crate::request::{CycleLayout, ModelGap, NodeKind, SliceRequest};
 use crate::resource::{Resource, ResourceAmounts};
 
 /// One slice's demand on a node of one kind.
@@ -45,6 +45,8 @@ pub enum KindMismatch {
         /// With all of the cycle.
         least: Nanos,
     },
+    /// It sends more packets than the kind's CPU model was measured with.
+    BeyondModel(ModelGap),
     /// It needs more than a node has.
     TooLarge {
         /// The resource.
@@ -66,6 +68,12 @@ impl fmt::Display for KindMismatch {
             Self::DelayTooShort { delay, least } => {
                 write!(f, "delay is {delay}, two of its frames take {least}")
             }
+            Self::BeyondModel(ModelGap { needs, frame_bytes, most: Some(most), .. }) => {
+                write!(f, "{needs} of {frame_bytes} bytes, its CPU model was measured up to {most}")
+            }
+            Self::BeyondModel(ModelGap { frame_bytes, .. }) => {
+                write!(f, "frames of {frame_bytes} bytes are not of sizes that its CPU model knows")
+            }
             Self::TooLarge { resource, needs, has } => {
                 let (needs, has) = (resource.text(*needs), resource.text(*has));
                 write!(f, "{resource} is {needs}, a node has {has}")
@@ -75,10 +83,11 @@ impl fmt::Display for KindMismatch {
 }
 
 impl NodeKind {
-    /// The resources of one node of this kind.
+    /// The resources of one node of this kind, for slices: its own processor time is not in it.
     #[must_use]
     pub fn capacity(&self) -> ResourceAmounts {
-        let (link, cpu) = (self.link.as_bps(), u64::from(self.cpu.as_ppm()));
+        let cpu = u64::from(self.cpu.as_ppm().saturating_sub(self.cpu_base.as_ppm()));
+        let link = self.link.as_bps();
         let cycle = self.cycle.map_or(0, |cycle| cycle.length.as_nanos());
         ResourceAmounts([link, link, cpu, cycle])
     }
@@ -93,6 +102,9 @@ impl SliceRequest {
     pub fn demand(&self, index: usize, kind: &NodeKind) -> Result<SliceDemand, KindMismatch> {
         if !self.only.is_empty() && !self.only.contains(&index) {
             return Err(KindMismatch::NotAllowed);
+        }
+        if let Some(gap) = self.beyond.iter().find(|gap| gap.kind == index) {
+            return Err(KindMismatch::BeyondModel(*gap));
         }
         let receive = self.frames.on_wire(self.receive);
         let cpu = self.cpu.get(index).copied().unwrap_or(CpuShare::ZERO);
@@ -175,6 +187,7 @@ mod tests {
             receive: BitRate::from_mbps(10),
             limit: None,
             modelled: vec![],
+            beyond: vec![],
             frames: FrameMix::of_size(1230),
             delay: None,
             cpu: vec![CpuShare::from_percent(10)],
@@ -191,6 +204,7 @@ mod tests {
             cost: 1,
             link: BitRate::from_mbps(1000),
             cpu: CpuShare::ONE,
+            cpu_base: CpuShare::ZERO,
             cycle: Some(CycleLayout { length: micros(1000), step: micros(1) }),
             api: None,
             model: None,
@@ -234,5 +248,15 @@ mod tests {
         assert_eq!(slice().mismatch(0, &kind()), None);
         let barred = SliceRequest { only: vec![1], ..slice() };
         assert_eq!(barred.mismatch(0, &kind()), Some(KindMismatch::NotAllowed));
+    }
+
+    /// A node forwards at a price of its own, whoever its slices are.
+    #[test]
+    fn a_nodes_own_processor_time_counts_once() {
+        let node = NodeKind { cpu_base: CpuShare::from_percent(4), ..kind() };
+        assert_eq!(node.capacity().of(Resource::Cpu), 960_000);
+        let much = SliceRequest { cpu: vec![CpuShare::from_percent(97)], ..slice() };
+        let why = much.mismatch(0, &node).unwrap().to_string();
+        assert_eq!(why, "cpu is 97%, a node has 96%");
     }
 }

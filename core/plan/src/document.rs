@@ -187,6 +187,7 @@ fn kinds(tables: Vec<KindTable>, findings: &mut FindingList) -> Vec<NodeKind> {
             cost: table.cost.unwrap_or(1),
             link: table.link.map_or(BitRate::from_bps(BPS_MIN), |of| of.0),
             cpu: table.cpu.map_or(CpuShare::ZERO, |of| of.0),
+            cpu_base: CpuShare::ZERO,
             cycle: length.map(|length| CycleLayout { length, step }),
             model: table.model,
             api,
@@ -211,6 +212,10 @@ fn api(
     };
     if count > 1 {
         report("api", format!("is the address of one node, and there are {count}"));
+    }
+    let scheme = address.split_once("://").map(|(scheme, _)| scheme);
+    if let Some(scheme) = scheme.filter(|scheme| *scheme != "https") {
+        report("api", format!("is {scheme}://; it must be https:// or the path of a Unix socket"));
     }
     if ca.is_some() && !address.starts_with("https://") {
         report("ca", format!("is for https, and api is {address}"));
@@ -269,6 +274,7 @@ fn slice(
         receive,
         limit,
         modelled,
+        beyond: vec![],
         frames,
         delay: table.delay.map(|of| of.0),
         cpu,
@@ -353,6 +359,10 @@ mod tests {
             let problems = refused(keys, slice);
             assert!(problems.contains(words), "{words:?} in {problems}");
         }
+        let clear = format!("{NODE}api = \"http://edge\"\n{sound}");
+        let refused = read_request(&clear).unwrap_err().to_string();
+        let text = "is http://; it must be https:// or the path of a Unix socket";
+        assert!(refused.contains(text), "{refused}");
         let keys = "api = \"https://edge\"\ntoken_file = \"t\"\nca = \"c\"\n";
         let request = read_request(&format!("{NODE}{keys}{sound}")).unwrap();
         let api = request.kinds[0].api.as_ref().unwrap();
@@ -367,12 +377,15 @@ mod tests {
         let mut request = read_request(&format!("{NODE}model = \"m\"\n{slice}")).unwrap();
         let upper = |pps: weir_units::PacketRate, bytes: f64| {
             assert_eq!((pps.as_pps(), bytes.to_bits()), (2000, 1004_f64.to_bits()));
-            Ok::<_, ()>(CpuShare::from_percent(7))
+            Ok(CpuShare::from_percent(7))
         };
-        request.model_cpu(0, upper).unwrap();
+        request.model_cpu(0, CpuShare::from_percent(2), upper);
         assert_eq!(request.slices[0].cpu, [CpuShare::from_percent(7)]);
-        let refused = request.model_cpu(0, |_, _| Err("no")).unwrap_err();
-        assert_eq!(refused, ("a".to_owned(), "no"));
+        assert_eq!(request.kinds[0].cpu_base, CpuShare::from_percent(2));
+        let most = Some(weir_units::PacketRate::from_pps(1500));
+        request.model_cpu(0, CpuShare::ZERO, |_, _| Err(most));
+        let why = request.slices[0].mismatch(0, &request.kinds[0]).unwrap().to_string();
+        assert_eq!(why, "2kpps of 1004 bytes, its CPU model was measured up to 1500pps");
         let given = format!("{NODE}model = \"m\"\n{slice}cpu_on = {{ edge = \"3%\" }}\n");
         assert_eq!(read_request(&given).unwrap().slices[0].modelled, [0; 0]);
     }

@@ -23,8 +23,11 @@ pub struct NodeKind {
     pub cost: u32,
     /// The link's rate on the wire, in each direction.
     pub link: BitRate,
-    /// Processor time for slices.
+    /// Processor time for forwarding.
     pub cpu: CpuShare,
+    /// Processor time that a node takes for itself as soon as it forwards, whatever it forwards:
+    /// once a node, not once a slice. What is left of `cpu` is for slices.
+    pub cpu_base: CpuShare,
     /// The sending cycle; `None`: sending is paced, without phases.
     pub cycle: Option<CycleLayout>,
     /// A file with the CPU model of a node of this kind, named as in the request.
@@ -73,10 +76,25 @@ pub struct SliceRequest {
     pub cpu: Vec<CpuShare>,
     /// Kinds whose CPU model gives its processor time, by index: [`PlanRequest::model_cpu`].
     pub modelled: Vec<usize>,
+    /// Kinds of these whose model does not reach as far as it needs.
+    pub beyond: Vec<ModelGap>,
     /// The length of its phase; `None`: as short as its rate, frames and delay allow.
     pub phase: Option<Nanos>,
     /// Kinds that it may be on, by index, in order; empty: any.
     pub only: Vec<usize>,
+}
+
+/// A slice's packets, and how many of their size the CPU model of a kind was measured with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelGap {
+    /// The kind, by index.
+    pub kind: usize,
+    /// Packets that the slice needs, both directions together.
+    pub needs: PacketRate,
+    /// Their mean size with checksum, rounded.
+    pub frame_bytes: u32,
+    /// The most of that size that was measured; `None`: no frames of that size were.
+    pub most: Option<PacketRate>,
 }
 
 /// Frame sizes and how often each comes.
@@ -88,22 +106,25 @@ pub struct FrameMix {
 
 impl PlanRequest {
     /// Sets the processor time of the slices whose time a kind's model gives, to what `upper` says
-    /// of packets a second, both directions together, and their mean size in bytes with checksum.
-    ///
-    /// # Errors
-    /// The first one of `upper`, with the slice.
-    pub fn model_cpu<E>(
+    /// of packets a second, both directions together, and their mean size in bytes with checksum;
+    /// and the kind's own time to `base`. Where `upper` fails it returns the most packets of that
+    /// size that it knows of, if any, and the slice cannot be on that kind.
+    pub fn model_cpu(
         &mut self,
         kind: usize,
-        upper: impl Fn(PacketRate, f64) -> Result<CpuShare, E>,
-    ) -> Result<(), (String, E)> {
+        base: CpuShare,
+        upper: impl Fn(PacketRate, f64) -> Result<CpuShare, Option<PacketRate>>,
+    ) {
+        self.kinds[kind].cpu_base = base;
         for slice in self.slices.iter_mut().filter(|slice| slice.modelled.contains(&kind)) {
             let [send, receive] = [slice.send, slice.receive].map(|of| slice.frames.packets(of));
-            let both = PacketRate::from_pps(send.as_pps().saturating_add(receive.as_pps()));
-            let share = upper(both, slice.frames.mean_bytes());
-            slice.cpu[kind] = share.map_err(|error| (slice.name.clone(), error))?;
+            let needs = PacketRate::from_pps(send.as_pps().saturating_add(receive.as_pps()));
+            let (mean, frame_bytes) = (slice.frames.mean_bytes(), slice.frames.mean_rounded());
+            match upper(needs, mean) {
+                Ok(share) => slice.cpu[kind] = share,
+                Err(most) => slice.beyond.push(ModelGap { kind, needs, frame_bytes, most }),
+            }
         }
-        Ok(())
     }
 }
 
@@ -146,6 +167,16 @@ impl FrameMix {
             self.sizes.iter().map(|(size, weight)| of(f64::from(*size)) * f64::from(*weight)).sum()
         };
         sum(|size| size) / sum(|_| 1.0).max(1.0)
+    }
+
+    /// The mean size in whole bytes, with checksum, to the nearest.
+    fn mean_rounded(&self) -> u32 {
+        let (mut bytes, mut frames) = (0_u64, 0_u64);
+        for (size, weight) in &self.sizes {
+            bytes += u64::from(*size) * u64::from(*weight);
+            frames += u64::from(*weight);
+        }
+        u32::try_from((bytes + frames / 2) / frames.max(1)).unwrap_or(u32::MAX)
     }
 
     /// The longest frame, in bytes on the wire: with preamble, start and gap.

@@ -32,6 +32,7 @@ fn small_request(draw: &mut Draw) -> PlanRequest {
         cycle: None,
         api: None,
         model: None,
+        cpu_base: CpuShare::ZERO,
     };
     let kinds = vec![kind(draw, "a"), kind(draw, "b"), kind(draw, "c")];
     let slice = |draw: &mut Draw| SliceRequest {
@@ -44,6 +45,7 @@ fn small_request(draw: &mut Draw) -> PlanRequest {
         phase: None,
         limit: None,
         modelled: vec![],
+        beyond: vec![],
         only: vec![],
     };
     let count = draw.between(3, 7);

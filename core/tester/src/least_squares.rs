@@ -100,6 +100,25 @@ impl LinearFit {
         self.predict(point) + student_975(self.freedom) * deviation
     }
 
+    /// Says why a fit that was read is none of so many terms.
+    pub(crate) fn flaw(&self, terms: usize) -> Option<String> {
+        for (name, values) in [("coefficients", &self.coefficients), ("errors", &self.errors)] {
+            if values.len() != terms {
+                return Some(format!("{} {name} of {terms} terms", values.len()));
+            }
+        }
+        if self.inverse.len() != terms || self.inverse.iter().any(|row| row.len() != terms) {
+            return Some(format!("inverse is not {terms} by {terms}"));
+        }
+        if self.freedom == 0 || self.deviation < 0.0 || self.r_square > 1.0 {
+            return Some("no fit has such freedom, deviation or r_square".to_owned());
+        }
+        let each =
+            self.coefficients.iter().chain(&self.errors).chain(self.inverse.iter().flatten());
+        let finite = each.chain([&self.deviation, &self.r_square]).all(|value| value.is_finite());
+        (!finite).then(|| "a number is not finite".to_owned())
+    }
+
     /// Half the width of the 95 % interval of a coefficient.
     pub fn interval(&self, term: usize) -> f64 {
         self.errors.get(term).map_or(f64::NAN, |error| student_975(self.freedom) * error)
@@ -220,5 +239,21 @@ mod tests {
         {
             assert!((student_975(freedom) - expected).abs() < 3e-3, "{freedom}");
         }
+    }
+
+    /// A file may hold anything: what does not fit together is named before it is used.
+    #[test]
+    fn a_fit_that_was_tampered_with_has_a_flaw() {
+        let rows: Vec<Vec<f64>> = (1..6).map(|x| vec![1.0, f64::from(x)]).collect();
+        let fit = LinearFit::of(&rows, &[1.0, 2.0, 3.5, 4.0, 5.0]).unwrap();
+        assert_eq!(fit.flaw(2), None);
+        assert_eq!(fit.flaw(3).unwrap(), "2 coefficients of 3 terms");
+        let mut short = fit.clone();
+        short.inverse[1].pop();
+        assert_eq!(short.flaw(2).unwrap(), "inverse is not 2 by 2");
+        let infinite = LinearFit { coefficients: vec![1.0, f64::NAN], ..fit.clone() };
+        assert_eq!(infinite.flaw(2).unwrap(), "a number is not finite");
+        let impossible = LinearFit { freedom: 0, ..fit };
+        assert!(impossible.flaw(2).unwrap().starts_with("no fit has such freedom"));
     }
 }

@@ -47,7 +47,7 @@ mod sizes;
 pub use binary::BinarySearch;
 pub use bounds::{GoalResult, SearchEnd};
 pub use classify::{LoadClass, LoadSums, LoadTrials, conditional_throughput};
-pub use cpu_model::CpuModel;
+pub use cpu_model::{CpuModel, MeasuredSize};
 pub use error::SearchError;
 pub use fake::{DutNoise, FakeDut};
 pub use goal::{Goal, GoalError};

@@ -80,6 +80,19 @@ impl CpuSurface {
         self.fit.upper(&terms(point, self.with_wakeups))
     }
 
+    /// The price of a thousand packets a second of a size, percent.
+    pub(crate) fn price(&self, frame_bytes: f64) -> f64 {
+        coefficient(&self.fit, 1) + coefficient(&self.fit, 2) * frame_bytes
+    }
+
+    /// Says why a surface that was read cannot be used for a forecast.
+    pub(crate) fn flaw(&self) -> Option<String> {
+        if self.with_wakeups {
+            return Some("it is one of wake-ups, which nobody knows beforehand".to_owned());
+        }
+        self.fit.flaw(terms(&CpuPoint::default(), self.with_wakeups).len())
+    }
+
     /// The fit: terms 1, kpps, kpps · bytes, and thousands of wake-ups a second if they are one.
     pub const fn fit(&self) -> &LinearFit {
         &self.fit

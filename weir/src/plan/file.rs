@@ -2,7 +2,7 @@
 //! The file of a plan, as all commands on running nodes take it.
 
 use std::fs::{self, File, TryLockError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use weir_plan::{NodePlan, PlanAnswer, PlanEffort, PlanRequest};
@@ -24,32 +24,45 @@ pub(super) fn read(file: &Path) -> Result<PlanRequest, Failure> {
             continue;
         };
         let model = read_model(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let set = request.model_cpu(kind, |rate, frame_bytes| share(&model, rate, frame_bytes));
-        set.map_err(|(slice, why)| format!("{}: slice {slice}: {why}", path.display()))?;
+        let base = share(model.base());
+        request.model_cpu(kind, base, |rate, bytes| slice_share(&model, rate, bytes));
     }
     Ok(request)
 }
 
 fn read_model(path: &Path) -> Result<CpuModel, Failure> {
     let model: CpuModel = serde_json::from_slice(&fs::read(path)?)?;
-    match model.version {
-        CpuModel::VERSION => Ok(model),
-        other => Err(format!("version is {other}, {} is known", CpuModel::VERSION).into()),
+    match model.flaw() {
+        None => Ok(model),
+        Some(flaw) => {
+            Err(format!("{flaw}: measure the node again, by weir measure --model").into())
+        }
     }
 }
 
-/// The upper bound of the processor time at a rate, rounded up to a millionth.
-fn share(model: &CpuModel, rate: PacketRate, frame_bytes: f64) -> Result<CpuShare, String> {
-    let kpps = crate::report::float(rate.as_pps()) / 1e3;
-    let percent = model.upper(kpps, frame_bytes).ok_or_else(|| {
-        format!("{rate} are needed, the model was fitted up to {:.3} kpps", model.kpps_max)
-    })?;
-    let ppm = (percent * 1e4).ceil();
-    if !ppm.is_finite() || ppm >= f64::from(u32::MAX) {
-        return Err(format!("the model gives {percent} % of a processor"));
+/// The upper bound of a slice's processor time beyond the node's own; else the most packets that
+/// the model knows of.
+fn slice_share(
+    model: &CpuModel,
+    rate: PacketRate,
+    frame_bytes: f64,
+) -> Result<CpuShare, Option<PacketRate>> {
+    match model.upper(crate::report::float(rate.as_pps()) / 1e3, frame_bytes) {
+        Some(percent) => Ok(share(percent)),
+        None => {
+            Err(model.kpps_max(frame_bytes).map(|kpps| PacketRate::from_pps(whole(kpps * 1e3))))
+        }
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
-    Ok(CpuShare::from_ppm(ppm as u32))
+}
+
+/// A share in percent, rounded up to a millionth.
+fn share(percent: f64) -> CpuShare {
+    CpuShare::from_ppm(u32::try_from(whole((percent * 1e4).ceil())).unwrap_or(u32::MAX))
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+const fn whole(value: f64) -> u64 {
+    value as u64
 }
 
 /// Plans for running nodes: `Err` with the answer to print if the slices do not fit.
@@ -74,17 +87,43 @@ pub(super) fn print_refused(
     Ok(ExitCode::from(REFUSED))
 }
 
-/// Locks a plan's file against a second apply of it, until the result is dropped.
-pub(super) fn lock(file: &Path) -> Result<File, Failure> {
-    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    let opened = File::open(file).map_err(|error| named(&error))?;
+/// The path of a plan's file that is the same by whatever name the file is reached, so that journal
+/// and lock are the same, too. The file itself may be gone.
+pub(super) fn canonical(file: &Path) -> Result<PathBuf, Failure> {
+    let named = |error: std::io::Error| format!("{}: {error}", file.display());
+    match fs::canonicalize(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        found => return Ok(found.map_err(named)?),
+    }
+    let whole = std::path::absolute(file).map_err(named)?;
+    let (Some(folder), Some(name)) = (whole.parent(), whole.file_name()) else {
+        return Err(format!("{}: it is no file", file.display()).into());
+    };
+    Ok(fs::canonicalize(folder).map_err(named)?.join(name))
+}
+
+/// Locks a plan against a second apply of it, until the result is dropped. The lock is on a file of
+/// its own, `FILE.lock`, which stays: an editor replaces the plan's file by another one.
+pub(super) fn lock(plan: &Path) -> Result<File, Failure> {
+    let path = beside(plan, "lock");
+    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let opened = File::options().write(true).create(true).truncate(false).open(&path);
+    let opened = opened.map_err(|error| named(&error))?;
     match opened.try_lock() {
         Ok(()) => Ok(opened),
         Err(TryLockError::WouldBlock) => {
-            Err(named(&"another apply or recover of this plan runs").into())
+            Err(named(&"another apply or recover of this plan runs; wait until it ends").into())
         }
         Err(TryLockError::Error(error)) => Err(named(&error).into()),
     }
+}
+
+/// The file `FILE.END` beside a plan's FILE.
+pub(super) fn beside(plan: &Path, end: &str) -> PathBuf {
+    let mut name = plan.as_os_str().to_owned();
+    name.push(".");
+    name.push(end);
+    name.into()
 }
 
 /// The exit status of a request that does not fit.
@@ -108,6 +147,7 @@ mod tests {
         };
         let each = [128.0, 1518.0].into_iter();
         let points = each.flat_map(|bytes| [1.0, 5.0, 10.0].map(|kpps| point(kpps, bytes)));
+        let points: Vec<_> = points.collect();
         let text = || "x".to_owned();
         CpuModel {
             version: CpuModel::VERSION,
@@ -116,9 +156,32 @@ mod tests {
             fitted_at: text(),
             processor: text(),
             cores: 2,
-            kpps_max: 10.0,
-            surface: CpuSurface::of(&points.collect::<Vec<_>>(), false).unwrap(),
+            measured: CpuModel::sizes(&points),
+            surface: CpuSurface::of(&points, false).unwrap(),
         }
+    }
+
+    /// An editor that saves by a rename puts another file in the plan's place, and a plan may be
+    /// reached by a link: neither lets a second apply in.
+    #[test]
+    fn a_plan_is_locked_by_whatever_name_and_file_it_is_reached() {
+        let folder = std::env::temp_dir().join(format!("weir-t-lock-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (plan, link) = (folder.join("plan.toml"), folder.join("link.toml"));
+        fs::write(&plan, "a").unwrap();
+        std::os::unix::fs::symlink(&plan, &link).unwrap();
+        let held = lock(&canonical(&plan).unwrap()).unwrap();
+        fs::write(folder.join("new"), "b").unwrap();
+        fs::rename(folder.join("new"), &plan).unwrap();
+        for name in [&plan, &link, &folder.join("../").join(&folder).join("plan.toml")] {
+            let refused = lock(&canonical(name).unwrap()).unwrap_err().to_string();
+            assert!(refused.contains("plan.toml.lock: another apply"), "{refused}");
+        }
+        drop(held);
+        fs::remove_file(&plan).unwrap();
+        assert_eq!(canonical(&plan).unwrap(), folder.canonicalize().unwrap().join("plan.toml"));
+        lock(&canonical(&plan).unwrap()).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
@@ -137,14 +200,37 @@ mod tests {
         // 4000 packets a second each way.
         write("plan.toml", &plan("32Mbit"));
         let file = folder.join("plan.toml");
-        let ppm = read(&file).unwrap().slices[0].cpu[0].as_ppm();
-        assert!((60_000..60_010).contains(&ppm), "{ppm}");
+        let request = read(&file).unwrap();
+        let [slice, base] = [request.slices[0].cpu[0], request.kinds[0].cpu_base];
+        assert!((40_000..40_010).contains(&slice.as_ppm()), "{slice}");
+        assert!((20_000..20_010).contains(&base.as_ppm()), "{base}");
+        // Beyond the model of one kind, a slice goes to another, and is refused if there is none.
         write("plan.toml", &plan("48Mbit"));
-        let refused = read(&file).unwrap_err().to_string();
-        let why = "slice a: 12kpps are needed, the model was fitted up to 10.000 kpps";
-        assert!(refused.ends_with(why), "{refused}");
+        let request = read(&file).unwrap();
+        let PlanAnswer::Refused(refusal) = weir_plan::plan(&request, &PlanEffort::default()) else {
+            panic!("no kind takes it");
+        };
+        let why = view::reasons(&request, &refusal.ground);
+        assert_eq!(why, ["edge: 12kpps of 1004 bytes, its CPU model was measured up to 10kpps"]);
+        let other = "[[node]]\nname = \"core\"\nlink = \"1Gbit\"\ncpu = \"100%\"\n";
+        let text = plan("48Mbit") + "cpu_on = { core = \"9%\" }\n" + other;
+        write("plan.toml", &text);
+        let request = read(&file).unwrap();
+        let PlanAnswer::Placed(plan) = weir_plan::plan(&request, &PlanEffort::default()) else {
+            panic!("core takes it");
+        };
+        assert_eq!(request.kinds[plan.nodes[0].kind].name, "core");
         write("edge.json", "{}");
         assert!(read(&file).unwrap_err().to_string().contains("missing field"));
+        write("edge.json", &serde_json::to_string(&CpuModel { version: 1, ..model() }).unwrap());
+        let broken = read(&file).unwrap_err().to_string();
+        assert!(
+            broken.ends_with(
+                "version is 1, 2 is known: measure the node again, by weir \
+            measure --model"
+            ),
+            "{broken}"
+        );
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -36,6 +36,7 @@ pub(super) fn four_kinds(
         cycle: Some(CycleLayout { length: Nanos::from_millis(1), step: Nanos::from_micros(step) }),
         api: None,
         model: None,
+        cpu_base: CpuShare::ZERO,
     };
     let kinds = vec![
         kind("small", 400, 10, 1000, 180),
@@ -70,6 +71,7 @@ fn guest(draw: &mut Seed, at: u32, kinds: &[NodeKind], variety: SliceVariety) ->
         phase: None,
         limit: None,
         modelled: vec![],
+        beyond: vec![],
         only: vec![],
     };
     if variety == SliceVariety::FreePhases {
@@ -108,6 +110,7 @@ pub(super) fn too_much(seed: u64) -> PlanRequest {
             }),
             api: None,
             model: None,
+            cpu_base: CpuShare::ZERO,
         });
     }
     let types: Vec<_> = (0..TYPES).map(|_| small_guest(&mut draw, &kinds)).collect();
