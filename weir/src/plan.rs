@@ -4,6 +4,8 @@
 
 mod apply;
 mod change_set;
+#[cfg(test)]
+mod fake_node;
 mod file;
 mod journal;
 mod recover;

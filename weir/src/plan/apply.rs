@@ -17,12 +17,12 @@ use serde::Serialize;
 use weir_api_types::change::{ChangeView, EditView};
 use weir_api_types::policy::PolicyView;
 use weir_api_types::xtc::XtcView;
-use weir_plan::{NodePlan, PlanRequest};
+use weir_plan::{NodePlan, PlanRequest, PlannedNode};
 use weir_platform::failure::Failure;
 use weir_platform::output;
 
 use super::change_set::{PlannedChange, change_set};
-use super::file::{lock, placed, print_refused, read};
+use super::file::{canonical, lock, placed, print_refused, read};
 use super::journal::{JournaledNode, PlanJournal};
 use super::recover;
 use super::running::{self, RunningNode, pairs};
@@ -65,29 +65,58 @@ struct AppliedNodeView {
 
 impl PlanApply {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let request = read(&self.file)?;
-        let plan = match placed(&request) {
-            Ok(plan) => plan,
-            Err(answer) => return print_refused(&request, &answer, self.json),
-        };
-        let nodes = running::nodes(&request, &plan, &self.file)?;
-        let _lock = lock(&self.file)?;
-        let undone = match PlanJournal::left_by(&self.file)? {
-            Some(journal) if self.confirm => recover::undo(&journal, &self.file)?,
-            Some(_) => {
-                let text = "an apply of this plan was cut off: `weir plan recover` takes it back, \
-                            and so does apply --confirm";
-                return Err(text.into());
-            }
+        let file = canonical(&self.file)?;
+        if !self.confirm {
+            return self.checked(&file);
+        }
+        let _lock = lock(&file)?;
+        // Before anything is planned: the plan is for the nodes as they are without the leftover.
+        let undone = match PlanJournal::left_by(&file)? {
+            Some(journal) => recover::undo(&journal, &file)?,
             None => Vec::new(),
         };
-        let foreseen = foresee_all(&request, &plan, &nodes)?;
+        let undone = undone.as_slice();
+        let told = |failure: Failure| match undone {
+            [] => failure,
+            _ => format!("{failure}\n{}", leftover(undone)).into(),
+        };
+        self.applied(&file, undone).map_err(told)
+    }
+
+    /// Has the nodes check the plan, and changes nothing.
+    fn checked(&self, file: &Path) -> Result<ExitCode, Failure> {
+        if PlanJournal::left_by(file)?.is_some() {
+            let plan = file.display();
+            return Err(format!(
+                "an apply of this plan runs, or was cut off: `weir plan recover {plan}` takes it \
+                 back, and so does apply --confirm"
+            )
+            .into());
+        }
+        self.applied(file, &[])
+    }
+
+    fn applied(&self, file: &Path, undone: &[String]) -> Result<ExitCode, Failure> {
+        let request = read(file)?;
+        let plan = match placed(&request) {
+            Ok(plan) => plan,
+            Err(answer) => {
+                if !undone.is_empty() {
+                    eprintln!("{}", leftover(undone));
+                }
+                return print_refused(&request, &answer, self.json);
+            }
+        };
+        let nodes = running::nodes(&request, &plan, file)?;
+        let apply = apply_id()?;
+        let foreseen = foresee_all(&request, &plan, &nodes, &apply)
+            .map_err(|why| format!("{why}\nthis plan has changed nothing"))?;
         if self.confirm {
-            make_all(&nodes, &foreseen, &self.file)?;
+            make_all(&nodes, &foreseen, apply, file)?;
         }
         let view = AppliedView {
             applied: self.confirm,
-            undone,
+            undone: undone.to_vec(),
             nodes: nodes.iter().zip(foreseen).map(|(node, of)| node_view(node, of)).collect(),
         };
         if self.json {
@@ -99,6 +128,17 @@ impl PlanApply {
     }
 }
 
+/// Says that an earlier apply of the plan was taken back.
+fn leftover(undone: &[String]) -> String {
+    format!("an earlier apply, which was cut off, is taken back: {}", undone.join(", "))
+}
+
+/// Makes an id that no other apply has, on any machine.
+fn apply_id() -> Result<String, Failure> {
+    let id = std::fs::read_to_string(RANDOM_ID).map_err(|error| format!("{RANDOM_ID}: {error}"))?;
+    Ok(id.trim().to_owned())
+}
+
 /// Has each node check its change.
 ///
 /// # Errors
@@ -107,25 +147,39 @@ fn foresee_all(
     request: &PlanRequest,
     plan: &NodePlan,
     nodes: &[RunningNode],
+    apply: &str,
 ) -> Result<Vec<(PlannedChange, ChangeView)>, Failure> {
     let (mut foreseen, mut problems) = (Vec::new(), Vec::new());
     for (planned, node) in pairs(plan, nodes) {
-        let policy: PolicyView = node.get("/v1/policy")?;
-        let xtc: XtcView = node.get("/v1/xtc")?;
-        match change_set(request, planned, &policy, &xtc) {
-            Ok(change) => match node.foresee(&change.set) {
-                Ok(view) => foreseen.push((change, view)),
-                Err(error) => problems.push(node.named(&error)),
-            },
-            Err(found) => {
-                problems.extend(found.iter().map(|one| format!("node {}: {one}", node.name)));
-            }
+        match foresee(request, planned, node, apply)? {
+            Ok(found) => foreseen.push(found),
+            Err(found) => problems.extend(found),
         }
     }
-    if problems.is_empty() {
-        return Ok(foreseen);
-    }
-    Err(format!("{}\nnothing was changed", problems.join("\n")).into())
+    if problems.is_empty() { Ok(foreseen) } else { Err(problems.join("\n").into()) }
+}
+
+/// Has a node check its change; or returns all reasons why the node is another one than the plan
+/// means, or refuses.
+///
+/// # Errors
+/// The node does not answer, or takes the caller for a tenant.
+pub(super) fn foresee(
+    request: &PlanRequest,
+    planned: &PlannedNode,
+    node: &RunningNode,
+    apply: &str,
+) -> Result<Result<(PlannedChange, ChangeView), Vec<String>>, Failure> {
+    node.administrator()?;
+    let policy: PolicyView = node.get("/v1/policy")?;
+    let xtc: XtcView = node.get("/v1/xtc")?;
+    Ok(match change_set(request, planned, &policy, &xtc) {
+        Ok(change) => match node.foresee(&change.set, apply) {
+            Ok(view) => Ok((change, view)),
+            Err(error) => Err(vec![node.named(&error)]),
+        },
+        Err(found) => Err(found.iter().map(|one| format!("node {}: {one}", node.name)).collect()),
+    })
 }
 
 /// Makes the change of each node that has any.
@@ -135,21 +189,27 @@ fn foresee_all(
 fn make_all(
     nodes: &[RunningNode],
     foreseen: &[(PlannedChange, ChangeView)],
+    apply: String,
     plan: &Path,
 ) -> Result<(), Failure> {
     let each = nodes.iter().zip(foreseen).filter(|(_, (_, view))| changes_something(view));
     let journaled = each
         .clone()
         .map(|(node, (change, view))| JournaledNode::new(node, change.set.clone(), view.clone()));
-    let journal = PlanJournal::new(journaled.collect());
+    let mut journal = PlanJournal::new(apply, journaled.collect());
+    if journal.nodes.is_empty() {
+        return Ok(());
+    }
     journal.write(plan)?;
-    for (node, (change, view)) in each {
-        if let Err(error) = node.make(&change.set, view.id) {
+    for (at, (node, (change, view))) in each.enumerate() {
+        if let Err(error) = node.make(&change.set, view.id, &journal.apply) {
             let why = node.named(&error);
+            // No request was sent to the nodes behind it.
+            journal.nodes.truncate(at + 1);
             let undone = recover::undo(&journal, plan).map_err(|more| format!("{why}\n{more}"))?;
             let back = match undone.is_empty() {
-                true => "nothing was changed".to_owned(),
-                false => format!("taken back: {}", undone.join(", ")),
+                true => "this plan has changed nothing".to_owned(),
+                false => format!("this plan is taken back: {}", undone.join(", ")),
             };
             return Err(format!("{why}\n{back}").into());
         }
@@ -157,7 +217,8 @@ fn make_all(
     PlanJournal::remove(plan)
 }
 
-fn changes_something(view: &ChangeView) -> bool {
+/// Tells whether a change is more than what holds already.
+pub(super) fn changes_something(view: &ChangeView) -> bool {
     view.edits.iter().any(|edit| edit.before != edit.after)
 }
 
@@ -170,7 +231,7 @@ fn node_view(node: &RunningNode, (change, view): (PlannedChange, ChangeView)) ->
 fn text(view: &AppliedView) -> String {
     let mut page = String::new();
     if !view.undone.is_empty() {
-        page += &format!("An apply that was cut off is taken back: {}\n", view.undone.join(", "));
+        page += &format!("{}\n", leftover(&view.undone));
     }
     for node in &view.nodes {
         let number = match (view.applied, node.change) {
@@ -187,4 +248,66 @@ fn text(view: &AppliedView) -> String {
         page += "Nothing was changed. --confirm makes these changes, all or none.\n";
     }
     page
+}
+
+/// The kernel makes another id for each reader.
+const RANDOM_ID: &str = "/proc/sys/kernel/random/uuid";
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake_node::FakeNode;
+    use super::super::journal::path;
+    use super::*;
+
+    fn plan(name: &str) -> std::path::PathBuf {
+        std::env::temp_dir().join(format!("weir-t-apply-{name}-{}.toml", std::process::id()))
+    }
+
+    fn made(fakes: &[&FakeNode], name: &str) -> (Result<(), Failure>, std::path::PathBuf) {
+        let nodes: Vec<_> = fakes.iter().map(|fake| fake.node()).collect();
+        let foresee = |node: &RunningNode| {
+            let change = PlannedChange { set: FakeNode::change(), ..PlannedChange::default() };
+            let view = node.foresee(&change.set, "a").unwrap();
+            (change, view)
+        };
+        let foreseen: Vec<_> = nodes.iter().map(foresee).collect();
+        let plan = plan(name);
+        (make_all(&nodes, &foreseen, "a".to_owned(), &plan), plan)
+    }
+
+    #[test]
+    fn a_node_that_refuses_midway_has_those_before_it_taken_back() {
+        let [first, second, third] = ["m1", "m2", "m3"].map(FakeNode::start);
+        second.refuse_next();
+        let (made, plan) = made(&[&first, &second, &third], "midway");
+        let why = made.unwrap_err().to_string();
+        assert_eq!(why, "node m2: no disk\nthis plan is taken back: m1");
+        assert_eq!(first.log(), ["1 a", "2 undoes 1"]);
+        assert_eq!(second.log(), ["1 a, no edits"], "the number is used up");
+        assert_eq!(third.log(), [""; 0], "it was never asked");
+        assert!(!path(&plan).exists());
+    }
+
+    /// The node made the change, and the answer was lost: it is on record, and taken back.
+    #[test]
+    fn a_node_that_answers_too_late_is_taken_back_too() {
+        let [first, second] = ["l1", "l2"].map(FakeNode::start);
+        second.lose_next_answer();
+        let (made, plan) = made(&[&first, &second], "late");
+        let why = made.unwrap_err().to_string();
+        assert!(why.ends_with("\nthis plan is taken back: l2, l1"), "{why}");
+        assert_eq!(second.log(), ["1 a", "2 undoes 1"]);
+        assert!(!path(&plan).exists());
+    }
+
+    #[test]
+    fn a_plan_that_holds_already_writes_no_journal() {
+        let fake = FakeNode::start("same");
+        let node = fake.node();
+        let mut view = node.foresee(&FakeNode::change(), "a").unwrap();
+        view.edits.iter_mut().for_each(|edit| edit.after = edit.before.clone());
+        let plan = std::path::Path::new("/nowhere/plan.toml");
+        make_all(&[node], &[(PlannedChange::default(), view)], "a".to_owned(), plan).unwrap();
+        assert_eq!(fake.log(), [""; 0]);
+    }
 }

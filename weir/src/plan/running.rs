@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use weir_api_types::change::{ChangeSet, ChangeView, UndoRequest};
+use weir_api_types::policy::{CallerView, RoleView};
 use weir_client::{Client, ClientError, Method};
 use weir_plan::{NodePlan, PlanRequest, PlannedNode};
 use weir_platform::failure::Failure;
@@ -100,14 +101,40 @@ impl RunningNode {
         Ok(self.client.get(path).map_err(|error| self.named(&error))?)
     }
 
-    /// The change that `set` would be.
-    pub(super) fn foresee(&self, set: &ChangeSet) -> Result<ChangeView, ClientError> {
-        self.client.ask(Method::POST, "/v1/changes?dry_run=true", Some(set))
+    /// Refuses a caller that the node takes for a tenant, which would see and change only a part.
+    pub(super) fn administrator(&self) -> Result<(), Failure> {
+        let caller: CallerView = self.get("/v1/caller")?;
+        if caller.role == RoleView::Administrator {
+            return Ok(());
+        }
+        let (name, who) = (&self.name, caller.who);
+        Err(format!(
+            "node {name}: {who} is a tenant there, and a plan needs an administrator: give \
+             token_file of its [[node]], or {TOKEN}, an administrator's token"
+        )
+        .into())
     }
 
-    /// Makes `set` the change with this number.
-    pub(super) fn make(&self, set: &ChangeSet, number: u64) -> Result<ChangeView, ClientError> {
-        self.client.ask(Method::POST, &format!("/v1/changes?number={number}"), Some(set))
+    /// The change that `set` would be, as part of an apply.
+    pub(super) fn foresee(&self, set: &ChangeSet, apply: &str) -> Result<ChangeView, ClientError> {
+        let path = format!("/v1/changes?dry_run=true&apply={apply}");
+        self.client.ask(Method::POST, &path, Some(set))
+    }
+
+    /// Makes `set` the change with this number, as part of an apply.
+    pub(super) fn make(
+        &self,
+        set: &ChangeSet,
+        number: u64,
+        apply: &str,
+    ) -> Result<ChangeView, ClientError> {
+        let path = format!("/v1/changes?number={number}&apply={apply}");
+        self.client.ask(Method::POST, &path, Some(set))
+    }
+
+    /// Makes a change without edits of this number, so that no other request gets it.
+    pub(super) fn use_up(&self, number: u64, apply: &str) -> Result<ChangeView, ClientError> {
+        self.make(&ChangeSet::default(), number, apply)
     }
 
     /// Takes a change back.

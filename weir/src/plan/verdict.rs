@@ -5,9 +5,12 @@
 //! judged by what it offered: all of that must have passed. Only a slice that offered its rate
 //! shows that the rate is held.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use weir_api_types::policy::PolicyView;
 use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
+use weir_api_types::xtc::XtcView;
 
 /// The verdict on one direction of one slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -85,13 +88,50 @@ fn verdict(planned: u64, offered: u64, got: u64, kept: u64) -> PlanVerdict {
 
 /// The processor time of the worker between two readings, in millionths of a processor. A worker
 /// that spins takes time while nothing moves, and one that was preempted looks busy: the lesser of
-/// processor time and time in busy turns is neither.
-pub(super) fn worker_ppm(then: &NodeStatus, now: &NodeStatus) -> u64 {
-    let (Some(old), Some(new)) = (then.worker, now.worker) else { return 0 };
+/// processor time and time in busy turns is neither. `None` of a node without a worker.
+pub(super) fn worker_ppm(then: &NodeStatus, now: &NodeStatus) -> Option<u64> {
+    let (old, new) = (then.worker?, now.worker?);
     let cpu = new.cpu_ns.saturating_sub(old.cpu_ns);
     let busy = new.busy_ns.saturating_sub(old.busy_ns);
     let span = u128::from(now.now_ns.saturating_sub(then.now_ns).max(1));
-    u64::try_from(u128::from(cpu.min(busy)) * 1_000_000 / span).unwrap_or(u64::MAX)
+    u64::try_from(u128::from(cpu.min(busy)) * 1_000_000 / span).ok()
+}
+
+/// The processor time of held routers over some samples.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RouterLoads(BTreeMap<String, RouterLoad>);
+
+#[derive(Clone, Debug, Default)]
+struct RouterLoad {
+    slice: String,
+    /// The number of the latest sample.
+    newest: Option<u64>,
+    sum_ppm: u64,
+    count: u64,
+}
+
+impl RouterLoads {
+    /// Adds the samples that are new.
+    pub(super) fn add(&mut self, xtc: &XtcView) {
+        for router in xtc.routers.iter().filter(|router| router.state != "off") {
+            let load = self.0.entry(router.router.clone()).or_default();
+            load.slice.clone_from(&router.slice);
+            if load.newest.replace(router.samples) == Some(router.samples) {
+                continue;
+            }
+            if let Some(ppm) = router.used_ppm {
+                load.sum_ppm += u64::from(ppm);
+                load.count += 1;
+            }
+        }
+    }
+
+    /// Returns the sum of the means of the routers of some slices; `None` if there is one without a
+    /// sample.
+    pub(super) fn ppm(&self, wanted: impl Fn(&str) -> bool) -> Option<u64> {
+        let each = self.0.values().filter(|load| wanted(&load.slice));
+        each.map(|load| load.sum_ppm.checked_div(load.count)).sum()
+    }
 }
 
 /// A slice holds at this part of its rate.
@@ -122,7 +162,30 @@ mod tests {
             status
         };
         let then = at(1000, 500, 10);
-        assert_eq!(worker_ppm(&then, &at(2000, 1500, 110)), 100_000);
-        assert_eq!(worker_ppm(&then, &at(2000, 600, 1010)), 100_000);
+        assert_eq!(worker_ppm(&then, &at(2000, 1500, 110)), Some(100_000));
+        assert_eq!(worker_ppm(&then, &at(2000, 600, 1010)), Some(100_000));
+        assert_eq!(worker_ppm(&then, &NodeStatus::default()), None, "it has no worker");
+    }
+
+    #[test]
+    fn routers_are_judged_by_the_mean_of_their_samples() {
+        let view = |name: &str, samples: u64, ppm: &str| -> XtcView {
+            let text = format!(
+                r#"{{"routers":[{{"router":"{name}","slice":"gold","state":"active",
+                    "controller":"pi","actuator":"x","period_ns":1,"dry_run":false,
+                    "owes_release":false,"samples":{samples},"faults":0,"commands":0,"failures":0,
+                    "late":0,"late_worst_ns":0,"lost":0{ppm}}}]}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let mut loads = RouterLoads::default();
+        assert_eq!(loads.ppm(|_| true), Some(0), "no router is held");
+        for (samples, ppm) in [(1, 100_000), (2, 300_000), (2, 300_000), (3, 200_000)] {
+            loads.add(&view("a", samples, &format!(r#","used_ppm":{ppm}"#)));
+        }
+        assert_eq!(loads.ppm(|_| true), Some(200_000), "the second is counted once");
+        loads.add(&view("b", 1, ""));
+        assert_eq!(loads.ppm(|_| true), None, "nobody meters it");
+        assert_eq!(loads.ppm(|slice| slice == "lead"), Some(0));
     }
 }

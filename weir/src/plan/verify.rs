@@ -3,29 +3,35 @@
 //!
 //! The nodes' own counters are read twice. They count what left for the wire, so that nothing needs
 //! to be connected; a tester outside is `weir measure`, on the interfaces of one slice.
+//!
+//! Counters show nothing about a plan that is not in force. So each node is asked before and after
+//! what an apply would change on it. Both answers must be nothing, of one number: then nobody
+//! changed the policy in between. And both readings must be of one run of the node.
 
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
+use weir_api_types::change::{ChangeView, EditView};
 use weir_api_types::policy::PolicyView;
 use weir_api_types::status::NodeStatus;
 use weir_api_types::xtc::XtcView;
-use weir_plan::{PlanRequest, PlannedNode, Resource};
+use weir_plan::{NodePlan, PlanRequest, PlannedNode, Resource};
 use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output;
 use weir_units::{BitRate, Nanos};
 
+use super::apply::foresee;
 use super::file::{NOT_HELD, placed, print_refused, read};
 use super::running::{self, RunningNode, pairs};
-use super::verdict::{PlanVerdict, SideView, side, worker_ppm};
+use super::verdict::{PlanVerdict, RouterLoads, SideView, side, worker_ppm};
 
-/// Measure on the running nodes whether what was planned is held: each slice 99 % of its rate,
-/// each node at most 3 points of a processor above what was planned. A slice that offers less than
+/// Measure on the running nodes whether what was planned is in force and held: each slice 99 % of
+/// its rate, each node at most 3 points of a processor above what was planned. A slice that offers less than
 /// its rate is judged by what it offers. Exit status 6: not held.
 #[derive(Debug, Args)]
 pub(crate) struct PlanVerify {
@@ -54,9 +60,12 @@ struct VerifiedView {
 struct VerifiedNodeView {
     name: String,
     held: bool,
-    /// Processor time of the worker and of the planned slices' held routers.
-    cpu_ppm: u64,
-    /// The sum of the slices' bounds.
+    /// Why the counters do not speak of this plan: it is not in force, or was not all the time.
+    problems: Vec<String>,
+    /// Mean processor time of the worker and of the planned slices' held routers; null if the node
+    /// has no worker, or a router's time is not metered.
+    cpu_ppm: Option<u64>,
+    /// The sum of the slices' bounds, and the node's own time.
     cpu_planned_ppm: u64,
     slices: Vec<VerifiedSliceView>,
 }
@@ -80,13 +89,14 @@ impl PlanVerify {
             Err(answer) => return print_refused(&request, &answer, self.json),
         };
         let nodes = running::nodes(&request, &plan, &self.file)?;
-        let status = |node: &RunningNode| node.get::<NodeStatus>("/v1/status");
-        let then = nodes.iter().map(status).collect::<Result<Vec<_>, _>>()?;
-        thread::sleep(Duration::from_nanos(self.span.as_nanos()));
-        let now = nodes.iter().map(status).collect::<Result<Vec<_>, _>>()?;
+        let begin = read_all(&request, &plan, &nodes)?;
+        let routers = sampled(&nodes, Duration::from_nanos(self.span.as_nanos()))?;
+        let end = read_all(&request, &plan, &nodes)?;
         let mut found = Vec::with_capacity(nodes.len());
-        for ((planned, node), readings) in pairs(&plan, &nodes).zip(then.iter().zip(&now)) {
-            found.push(verified(&request, planned, node, readings)?);
+        for (((planned, node), routers), ends) in
+            pairs(&plan, &nodes).zip(routers).zip(begin.iter().zip(&end))
+        {
+            found.push(verified(&request, planned, node, &routers, ends)?);
         }
         let view = VerifiedView::of(found);
         if self.json {
@@ -107,17 +117,69 @@ impl VerifiedView {
     }
 }
 
+/// A node at one end of the measurement.
+struct NodeReading {
+    status: NodeStatus,
+    /// What keeps the plan from being in force.
+    problems: Vec<String>,
+    /// The number that the next change would have.
+    number: Option<u64>,
+}
+
+fn read_all(
+    request: &PlanRequest,
+    plan: &NodePlan,
+    nodes: &[RunningNode],
+) -> Result<Vec<NodeReading>, Failure> {
+    let read = |(planned, node): (&PlannedNode, &RunningNode)| {
+        let status = node.get::<NodeStatus>("/v1/status")?;
+        let (problems, number) = match foresee(request, planned, node, VERIFY)? {
+            Ok((_, change)) => (not_in_force(&change), Some(change.id)),
+            Err(problems) => (problems, None),
+        };
+        Ok(NodeReading { status, problems, number })
+    };
+    pairs(plan, nodes).map(read).collect()
+}
+
+/// Names each key that is not as planned.
+fn not_in_force(change: &ChangeView) -> Vec<String> {
+    let other = change.edits.iter().filter(|edit| edit.before != edit.after);
+    let name = |edit: &EditView| {
+        let EditView { table, name, key, before, after } = edit;
+        format!("{table} {name}: {key} is {before}, planned {after}")
+    };
+    other.map(name).collect()
+}
+
+/// Samples the processor time of held routers until `span` is over: for each node, by router.
+fn sampled(nodes: &[RunningNode], span: Duration) -> Result<Vec<RouterLoads>, Failure> {
+    let (start, mut loads) = (Instant::now(), vec![RouterLoads::default(); nodes.len()]);
+    loop {
+        let left = span.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return Ok(loads);
+        }
+        thread::sleep(left.min(SAMPLE));
+        for (node, loads) in nodes.iter().zip(&mut loads) {
+            let xtc: XtcView = node.get("/v1/xtc")?;
+            loads.add(&xtc);
+        }
+    }
+}
+
 fn verified(
     request: &PlanRequest,
     planned: &PlannedNode,
     node: &RunningNode,
-    (then, now): (&NodeStatus, &NodeStatus),
+    routers: &RouterLoads,
+    (begin, end): (&NodeReading, &NodeReading),
 ) -> Result<VerifiedNodeView, Failure> {
     let policy: PolicyView = node.get("/v1/policy")?;
-    let xtc: XtcView = node.get("/v1/xtc")?;
-    let asked = planned.slices.iter().map(|of| (of, &request.slices[of.slice]));
+    let (then, now) = (&begin.status, &end.status);
+    let asked = planned.slices.iter().map(|of| &request.slices[of.slice]);
     let slices: Vec<_> = asked
-        .map(|(_, slice)| {
+        .map(|slice| {
             let judge =
                 |rate: BitRate, of| side(&slice.name, rate.as_bps(), &policy, [then, now], of);
             VerifiedSliceView {
@@ -127,24 +189,44 @@ fn verified(
             }
         })
         .collect();
-    let is_planned = |slice: &str| slices.iter().any(|one| one.name == slice);
-    let routers = xtc.routers.iter().filter(|router| is_planned(&router.slice));
-    let routers: u64 = routers.filter_map(|router| router.used_ppm).map(u64::from).sum();
-    let cpu_ppm = worker_ppm(then, now) + routers;
-    let cpu_planned_ppm = planned.used.of(Resource::Cpu);
+    let routers = routers.ppm(|slice| slices.iter().any(|one| one.name == slice));
+    let cpu_ppm = worker_ppm(then, now).zip(routers).map(|(worker, routers)| worker + routers);
+    let base = u64::from(request.kinds[planned.kind].cpu_base.as_ppm());
+    let cpu_planned_ppm = base + planned.used.of(Resource::Cpu);
+    let problems = problems(begin, end);
     let is_held = |one: &VerifiedSliceView| {
         [one.send, one.receive].iter().all(|side| side.verdict != PlanVerdict::Below)
     };
-    let held = slices.iter().all(is_held) && cpu_ppm <= cpu_planned_ppm + CPU_OVER_PPM;
-    Ok(VerifiedNodeView { name: node.name.clone(), held, cpu_ppm, cpu_planned_ppm, slices })
+    let held = problems.is_empty()
+        && slices.iter().all(is_held)
+        && cpu_ppm.is_none_or(|ppm| ppm <= cpu_planned_ppm + CPU_OVER_PPM);
+    let name = node.name.clone();
+    Ok(VerifiedNodeView { name, held, problems, cpu_ppm, cpu_planned_ppm, slices })
+}
+
+/// Says why two readings of a node do not speak of the plan.
+fn problems(begin: &NodeReading, end: &NodeReading) -> Vec<String> {
+    let mut problems = begin.problems.clone();
+    problems.extend(end.problems.iter().filter(|one| !begin.problems.contains(one)).cloned());
+    let started = |of: &NodeStatus| of.now_ns.saturating_sub(of.uptime_ns);
+    if started(&begin.status).abs_diff(started(&end.status)) > SAME_START_NS {
+        problems.push("the node was started anew during the measurement".to_owned());
+    } else if begin.number != end.number {
+        problems.push("its policy was changed during the measurement".to_owned());
+    }
+    problems
 }
 
 fn text(view: &VerifiedView) -> String {
     let mut page = String::new();
     for node in &view.nodes {
-        let [cpu, planned] =
-            [node.cpu_ppm, node.cpu_planned_ppm].map(|ppm| Resource::Cpu.text(ppm / 1000 * 1000));
+        let percent = |ppm: u64| Resource::Cpu.text(ppm / 1000 * 1000);
+        let cpu = node.cpu_ppm.map_or_else(|| "not metered".to_owned(), percent);
+        let planned = percent(node.cpu_planned_ppm);
         let _written = writeln!(page, "{}: cpu {cpu}, planned {planned}", node.name);
+        for problem in &node.problems {
+            let _written = writeln!(page, "  NOT IN FORCE: {problem}");
+        }
         let width = node.slices.iter().map(|slice| slice.name.len()).max().unwrap_or(0).max(5);
         let _written = writeln!(
             page,
@@ -186,3 +268,48 @@ const SPAN_MIN: Nanos = Nanos::from_secs(1);
 const SPAN_MAX: Nanos = Nanos::from_secs(3600);
 /// Three points of a processor above what was planned are allowed.
 const CPU_OVER_PPM: u64 = 30_000;
+/// Time between two samples of routers.
+const SAMPLE: Duration = Duration::from_secs(1);
+/// Readings of one run of a node give the same start.
+const SAME_START_NS: u64 = 100_000_000;
+/// The id under which the nodes only check.
+const VERIFY: &str = "verify";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(now_ns: u64, uptime_ns: u64, number: u64) -> NodeReading {
+        let status = NodeStatus { now_ns, uptime_ns, ..NodeStatus::default() };
+        NodeReading { status, problems: vec![], number: Some(number) }
+    }
+
+    #[test]
+    fn readings_of_two_runs_or_two_policies_say_nothing() {
+        let second = 1_000_000_000;
+        let begin = reading(100 * second, 2 * second, 7);
+        assert_eq!(problems(&begin, &reading(110 * second, 12 * second, 7)), [""; 0]);
+        // It runs for longer than before, and is another run all the same.
+        let anew = problems(&begin, &reading(110 * second, 9 * second, 7));
+        assert_eq!(anew, ["the node was started anew during the measurement"]);
+        let changed = problems(&begin, &reading(110 * second, 12 * second, 8));
+        assert_eq!(changed, ["its policy was changed during the measurement"]);
+    }
+
+    #[test]
+    fn keys_that_are_not_as_planned_are_named() {
+        let edit = |key: &str, before: &str| EditView {
+            table: "slice".into(),
+            name: "gold".into(),
+            key: key.into(),
+            before: before.into(),
+            after: "5Mbit".into(),
+        };
+        let edits = vec![edit("send.rate", "5Mbit"), edit("send.min_rate", "1Mbit")];
+        let (who, kind) = ("uid 0".to_owned(), weir_api_types::change::ChangeOrigin::Change);
+        let change =
+            ChangeView { id: 1, at_unix_ms: 0, who, kind, undoes: None, apply: None, edits };
+        let named = not_in_force(&change);
+        assert_eq!(named, ["slice gold: send.min_rate is \"1Mbit\", planned \"5Mbit\""]);
+    }
+}

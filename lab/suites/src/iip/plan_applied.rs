@@ -98,36 +98,61 @@ fn measured(rec: &mut Recording<'_>, rigs: &[Testbed], cpu: &[Vec<f64>]) -> Resu
     rec.at_least("verified", "runs in which weir plan verify agrees", verified, runs)
 }
 
-/// Kills applies at instants that close in on the middle, recovers, and counts nodes that are not
-/// as all others.
+/// Kills applies at instants that close in on the middle and recovers them, those between two nodes
+/// in turns by undo and by completion. Counts nodes that are not as before, or as planned, as the
+/// recovery says.
 fn killed(rec: &mut Recording<'_>, rigs: &[Testbed]) -> Result {
     must(rigs, APPLY, "less.toml")?;
     let less = documents(rigs)?;
     let start = Instant::now();
     must(rigs, APPLY, "plan.toml")?;
     let (whole, plan) = (start.elapsed(), documents(rigs)?);
-    let (mut from, mut to, mut midway, mut mixed) = (Duration::ZERO, whole, 0, 0);
+    let (mut from, mut to, mut midway, mut wrong) = (Duration::ZERO, whole, [0; 2], 0);
     for attempt in 0..KILLS {
         let mut apply = weir(rigs, APPLY, "less.toml")?.spawn().map_err(failed)?;
         let at = (from + to) / 2;
         clock::sleep(at)?;
         apply.kill().and_then(|()| apply.wait()).map_err(failed)?;
-        match differing(rigs, &plan)? {
+        let changed = differing(rigs, &plan)?;
+        let is_midway = changed > 0 && changed < NODES as u64;
+        match changed {
             0 => from = at,
-            all if all == NODES as u64 => to = at,
-            _ => midway += 1,
+            _ if is_midway => {}
+            _ => to = at,
         }
         if to - from < whole / 50 {
             (from, to) = (at.saturating_sub(whole / 4), at + whole / 4);
         }
-        let recover = [&["plan", "recover"][..], &["plan", "recover", "--complete"]];
-        must(rigs, recover[attempt % 2], "less.toml")?;
-        let other = if differing(rigs, &plan)? == 0 { &plan } else { &less };
-        mixed += differing(rigs, other)?;
+        let completes = if is_midway { midway[0] > midway[1] } else { attempt % 2 == 1 };
+        // Killed before its journal or after the last change, an apply leaves nothing to recover.
+        let expected = match recovered(rigs, completes)?.as_str() {
+            "undone" if !completes => &plan,
+            "completed" if completes => &less,
+            "nothing" if changed == 0 => &plan,
+            "nothing" if !is_midway => &less,
+            other => return Err(ExperimentError::Node(format!("recovered: {other}"))),
+        };
+        wrong += differing(rigs, expected)?;
+        midway[usize::from(completes)] += u64::from(is_midway);
         must(rigs, APPLY, "plan.toml")?;
     }
-    rec.at_least("killed/midway", "applies killed between two nodes", midway, 1)?;
-    rec.none("killed/mixed", "nodes that are not as the others after recovery", mixed)
+    let text = "applies killed between two nodes and taken back";
+    rec.at_least("killed/undone", text, midway[0], 1)?;
+    let text = "applies killed between two nodes and completed";
+    rec.at_least("killed/completed", text, midway[1], 1)?;
+    let text = "nodes that are not as the recovery says: as before, or as planned";
+    rec.none("killed/mixed", text, wrong)
+}
+
+/// Recovers an apply of `less.toml`; returns what the command says it did.
+fn recovered(rigs: &[Testbed], completes: bool) -> Result<String> {
+    let words = ["plan", "recover", "--json", "--complete"];
+    let words = if completes { &words[..] } else { &words[..3] };
+    let mut command = weir(rigs, words, "less.toml")?;
+    let output = command.stdout(Stdio::piped()).output().map_err(failed)?;
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| ExperimentError::Node(format!("weir plan recover: {error}")))?;
+    Ok(told["recovered"].as_str().unwrap_or_default().to_owned())
 }
 
 /// Lets the offers flow on all nodes at once until `beside` returns.
@@ -314,4 +339,4 @@ const PLANS: [(&str, [u64; 3]); 4] = [
     ("unfit.toml", [40, 40, 0]),
 ];
 const APPLY: &[&str] = &["plan", "apply", "--confirm"];
-const KILLS: usize = 12;
+const KILLS: usize = 16;
