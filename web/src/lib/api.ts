@@ -68,9 +68,11 @@ export type ChangeOrigin = "change" | "undo" | "reload";
 
 /** A change on record. */
 export interface ChangeView {
+  /** Id of the apply of a plan that made it. */
+  apply?: string;
   /** Time of the change, milliseconds since 1970. */
   at_unix_ms: number;
-  /** The edits, in the order in which they were applied. */
+  /** The edits, in the order in which they were applied. Empty: it used up its number. */
   edits: EditView[];
   /** Number of the change. */
   id: number;
