@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(state(&[change(5, None, "a")]), Ok(ChangeState::RecordLost));
         assert_eq!(state(&[change(6, None, "")]), Ok(ChangeState::NotMade));
         let made = change(7, None, "a");
-        assert_eq!(state(&[made.clone()]), Ok(ChangeState::Holds));
+        assert_eq!(state(std::slice::from_ref(&made)), Ok(ChangeState::Holds));
         // The same edits, by another machine with the same plan, or by hand.
         assert_eq!(state(&[change(7, None, "b")]), Ok(ChangeState::NumberTaken));
         assert_eq!(state(&[change(7, None, "")]), Ok(ChangeState::NumberTaken));
