@@ -31,8 +31,8 @@ use super::running::{self, RunningNode, pairs};
 use super::verdict::{PlanVerdict, RouterLoads, SideView, side, worker_ppm};
 
 /// Measure on the running nodes whether what was planned is in force and held: each slice 99 % of
-/// its rate, each node at most 3 points of a processor above what was planned. A slice that offers less than
-/// its rate is judged by what it offers. Exit status 6: not held.
+/// its rate, each node at most 3 points of a processor above what was planned. A slice that offers
+/// less than its rate is judged by what it offers. Exit status 6: not held.
 #[derive(Debug, Args)]
 pub(crate) struct PlanVerify {
     /// The plan's file, where each node has its address: docs/planning.md
