@@ -8,6 +8,7 @@
 pub mod conformance;
 pub mod demo;
 pub mod demo_plots;
+pub mod guests;
 pub mod house;
 pub mod iip;
 pub mod isolation;

@@ -9,6 +9,9 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use weir_platform::StateDir;
 use weir_platform::output;
+use weir_policy::MacAddr;
+use weir_suites::guests::process::GuestSpec;
+use weir_suites::guests::{self, HopKind, ParallelInternet};
 use weir_suites::jitter::timely_process::{self, TimelyMachine};
 use weir_suites::routers::disturbance;
 use weir_suites::routers::forward::{self, RouterSide};
@@ -48,6 +51,9 @@ pub(crate) enum LabCommand {
         /// DEVICE,OWN,NEIGHBOUR[,ADDRESS=OTHER]...
         to: RouterSide,
     },
+    /// Be a guest of a parallel internet, until ended
+    #[command(hide = true)]
+    Guest(GuestCommand),
     /// Hold rates of guests of the Xen whose domain 0 this is
     #[command(hide = true)]
     Xen(XenCommand),
@@ -135,6 +141,27 @@ pub(crate) struct LabFile {
     json: bool,
 }
 
+/// Be a guest of a parallel internet, until ended.
+#[derive(Debug, Args)]
+pub(crate) struct GuestCommand {
+    /// The only processor to run on
+    #[arg(long)]
+    cpu: Option<u32>,
+    /// bridge, route or nat
+    #[arg(long, default_value = "bridge")]
+    hop: HopKind,
+    /// qos, can or dss
+    internet: ParallelInternet,
+    /// The device to receive from
+    from: String,
+    /// The device to send by
+    to: String,
+    /// The guest's address there
+    own: MacAddr,
+    /// The next hop
+    next: MacAddr,
+}
+
 /// Hold rates of guests of the Xen whose domain 0 this is.
 #[derive(Debug, Args)]
 pub(crate) struct XenCommand {
@@ -179,6 +206,7 @@ impl LabCommand {
             }
             Self::DelayLine { pairs } => delay_line::run(&pairs)?,
             Self::Router { cpu, batch, from, to } => forward::run([&from, &to], cpu, batch)?,
+            Self::Guest(command) => output::print_own(&guests::process::run(&command.into())?)?,
             Self::Xen(command) => return command.run(),
             Self::XenClasses(command) => return command.run(),
             Self::Disturbance { cpu, ppm } => disturbance::run(CpuShare::from_ppm(ppm), cpu)?,
@@ -193,6 +221,13 @@ impl LabCommand {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl From<GuestCommand> for GuestSpec {
+    fn from(command: GuestCommand) -> Self {
+        let GuestCommand { cpu, hop, internet, from, to, own, next } = command;
+        Self { internet, hop, cpu, from, to, own, next }
     }
 }
 

@@ -2,6 +2,7 @@
 //! `weir-lab reproduce`: the experiments of a text, before and after.
 
 mod figure_set;
+mod iip;
 mod jitter;
 mod netback;
 mod xtc;
@@ -18,6 +19,8 @@ pub(crate) enum Reproduce {
     Netback(netback::ReproduceNetback),
     /// Delay that a shaper keeps even: RTP video, web pages and bulk at 2 Mb/s
     Jitter(jitter::ReproduceJitter),
+    /// Three parallel internets through one node: fig5 to fig12, table1
+    Iip(iip::ReproduceIip),
     /// Packet rates held by feedback: fig3 to fig18, fig20, table1, table2
     Xtc(xtc::ReproduceXtc),
 }
@@ -27,6 +30,7 @@ impl Reproduce {
         match self {
             Self::Netback(command) => command.run(),
             Self::Jitter(command) => command.run(),
+            Self::Iip(command) => command.run(),
             Self::Xtc(command) => command.run(),
         }
     }

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The processor time of the three guests by load, as Figs 7 to 9 and Fig 12 of the text have it,
+//! and the model of Table 1 fitted to it.
+//!
+//! A thread's time is what the kernel counted for it, in user mode and in system calls. What the
+//! kernel does for it outside of its threads (soft interrupts) is not in it.
+
+use weir_experiment::prelude::*;
+
+use super::guest_model::{GuestModel, SizeLoads};
+use crate::guests::ParallelInternet::{self, Can, Dss, Qos};
+use crate::guests::scenario::{GuestScenario, GuestSweep, size_key};
+use crate::guests::sweep::{self, median};
+
+/// Shows who needs how much for a packet.
+pub(super) fn by_load(rec: &mut Recording<'_>) -> Result {
+    let scenario = GuestScenario::load(rec.quick)?;
+    let sweep = scenario.sweep(SWEEP)?.with_sizes(&["128", "1024", "1280", "1518"]);
+    let sizes = measure(rec, &scenario, &sweep)?;
+    let model = |internet| GuestModel::of(&sizes, internet);
+    let slopes = |internet| -> Result<Vec<f64>> {
+        Ok(model(internet)?.lines.iter().map(|line| line.slope()).collect())
+    };
+    let (qos, can, dss) = (slopes(Qos)?, slopes(Can)?, slopes(Dss)?);
+    let large = |slopes: &[f64]| -> Vec<f64> {
+        let all = sizes.iter().zip(slopes);
+        all.filter(|(size, _)| size.bytes >= 1024.0).map(|(_, slope)| *slope).collect()
+    };
+    let unit = "%/1000/s";
+    for (name, slopes) in [("qos-large", large(&qos)), ("can-large", large(&can))] {
+        rec.keep(name, Series::unordered(unit, slopes))?;
+    }
+    for (name, slopes) in [("qos-slope", &qos), ("dss-slope", &dss), ("can-slope", &can)] {
+        rec.keep(name, Series::unordered(unit, slopes.clone()))?;
+    }
+    let text = "CAN: processor time a packet by QoS's, sizes from 1024 bytes, least";
+    let bound = Bound::at_least(1.3);
+    rec.claim("can", text, Rule::LeastRatio, bound, &["can-large", "qos-large"])?;
+    let text = "DSS: processor time a packet by QoS's, all sizes, most";
+    let bound = Bound::at_most(1.1);
+    rec.claim("dss", text, Rule::GreatestRatio, bound, &["dss-slope", "qos-slope"])?;
+    // By bits: a Mbit/s of small frames is more packets.
+    let of_bits = |small: bool| -> Vec<f64> {
+        let each = [&qos, &can, &dss];
+        let find = |slopes: &&Vec<f64>| {
+            let wanted = if small { 128.0 } else { 1024.0 };
+            let mut all = sizes.iter().zip(slopes.iter());
+            let (_, slope) = all.find(|(size, _)| (size.bytes - wanted).abs() < 0.5)?;
+            Some(slope * 1e3 / (8.0 * wanted))
+        };
+        each.iter().filter_map(find).collect()
+    };
+    rec.keep("mbit-128", Series::unordered("%/Mbit/s", of_bits(true)))?;
+    rec.keep("mbit-1024", Series::unordered("%/Mbit/s", of_bits(false)))?;
+    let text = "a Mbit/s at 128 bytes by one at 1024, least of the guests";
+    let bound = Bound::at_least(1.0);
+    rec.claim("bits", text, Rule::LeastRatio, bound, &["mbit-128", "mbit-1024"])
+}
+
+/// Shows the lines, one a size and guest, and the surface of each guest.
+pub(super) fn fitted(rec: &mut Recording<'_>) -> Result {
+    let scenario = GuestScenario::load(rec.quick)?;
+    let sweep = scenario.sweep(SWEEP)?;
+    let sizes = measure(rec, &scenario, &sweep)?;
+    let (mut surfaces, mut bent, mut held_out) = (Vec::new(), Vec::new(), Vec::new());
+    for internet in ParallelInternet::ALL {
+        let model = GuestModel::of(&sizes, internet)?;
+        let r_square: Vec<f64> = model.lines.iter().map(|line| line.fit().r_square).collect();
+        let good = r_square.iter().filter(|r_square| **r_square >= GOOD_LINE).count() as u64;
+        let key = internet.key();
+        rec.keep(&format!("{key}/r-square"), Series::unordered("1", r_square))?;
+        let text = format!("{}: sizes whose line has R² of at least 0.9", internet.name());
+        // Of a quick run's two sizes, one.
+        let least = if rec.quick { 1.0 } else { 5.0 };
+        rec.count(format!("{key}/lines"), text, good, Bound::at_least(least))?;
+        let [plain, with_wakeups] = &model.surfaces;
+        surfaces.push(plain.fit().r_square);
+        bent.push(with_wakeups.fit().r_square);
+        held_out.push(median(model.held_out));
+    }
+    rec.keep("surface-all", Series::unordered("1", surfaces.clone()))?;
+    rec.keep("surface-wakeups", Series::unordered("1", bent))?;
+    let text = "R² of a guest's surface over all sizes, second of three";
+    let second = Series::unordered("1", vec![median(surfaces)]);
+    rec.claim_samples("surface", text, second, Rule::Min, Bound::at_least(0.8))?;
+    if sizes.len() > 2 {
+        let text = "distance of a size from the surface of all others, median, worst guest";
+        let series = Series::unordered("%", held_out);
+        rec.claim_samples("held-out", text, series, Rule::Max, Bound::at_most(2.0))?;
+    }
+    Ok(())
+}
+
+fn measure(
+    rec: &mut Recording<'_>,
+    scenario: &GuestScenario,
+    sweep: &GuestSweep,
+) -> Result<Vec<SizeLoads>> {
+    sweep::run(rec, scenario, sweep)?;
+    let loads = |size: &weir_tester::FramePattern| {
+        let place = format!("{}/{}", sweep.name, size_key(size));
+        let loads = sweep::loads(&rec.result, &rec.name(&place));
+        SizeLoads { bytes: size.mean(), loads }
+    };
+    Ok(sweep.sizes.iter().map(loads).collect())
+}
+
+const SWEEP: &str = "fixed";
+const GOOD_LINE: f64 = 0.9;

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir-lab reproduce iip`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use weir_platform::failure::{Failure, UsageError};
+use weir_platform::output::print;
+use weir_suites::reproduce::iip::{self, FIGURES, IipFigure, draw, page};
+
+use super::figure_set::{ALL, REPORT, duration_text, record, results};
+use crate::output::Output;
+
+/// Three parallel internets through one node: fig5 to fig12, table1, and what the text left open.
+#[derive(Debug, Args)]
+pub(crate) struct ReproduceIip {
+    /// fig5 to fig12, table1, phases, hops; all of them from the same runs; report: a page of these
+    figure: String,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl ReproduceIip {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        let figure = FIGURES.iter().find(|known| known.name == self.figure);
+        match (self.figure.as_str(), figure) {
+            (_, Some(figure)) => self.make(Some(figure)),
+            (ALL, _) => self.make(None),
+            (REPORT, _) => self.report(),
+            (wrong, _) => {
+                let names: Vec<&str> = FIGURES.iter().map(|known| known.name).collect();
+                let names = names.join(", ");
+                let wrong = format!("no figure '{wrong}': {names}, {ALL} or {REPORT}");
+                Err(UsageError(wrong).into())
+            }
+        }
+    }
+
+    fn make(&self, figure: Option<&IipFigure>) -> Result<ExitCode, Failure> {
+        let length = duration_text(iip::length(self.output.quick, figure)?);
+        Output::say(&format!("iip {}: takes {length}", self.figure));
+        let result = record(&self.output, |rec| iip::run(rec, figure))?;
+        let shown: Vec<&IipFigure> =
+            figure.map_or_else(|| FIGURES.iter().collect(), |figure| vec![figure]);
+        let name = format!("reproduce/{}", place(&self.figure));
+        draw::write(&shown, &result, &self.output.folder(&name))?;
+        if !self.output.json {
+            for figure in shown {
+                print(&format!("\n{}: {}\n\n", figure.name, figure.title))?;
+                print(&page::table(figure, &result))?;
+            }
+        }
+        // Nothing is judged, so that the status is none of a verdict.
+        self.output.finish(&name, &result)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The page and its pictures, from what `all` left.
+    fn report(&self) -> Result<ExitCode, Failure> {
+        let made = results(&self.output, [(ALL, place(ALL))])?;
+        let page = page::write(Path::new("."), made.first().map(|(_, result)| result))?;
+        print(&format!("{}\n", page.display()))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The folder of a result among the others.
+fn place(name: &str) -> String {
+    format!("iip-{name}")
+}
