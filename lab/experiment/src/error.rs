@@ -42,6 +42,9 @@ pub enum ExperimentError {
     /// A run in virtual time cannot go on.
     #[error("virtual time: {0}")]
     Sim(#[from] weir_sim::SimError),
+    /// A network of connections cannot be described, or a charge does not fit.
+    #[error("network: {0}")]
+    Network(#[from] weir_network::NetworkError),
     /// Memory for frames.
     #[error("frames: {0}")]
     Port(#[from] weir_ports::PortError),

@@ -8,6 +8,7 @@
 pub mod conformance;
 pub mod demo;
 pub mod demo_plots;
+pub mod em;
 pub mod guests;
 pub mod house;
 pub mod iip;
@@ -32,6 +33,7 @@ pub const TABLES: &[weir_experiment::RequirementTable] = &[
     jitter::TABLE,
     iip::TABLE,
     kernel::TABLE,
+    em::TABLE,
     house::TABLE,
 ];
 

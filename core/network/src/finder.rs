@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A graph with its cached bounds and the memory of searches: what answers path queries.
+
+use crate::alternatives::{AlternativePaths, alternatives};
+use crate::bounds::BoundCache;
+use crate::error::NetworkError;
+use crate::graph::NetworkGraph;
+use crate::ids::{ArcId, NodeId};
+use crate::path_search::{PathOutcome, PathQuery, PathSearch};
+use crate::topology::NetworkTopology;
+
+/// Bounds of the work and memory of searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathFinderLimits {
+    /// Targets whose bounds are kept, at 12 bytes a node each.
+    pub cached_targets: usize,
+    /// Most labels of a search, at 64 bytes each. Reaching it ends the search.
+    pub labels: usize,
+}
+
+impl Default for PathFinderLimits {
+    fn default() -> Self {
+        Self { cached_targets: 512, labels: 1 << 20 }
+    }
+}
+
+/// Finds constrained paths in one topology.
+#[derive(Debug)]
+pub struct PathFinder {
+    graph: NetworkGraph,
+    cache: BoundCache,
+    search: PathSearch,
+}
+
+impl PathFinder {
+    /// A finder for a topology. It must be made again when nodes or arcs are added, or when an
+    /// arc's cost or delay falls; not when arcs fail, or fill.
+    ///
+    /// # Errors
+    ///
+    /// Names what is wrong with the topology.
+    pub fn new(topology: &NetworkTopology, limits: PathFinderLimits) -> Result<Self, NetworkError> {
+        let graph = NetworkGraph::new(topology)?;
+        let search = PathSearch::new(graph.nodes(), limits.labels);
+        Ok(Self { graph, cache: BoundCache::new(limits.cached_targets), search })
+    }
+
+    /// Finds the best path over arcs that are `usable`, exactly.
+    pub fn find(&mut self, query: PathQuery, usable: impl Fn(ArcId) -> bool) -> PathOutcome {
+        if query.from.index() >= self.graph.nodes() || query.to.index() >= self.graph.nodes() {
+            return PathOutcome::NoPath;
+        }
+        let bounds = self.cache.get(&self.graph, query.to);
+        self.search.find(&self.graph, &bounds, query, &usable)
+    }
+
+    /// Lists paths over arcs that are `usable`, the cheapest first, at most `most`.
+    pub(crate) fn alternatives(
+        &mut self,
+        query: PathQuery,
+        most: usize,
+        usable: impl Fn(ArcId) -> bool,
+    ) -> AlternativePaths {
+        let bounds = self.cache.get(&self.graph, query.to);
+        alternatives(&self.graph, &bounds, query, most, usable)
+    }
+
+    /// The graph.
+    #[must_use]
+    pub const fn graph(&self) -> &NetworkGraph {
+        &self.graph
+    }
+
+    /// Computes the bounds to a target, unless they are kept.
+    pub fn warm(&mut self, target: NodeId) {
+        if target.index() < self.graph.nodes() {
+            self.cache.get(&self.graph, target);
+        }
+    }
+
+    /// Number of targets whose bounds are kept, and how often bounds were computed.
+    #[must_use]
+    pub fn cache_usage(&self) -> (u32, u64) {
+        self.cache.usage()
+    }
+}

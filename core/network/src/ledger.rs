@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Charges of a network's arcs, now and in time to come.
+//!
+//! A direction of a connection charges each arc of its path for its window. While it moves, an arc
+//! is charged the larger of old and new, never the sum: the packets take one path or the other.
+//! Free in a window is the share, less the class for packets outside of tunnels, less the
+//! highest sum of charges at any moment of the window.
+
+use std::collections::BTreeMap;
+
+use weir_units::Instant;
+
+use crate::connection::{FlowDirection, TimeWindow};
+use crate::ids::{ArcId, ConnectionId};
+use crate::virtual_network::ArcShare;
+
+/// A direction of a connection, as charges name it.
+pub(crate) type FlowKey = (ConnectionId, FlowDirection);
+
+/// One of a moving flow's two charges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChargeSide {
+    Current,
+    Next,
+}
+
+/// Charges of one network's arcs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ArcLedger {
+    /// Sorted by arc.
+    arcs: Vec<ChargedArc>,
+}
+
+#[derive(Clone, Debug)]
+struct ChargedArc {
+    arc: ArcId,
+    /// The rate that connections may be promised together.
+    sellable: u64,
+    charges: BTreeMap<FlowKey, ArcCharge>,
+    /// The sum of all charges, whenever they are.
+    total: u64,
+    /// Charges that do not last for all time.
+    windowed: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ArcCharge {
+    current: u64,
+    next: u64,
+    window: TimeWindow,
+}
+
+impl ArcCharge {
+    fn rate(&self) -> u64 {
+        self.current.max(self.next)
+    }
+}
+
+impl ArcLedger {
+    pub(crate) fn new(shares: &[ArcShare]) -> Self {
+        let mut arcs: Vec<ChargedArc> = shares.iter().map(ChargedArc::new).collect();
+        arcs.sort_by_key(|charged| charged.arc);
+        Self { arcs }
+    }
+
+    fn find(&self, arc: ArcId) -> Option<&ChargedArc> {
+        let place = self.arcs.binary_search_by_key(&arc, |charged| charged.arc).ok()?;
+        self.arcs.get(place)
+    }
+
+    fn find_mut(&mut self, arc: ArcId) -> Option<&mut ChargedArc> {
+        let place = self.arcs.binary_search_by_key(&arc, |charged| charged.arc).ok()?;
+        self.arcs.get_mut(place)
+    }
+
+    /// All that connections may have of an arc; `None` if the network has no share.
+    pub(crate) fn sellable(&self, arc: ArcId) -> Option<u64> {
+        self.find(arc).map(|charged| charged.sellable)
+    }
+
+    /// The least that is free in a window, without a flow's own charge. Less than nothing if a
+    /// share was made smaller.
+    pub(crate) fn free(&self, arc: ArcId, window: TimeWindow, except: Option<FlowKey>) -> i128 {
+        self.find(arc).map_or(0, |charged| {
+            i128::from(charged.sellable) - i128::from(charged.peak(window, except))
+        })
+    }
+
+    /// Tells whether `need` is free in a window: as [`Self::free`], and mostly faster.
+    pub(crate) fn has_free(
+        &self,
+        arc: ArcId,
+        need: u64,
+        window: TimeWindow,
+        except: Option<FlowKey>,
+    ) -> bool {
+        self.find(arc).is_some_and(|charged| {
+            let at_once = charged.total.saturating_add(need) <= charged.sellable;
+            at_once || charged.peak(window, except).saturating_add(need) <= charged.sellable
+        })
+    }
+
+    /// The charge of a flow on an arc, the larger of current and next.
+    pub(crate) fn charge_of(&self, arc: ArcId, flow: FlowKey) -> u64 {
+        let charge = self.find(arc).and_then(|charged| charged.charges.get(&flow));
+        charge.map_or(0, ArcCharge::rate)
+    }
+
+    /// The highest sum of charges of an arc at any time.
+    pub(crate) fn highest(&self, arc: ArcId) -> u64 {
+        self.find(arc).map_or(0, |charged| charged.peak(TimeWindow::ALWAYS, None))
+    }
+
+    /// Sets one side of a flow's charge on arcs. Rate zero on both sides removes it.
+    pub(crate) fn set(
+        &mut self,
+        arcs: &[ArcId],
+        flow: FlowKey,
+        side: ChargeSide,
+        rate: u64,
+        window: TimeWindow,
+    ) {
+        for arc in arcs {
+            if let Some(charged) = self.find_mut(*arc) {
+                charged.set(flow, side, rate, window);
+            }
+        }
+    }
+
+    /// Arcs that are charged more than they may be, at any moment.
+    pub(crate) fn overcharged(&self) -> Vec<ArcId> {
+        let over = |arc: &&ChargedArc| arc.peak(TimeWindow::ALWAYS, None) > arc.sellable;
+        self.arcs.iter().filter(over).map(|charged| charged.arc).collect()
+    }
+}
+
+impl ChargedArc {
+    fn new(share: &ArcShare) -> Self {
+        Self {
+            arc: share.arc,
+            sellable: share.rate.as_bps().saturating_sub(share.untunnelled.as_bps()),
+            charges: BTreeMap::new(),
+            total: 0,
+            windowed: 0,
+        }
+    }
+
+    fn set(&mut self, flow: FlowKey, side: ChargeSide, rate: u64, window: TimeWindow) {
+        let old = self.charges.get(&flow).copied();
+        let mut charge = old.unwrap_or(ArcCharge { current: 0, next: 0, window });
+        match side {
+            ChargeSide::Current => charge.current = rate,
+            ChargeSide::Next => charge.next = rate,
+        }
+        charge.window = window;
+        if let Some(old) = old {
+            self.total -= old.rate();
+            self.windowed -= usize::from(old.window != TimeWindow::ALWAYS);
+        }
+        if charge.rate() == 0 {
+            self.charges.remove(&flow);
+            return;
+        }
+        self.total = self.total.saturating_add(charge.rate());
+        self.windowed += usize::from(charge.window != TimeWindow::ALWAYS);
+        self.charges.insert(flow, charge);
+    }
+
+    /// The highest sum of charges in a window.
+    fn peak(&self, window: TimeWindow, except: Option<FlowKey>) -> u64 {
+        let own = except.and_then(|flow| self.charges.get(&flow));
+        if self.windowed == 0 {
+            return self.total - own.map_or(0, ArcCharge::rate);
+        }
+        let mut always = 0u64;
+        // What begins and what ends within the window. At one moment ends come first.
+        let mut events: Vec<(Instant, bool, u64)> = Vec::new();
+        for (flow, charge) in &self.charges {
+            if Some(*flow) == except || !charge.window.overlaps(window) {
+                continue;
+            }
+            if charge.window.start <= window.start && charge.window.end >= window.end {
+                always = always.saturating_add(charge.rate());
+                continue;
+            }
+            events.push((charge.window.start.max(window.start), true, charge.rate()));
+            events.push((charge.window.end, false, charge.rate()));
+        }
+        events.sort_unstable();
+        let (mut sum, mut highest) = (0u64, 0u64);
+        for (_, begins, rate) in events {
+            sum = if begins { sum.saturating_add(rate) } else { sum.saturating_sub(rate) };
+            highest = highest.max(sum);
+        }
+        always.saturating_add(highest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_units::BitRate;
+
+    use super::*;
+
+    const ARC: ArcId = ArcId(3);
+
+    fn ledger() -> ArcLedger {
+        let (rate, untunnelled) = (BitRate::from_bps(100), BitRate::from_bps(10));
+        ArcLedger::new(&[ArcShare { arc: ARC, rate, untunnelled }])
+    }
+
+    fn flow(number: u64) -> FlowKey {
+        (ConnectionId(number), FlowDirection::Forward)
+    }
+
+    fn window(start: u64, end: u64) -> TimeWindow {
+        TimeWindow { start: Instant::from_nanos(start), end: Instant::from_nanos(end) }
+    }
+
+    #[test]
+    fn a_moving_flow_is_charged_the_larger_rate() {
+        let mut ledger = ledger();
+        ledger.set(&[ARC], flow(1), ChargeSide::Current, 40, TimeWindow::ALWAYS);
+        ledger.set(&[ARC], flow(1), ChargeSide::Next, 60, TimeWindow::ALWAYS);
+        assert_eq!(ledger.free(ARC, TimeWindow::ALWAYS, None), 30);
+        ledger.set(&[ARC], flow(1), ChargeSide::Current, 0, TimeWindow::ALWAYS);
+        assert_eq!(ledger.free(ARC, TimeWindow::ALWAYS, None), 30);
+        ledger.set(&[ARC], flow(1), ChargeSide::Next, 0, TimeWindow::ALWAYS);
+        assert_eq!(ledger.free(ARC, TimeWindow::ALWAYS, None), 90);
+    }
+
+    #[test]
+    fn windows_that_only_touch_do_not_add_up() {
+        let mut ledger = ledger();
+        ledger.set(&[ARC], flow(1), ChargeSide::Current, 50, window(0, 10));
+        ledger.set(&[ARC], flow(2), ChargeSide::Current, 40, window(10, 20));
+        assert_eq!(ledger.free(ARC, window(0, 20), None), 40);
+        assert_eq!(ledger.free(ARC, window(9, 10), None), 40);
+        assert_eq!(ledger.free(ARC, window(10, 11), None), 50);
+        assert_eq!(ledger.free(ARC, window(20, 30), None), 90);
+        assert_eq!(ledger.free(ARC, window(0, 20), Some(flow(1))), 50);
+        assert!(ledger.has_free(ARC, 40, window(0, 20), None));
+        assert!(!ledger.has_free(ARC, 41, window(0, 20), None));
+        assert_eq!(ledger.highest(ARC), 50);
+    }
+
+    #[test]
+    fn an_arc_without_a_share_has_nothing() {
+        assert_eq!(ledger().free(ArcId(4), TimeWindow::ALWAYS, None), 0);
+        assert!(!ledger().has_free(ArcId(4), 0, TimeWindow::ALWAYS, None));
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Guaranteed connections inside virtual networks that share one physical network.
+//!
+//! A virtual network has a guaranteed share of arcs; inside it, a connection has a guaranteed rate
+//! and a fixed path for each direction. This crate decides and plans; `weir broker` stores and
+//! carries out. It is pure: no clock, no entropy, no files, and all work is bounded by counts.
+
+mod accounting;
+mod admission;
+mod alternatives;
+mod answer;
+mod bounds;
+mod connection;
+mod error;
+mod finder;
+mod graph;
+mod ids;
+mod intent;
+mod ledger;
+mod lifecycle;
+mod path_search;
+mod rearrangement;
+mod refusal;
+mod serde_units;
+mod state;
+mod topology;
+mod virtual_network;
+
+pub use accounting::{
+    AccountedRate, PACKET_MIN, REQUEST_RATE_MAX, TUNNEL_MTU, TUNNEL_OVERHEAD, TunnelAccounting,
+};
+pub use answer::{AdmissionAnswer, ArcShortage, ConnectionRefusal, RefusalReason, SmallestChange};
+pub use connection::{
+    AdmittedFlow, ByDirection, ConnectionRequest, FlowDirection, FlowSelector, NetworkConnection,
+    PathLimits, RateBasis, RequestedRate, RoutedPath, TimeWindow, TransportProtocol,
+};
+pub use error::NetworkError;
+pub use finder::{PathFinder, PathFinderLimits};
+pub use graph::NetworkGraph;
+pub use ids::{ArcId, ConnectionId, EndNodeId, LinkId, NetworkId, NodeId};
+pub use intent::{
+    ConnectionPlan, ConnectionStep, EntryTarget, NodeInstruction, NodeIntent, TunnelId,
+};
+pub use lifecycle::{
+    ConnectionEvent, ConnectionState, IllegalTransition, PathChangeStep, RecoveryAction, recovery,
+};
+pub use path_search::{PathObjective, PathOutcome, PathQuery};
+pub use rearrangement::{PathMove, RearrangementLimits, RearrangementOutcome};
+pub use state::{AdmittedFlows, NetworkLimits, NetworkState};
+pub use topology::{LinkArc, NetworkNode, NetworkTopology, TOPOLOGY_ARCS_MAX, TOPOLOGY_NODES_MAX};
+pub use virtual_network::{ArcShare, EndNode, Ipv6Prefix, VirtualNetwork, VirtualRouter};

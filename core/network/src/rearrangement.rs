@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Rearrangement: moves of connections, so that a new one fits.
+//!
+//! A move is make-before-break: its new path must have room while the old one is still charged. So
+//! both are wanted: an assignment of paths in which all fits, and an order of moves that leads to
+//! it.
+//!
+//! 1. *Conflicts.* The new connection is put on a path; an arc that is then overcharged must lose
+//!    a connection that has not been moved yet. Each of these, on each path without the arc, is a
+//!    branch. If an assignment exists, one branch leads to it, since some connection on that arc
+//!    has another path in it. Few moves are tried before more.
+//! 2. *Order.* All orders of the moves, in each of which every move must have room.
+//! 3. *Detours.* If no order exists, connections that change places may need a third place for a
+//!    while. Then all states that moves can reach are searched, breadth first.
+//!
+//! Each part is complete while the number of paths and states stays within its bounds; where they
+//! are reached, the outcome says so. Connections that must be disjoint from another, or that
+//! another must be disjoint from, stay where they are.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::admission::FlowQuestion;
+use crate::alternatives::AlternativePaths;
+use crate::connection::{AdmittedFlow, ConnectionRequest, FlowDirection, RoutedPath, TimeWindow};
+use crate::ids::{ArcId, ConnectionId, NetworkId};
+use crate::ledger::{ArcLedger, ChargeSide, FlowKey};
+use crate::lifecycle::ConnectionState;
+use crate::path_search::PathQuery;
+use crate::state::{AdmittedFlows, NetworkState};
+
+/// Bounds of a search for a rearrangement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RearrangementLimits {
+    /// Most moves, at most 16.
+    pub moves: usize,
+    /// Most paths that are tried for a direction of a connection.
+    pub paths: usize,
+    /// Most states that are looked at.
+    pub states: usize,
+}
+
+impl Default for RearrangementLimits {
+    fn default() -> Self {
+        Self { moves: 6, paths: 32, states: 50_000 }
+    }
+}
+
+/// Most moves that limits can allow.
+const MOVES_MAX: usize = 16;
+
+/// Most flows among which detours are searched for.
+const DETOUR_FLOWS_MAX: usize = 64;
+
+/// A direction of a connection, moved to another path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathMove {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The direction.
+    pub direction: FlowDirection,
+    /// Its flow afterwards: another path at the same rate.
+    pub flow: AdmittedFlow,
+}
+
+/// An answer to whether moves make room for a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RearrangementOutcome {
+    /// After these moves, in this order, the request is admitted with these flows.
+    Found {
+        /// The moves. None, if the request is admitted as things are.
+        moves: Vec<PathMove>,
+        /// The flows of the new connection.
+        flows: AdmittedFlows,
+    },
+    /// No moves make room.
+    Impossible,
+    /// A bound was reached before the answer was known.
+    Exhausted,
+}
+
+/// The key of the new connection in the ledger, which no stored connection has.
+const NEW: ConnectionId = ConnectionId(u64::MAX);
+
+/// A flow that may be moved.
+struct MovableFlow {
+    key: FlowKey,
+    window: TimeWindow,
+    flow: AdmittedFlow,
+    question: FlowQuestion,
+    /// Its path before any move.
+    old: RoutedPath,
+    alternatives: Option<AlternativePaths>,
+    is_moved: bool,
+}
+
+/// Paths of all flows by their places in lists, and the moves that led there.
+struct ReachedState {
+    places: Vec<usize>,
+    /// The flow, and its path afterwards.
+    moves: Vec<(usize, usize)>,
+}
+
+struct RearrangementSearch<'a> {
+    state: &'a mut NetworkState,
+    request: &'a ConnectionRequest,
+    limits: RearrangementLimits,
+    flows: Vec<MovableFlow>,
+    states_left: usize,
+    /// Set if a bound kept something from being tried.
+    is_cut: bool,
+}
+
+impl NetworkState {
+    /// Finds moves of existing connections that make room for a request. Charges nothing.
+    pub fn rearrange(
+        &mut self,
+        request: &ConnectionRequest,
+        limits: RearrangementLimits,
+    ) -> RearrangementOutcome {
+        if self.check(request, None).is_err() || self.connections.contains_key(&NEW) {
+            return RearrangementOutcome::Impossible;
+        }
+        if let Ok(flows) = self.find_flows(request, None, &[]) {
+            return RearrangementOutcome::Found { moves: Vec::new(), flows };
+        }
+        let flows = self.movable_flows(request);
+        let mut search = RearrangementSearch {
+            state: self,
+            request,
+            limits: RearrangementLimits { moves: limits.moves.min(MOVES_MAX), ..limits },
+            flows,
+            states_left: limits.states,
+            is_cut: false,
+        };
+        if let Some(found) = search.by_conflicts().or_else(|| search.by_detours()) {
+            return found;
+        }
+        if search.is_cut || search.states_left == 0 {
+            return RearrangementOutcome::Exhausted;
+        }
+        RearrangementOutcome::Impossible
+    }
+
+    fn movable_flows(&self, request: &ConnectionRequest) -> Vec<MovableFlow> {
+        let named = |request: &ConnectionRequest| {
+            FlowDirection::BOTH.map(|direction| request.limits.of(direction).disjoint_from)
+        };
+        let mut fixed: BTreeSet<ConnectionId> = named(request).into_iter().flatten().collect();
+        for connection in self.connections() {
+            let others = named(&connection.request);
+            if others.iter().any(Option::is_some) {
+                fixed.insert(connection.id);
+            }
+            fixed.extend(others.into_iter().flatten());
+        }
+        let mut flows = Vec::new();
+        for (id, known) in &self.connections {
+            let of = &known.connection.request;
+            let may_move = of.network == request.network
+                && known.next.is_none()
+                && known.connection.state == ConnectionState::Active
+                && !fixed.contains(id);
+            for direction in FlowDirection::BOTH {
+                let Some(flow) = known.connection.flows.of(direction) else { continue };
+                if may_move {
+                    flows.push(MovableFlow {
+                        key: (*id, direction),
+                        window: of.window,
+                        flow: flow.clone(),
+                        question: self.question(of, direction, Some(*id)),
+                        old: flow.path.clone(),
+                        alternatives: None,
+                        is_moved: false,
+                    });
+                }
+            }
+        }
+        flows
+    }
+
+    /// Paths of a question in a network, whatever is free: all, or the cheapest.
+    fn alternatives_of(
+        &mut self,
+        network: NetworkId,
+        question: &FlowQuestion,
+        most: usize,
+    ) -> AlternativePaths {
+        let Some(known) = self.networks.get(&network) else { return AlternativePaths::default() };
+        let query = PathQuery {
+            from: question.from,
+            to: question.to,
+            objective: <_>::default(),
+            delay: question.delay,
+            hops: question.hops,
+        };
+        let topology = &self.topology;
+        self.finder.alternatives(query, most, |arc| {
+            question.may_pass(topology, arc) && known.ledger.sellable(arc).is_some()
+        })
+    }
+}
+
+impl RearrangementSearch<'_> {
+    fn ledger(&mut self) -> Option<&mut ArcLedger> {
+        let network = self.state.networks.get_mut(&self.request.network)?;
+        Some(&mut network.ledger)
+    }
+
+    fn charge(&mut self, arcs: &[ArcId], key: FlowKey, rate: u64, window: TimeWindow) {
+        if let Some(ledger) = self.ledger() {
+            ledger.set(arcs, key, ChargeSide::Current, rate, window);
+        }
+    }
+
+    /// Puts a flow on another path, as if its old path had been released.
+    fn put(&mut self, place: usize, path: RoutedPath) {
+        let flow = &mut self.flows[place];
+        let (key, window, rate) = (flow.key, flow.window, flow.flow.reserved.as_bps());
+        let before = core::mem::replace(&mut flow.flow.path, path.clone());
+        self.charge(&before.arcs, key, 0, window);
+        self.charge(&path.arcs, key, rate, window);
+    }
+
+    /// Tells whether a flow's path to be has room while its present one is charged.
+    fn fits(&mut self, place: usize, path: &RoutedPath) -> bool {
+        let flow = &self.flows[place];
+        let (key, window, rate) = (flow.key, flow.window, flow.flow.reserved.as_bps());
+        self.ledger().is_some_and(|ledger| {
+            path.arcs.iter().all(|arc| ledger.has_free(*arc, rate, window, Some(key)))
+        })
+    }
+
+    /// Paths of a flow other than its present one.
+    fn others(&mut self, place: usize) -> Vec<RoutedPath> {
+        if self.flows[place].alternatives.is_none() {
+            let question = self.flows[place].question.clone();
+            let most = self.limits.paths;
+            self.flows[place].alternatives =
+                Some(self.state.alternatives_of(self.request.network, &question, most));
+        }
+        let flow = &self.flows[place];
+        let Some(known) = &flow.alternatives else { return Vec::new() };
+        self.is_cut |= !known.is_complete;
+        let differs = |path: &&RoutedPath| path.arcs != flow.flow.path.arcs;
+        known.paths.iter().filter(differs).cloned().collect()
+    }
+
+    fn by_conflicts(&mut self) -> Option<RearrangementOutcome> {
+        let mut choices = Vec::new();
+        for direction in FlowDirection::BOTH {
+            if self.request.rate_of(direction).is_zero() {
+                choices.push(vec![None]);
+                continue;
+            }
+            let question = self.state.question(self.request, direction, None);
+            let known =
+                self.state.alternatives_of(self.request.network, &question, self.limits.paths);
+            self.is_cut |= !known.is_complete;
+            let flow = |path| AdmittedFlow {
+                path,
+                limit: question.rate.limit,
+                reserved: question.rate.reserved,
+            };
+            choices.push(known.paths.into_iter().map(|path| Some(flow(path))).collect());
+        }
+        for moves in 1..=self.limits.moves {
+            for forward in &choices[0] {
+                for backward in &choices[1] {
+                    let flows =
+                        AdmittedFlows { forward: forward.clone(), backward: backward.clone() };
+                    if let Some(found) = self.with_new(&flows, moves) {
+                        return Some(found);
+                    }
+                    if self.states_left == 0 {
+                        return None;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Tries to make room for the new connection on given paths.
+    fn with_new(&mut self, flows: &AdmittedFlows, moves: usize) -> Option<RearrangementOutcome> {
+        self.charge_new(flows, true);
+        let is_solved = self.resolve(flows, moves);
+        self.charge_new(flows, false);
+        let moved: Vec<usize> =
+            (0..self.flows.len()).filter(|at| self.flows[*at].is_moved).collect();
+        let targets: Vec<RoutedPath> =
+            moved.iter().map(|place| self.flows[*place].flow.path.clone()).collect();
+        for place in &moved {
+            let old = self.flows[*place].old.clone();
+            self.put(*place, old);
+            self.flows[*place].is_moved = false;
+        }
+        if !is_solved {
+            return None;
+        }
+        // `resolve` has seen that an order exists.
+        let order = self.order(&moved, &targets)?;
+        let moves = order.into_iter().map(|at| self.path_move(moved[at], &targets[at])).collect();
+        Some(RearrangementOutcome::Found { moves, flows: flows.clone() })
+    }
+
+    fn charge_new(&mut self, flows: &AdmittedFlows, is_charged: bool) {
+        for direction in FlowDirection::BOTH {
+            if let Some(flow) = flows.of(direction) {
+                let rate = if is_charged { flow.reserved.as_bps() } else { 0 };
+                self.charge(&flow.path.arcs, (NEW, direction), rate, self.request.window);
+            }
+        }
+    }
+
+    fn path_move(&self, place: usize, path: &RoutedPath) -> PathMove {
+        let MovableFlow { key: (connection, direction), flow, .. } = &self.flows[place];
+        let flow = AdmittedFlow { path: path.clone(), ..flow.clone() };
+        PathMove { connection: *connection, direction: *direction, flow }
+    }
+
+    /// Moves flows off overcharged arcs, and leaves them moved if all fits then.
+    fn resolve(&mut self, new: &AdmittedFlows, moves_left: usize) -> bool {
+        if self.states_left == 0 {
+            return false;
+        }
+        self.states_left -= 1;
+        let Some(arc) = self.overcharged(new) else { return self.has_order(new) };
+        if moves_left == 0 {
+            return false;
+        }
+        for place in 0..self.flows.len() {
+            let flow = &self.flows[place];
+            if flow.is_moved || !flow.flow.path.arcs.contains(&arc) {
+                continue;
+            }
+            for path in self.others(place) {
+                if path.arcs.contains(&arc) {
+                    continue;
+                }
+                self.put(place, path);
+                self.flows[place].is_moved = true;
+                if self.resolve(new, moves_left - 1) {
+                    return true;
+                }
+                let old = self.flows[place].old.clone();
+                self.put(place, old);
+                self.flows[place].is_moved = false;
+            }
+        }
+        false
+    }
+
+    /// An arc that is overcharged, among those that the new connection or a move uses.
+    fn overcharged(&mut self, new: &AdmittedFlows) -> Option<ArcId> {
+        let new =
+            FlowDirection::BOTH.into_iter().filter_map(|direction| new.of(direction).as_ref());
+        let moved = self.flows.iter().filter(|flow| flow.is_moved).map(|flow| &flow.flow);
+        let arcs: Vec<ArcId> = new.chain(moved).flat_map(|flow| flow.path.arcs.clone()).collect();
+        let ledger = self.ledger()?;
+        let is_over = |arc: &ArcId| ledger.free(*arc, TimeWindow::ALWAYS, None) < 0;
+        arcs.into_iter().find(is_over)
+    }
+
+    fn has_order(&mut self, new: &AdmittedFlows) -> bool {
+        let moved: Vec<usize> =
+            (0..self.flows.len()).filter(|at| self.flows[*at].is_moved).collect();
+        let targets: Vec<RoutedPath> =
+            moved.iter().map(|place| self.flows[*place].flow.path.clone()).collect();
+        self.charge_new(new, false);
+        for place in &moved {
+            let old = self.flows[*place].old.clone();
+            self.put(*place, old);
+        }
+        let has_order = self.order(&moved, &targets).is_some();
+        for (place, target) in moved.iter().zip(targets) {
+            self.put(*place, target);
+        }
+        self.charge_new(new, true);
+        has_order
+    }
+
+    /// An order in which each move has room. Leaves all flows where they are.
+    fn order(&mut self, moved: &[usize], targets: &[RoutedPath]) -> Option<Vec<usize>> {
+        let mut order = Vec::new();
+        let mut tried = BTreeSet::new();
+        let is_found = self.order_from(moved, targets, &mut order, &mut tried);
+        for at in order.iter().rev() {
+            let old = self.flows[moved[*at]].old.clone();
+            self.put(moved[*at], old);
+        }
+        is_found.then_some(order)
+    }
+
+    fn order_from(
+        &mut self,
+        moved: &[usize],
+        targets: &[RoutedPath],
+        order: &mut Vec<usize>,
+        tried: &mut BTreeSet<u32>,
+    ) -> bool {
+        if order.len() == moved.len() {
+            return true;
+        }
+        // The same moves done in another order lead to the same state.
+        if !tried.insert(order.iter().fold(0, |set, at| set | 1 << at)) {
+            return false;
+        }
+        for at in 0..moved.len() {
+            if order.contains(&at) || !self.fits(moved[at], &targets[at]) {
+                continue;
+            }
+            self.put(moved[at], targets[at].clone());
+            order.push(at);
+            if self.order_from(moved, targets, order, tried) {
+                return true;
+            }
+            order.pop();
+            let old = self.flows[moved[at]].old.clone();
+            self.put(moved[at], old);
+        }
+        false
+    }
+
+    /// Searches all states that moves can reach; the fewest moves first.
+    fn by_detours(&mut self) -> Option<RearrangementOutcome> {
+        if self.flows.len() > DETOUR_FLOWS_MAX {
+            self.is_cut = true;
+            return None;
+        }
+        let paths: Vec<Vec<RoutedPath>> = (0..self.flows.len())
+            .map(|place| {
+                let old = self.flows[place].old.clone();
+                core::iter::once(old).chain(self.others(place)).collect()
+            })
+            .collect();
+        let start = vec![0; self.flows.len()];
+        let mut seen = BTreeSet::from([start.clone()]);
+        let mut queue = VecDeque::from([ReachedState { places: start.clone(), moves: Vec::new() }]);
+        let mut now = start.clone();
+        let mut found = None;
+        while let Some(reached) = queue.pop_front() {
+            if self.states_left == 0 {
+                break;
+            }
+            self.states_left -= 1;
+            self.go(&paths, &mut now, &reached.places);
+            if let Ok(flows) = self.state.find_flows(self.request, None, &[]) {
+                found = Some((reached.moves, flows));
+                break;
+            }
+            self.grow(&paths, &reached, &mut seen, &mut queue);
+        }
+        self.go(&paths, &mut now, &start);
+        let (moves, flows) = found?;
+        let moves = moves.into_iter().map(|(place, to)| self.path_move(place, &paths[place][to]));
+        Some(RearrangementOutcome::Found { moves: moves.collect(), flows })
+    }
+
+    /// Queues each state that is one move away and was not seen.
+    fn grow(
+        &mut self,
+        paths: &[Vec<RoutedPath>],
+        reached: &ReachedState,
+        seen: &mut BTreeSet<Vec<usize>>,
+        queue: &mut VecDeque<ReachedState>,
+    ) {
+        for (place, paths) in paths.iter().enumerate() {
+            for (to, path) in paths.iter().enumerate() {
+                let mut places = reached.places.clone();
+                places[place] = to;
+                if seen.contains(&places) || !self.fits(place, path) {
+                    continue;
+                }
+                if seen.len() >= self.limits.states || reached.moves.len() >= self.limits.moves {
+                    self.is_cut = true;
+                    continue;
+                }
+                seen.insert(places.clone());
+                let moves = [reached.moves.as_slice(), &[(place, to)]].concat();
+                queue.push_back(ReachedState { places, moves });
+            }
+        }
+    }
+
+    /// Charges the paths of a state.
+    fn go(&mut self, paths: &[Vec<RoutedPath>], now: &mut [usize], to: &[usize]) {
+        for place in 0..to.len() {
+            if now[place] != to[place] {
+                self.put(place, paths[place][to[place]].clone());
+                now[place] = to[place];
+            }
+        }
+    }
+}

@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A network of networks with all its connections: what decisions are made from.
+//!
+//! It is the image of what the store has. Decisions ([`crate::NetworkState::admit`]) change
+//! nothing; charges do. Each charge checks again that it fits, so that a decision that has become
+//! stale is an error and never an overbooked arc.
+
+use std::collections::BTreeMap;
+
+use crate::accounting::TunnelAccounting;
+use crate::connection::{
+    AdmittedFlow, ByDirection, ConnectionRequest, FlowDirection, FlowSelector, NetworkConnection,
+    TimeWindow,
+};
+use crate::error::NetworkError;
+use crate::finder::{PathFinder, PathFinderLimits};
+use crate::ids::{ArcId, ConnectionId, EndNodeId, NetworkId, NodeId};
+use crate::ledger::{ArcLedger, ChargeSide, FlowKey};
+use crate::lifecycle::ConnectionState;
+use crate::topology::NetworkTopology;
+use crate::virtual_network::{EndNode, VirtualNetwork};
+
+/// Bounds of a network's tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkLimits {
+    /// Most virtual networks.
+    pub networks: usize,
+    /// Most end nodes.
+    pub end_nodes: usize,
+    /// Most connections.
+    pub connections: usize,
+    /// Bounds of path searches.
+    pub paths: PathFinderLimits,
+}
+
+impl Default for NetworkLimits {
+    fn default() -> Self {
+        Self {
+            networks: 4094,
+            end_nodes: 100_000,
+            connections: 1_000_000,
+            paths: PathFinderLimits::default(),
+        }
+    }
+}
+
+/// Both directions of what was admitted.
+pub type AdmittedFlows = ByDirection<Option<AdmittedFlow>>;
+
+/// The physical network, the virtual networks on it, and their connections.
+#[derive(Debug)]
+pub struct NetworkState {
+    pub(crate) topology: NetworkTopology,
+    pub(crate) finder: PathFinder,
+    pub(crate) accounting: TunnelAccounting,
+    pub(crate) limits: NetworkLimits,
+    pub(crate) networks: BTreeMap<NetworkId, KnownNetwork>,
+    pub(crate) end_nodes: BTreeMap<EndNodeId, EndNode>,
+    pub(crate) connections: BTreeMap<ConnectionId, KnownConnection>,
+    /// By arc: the sum of all networks' shares.
+    promised: Vec<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct KnownNetwork {
+    pub(crate) network: VirtualNetwork,
+    pub(crate) ledger: ArcLedger,
+    /// The flows that select certain packets, each in its window.
+    pub(crate) selectors: BTreeMap<FlowSelector, Vec<FlowKey>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct KnownConnection {
+    pub(crate) connection: NetworkConnection,
+    /// The request and flows that a change leads to.
+    pub(crate) next: Option<(ConnectionRequest, AdmittedFlows)>,
+}
+
+impl NetworkState {
+    /// A network without virtual networks.
+    ///
+    /// # Errors
+    ///
+    /// Names what is wrong with the topology or with the accounting.
+    pub fn new(
+        topology: NetworkTopology,
+        accounting: TunnelAccounting,
+        limits: NetworkLimits,
+    ) -> Result<Self, NetworkError> {
+        accounting.validate()?;
+        let finder = PathFinder::new(&topology, limits.paths)?;
+        Ok(Self {
+            promised: vec![0; topology.arcs.len()],
+            topology,
+            finder,
+            accounting,
+            limits,
+            networks: BTreeMap::new(),
+            end_nodes: BTreeMap::new(),
+            connections: BTreeMap::new(),
+        })
+    }
+
+    /// Admits a virtual network against the links.
+    ///
+    /// # Errors
+    ///
+    /// Names the first share that does not fit, or what else is out of its bound.
+    pub fn add_network(&mut self, network: VirtualNetwork) -> Result<(), NetworkError> {
+        if self.networks.contains_key(&network.id) {
+            return Err(NetworkError::Exists { thing: "network", id: u64::from(network.id.0) });
+        }
+        at_most("virtual networks", self.networks.len() + 1, self.limits.networks)?;
+        let (id, vlan) = (network.id, network.vlan);
+        let is_taken = self.networks.values().any(|other| other.network.vlan == vlan);
+        if is_taken || !(1..=4094).contains(&vlan) {
+            return Err(NetworkError::Vlan { network: id, vlan });
+        }
+        let mut shares = network.shares.clone();
+        shares.sort_by_key(|share| share.arc);
+        if let Some(twice) = shares.windows(2).find(|pair| pair[0].arc == pair[1].arc) {
+            let id = u64::from(twice[0].arc.0);
+            return Err(NetworkError::Exists { thing: "share of arc", id });
+        }
+        for share in &shares {
+            self.check_share(id, share)?;
+        }
+        for share in &shares {
+            self.promised[share.arc.index()] += share.rate.as_bps();
+        }
+        let ledger = ArcLedger::new(&shares);
+        self.networks.insert(id, KnownNetwork { network, ledger, selectors: BTreeMap::new() });
+        Ok(())
+    }
+
+    fn check_share(
+        &self,
+        network: NetworkId,
+        share: &crate::virtual_network::ArcShare,
+    ) -> Result<(), NetworkError> {
+        let (arc, asked) = (share.arc, share.rate.as_bps());
+        let Some(known) = self.topology.arc(arc) else {
+            let most = self.topology.arcs.len() as u64;
+            return Err(NetworkError::UnknownArc { network, arc, most });
+        };
+        let free = known.sellable().as_bps().saturating_sub(self.promised[arc.index()]);
+        if asked > free {
+            return Err(NetworkError::ShareAboveFree { network, arc, asked, free });
+        }
+        let untunnelled = share.untunnelled.as_bps();
+        if untunnelled > asked {
+            let rate = asked;
+            return Err(NetworkError::UntunnelledAboveShare { network, untunnelled, rate });
+        }
+        Ok(())
+    }
+
+    /// Adds an end node.
+    ///
+    /// # Errors
+    ///
+    /// Names an id that is in use, or a network or node that is not known.
+    pub fn add_end_node(&mut self, end_node: EndNode) -> Result<(), NetworkError> {
+        if self.end_nodes.contains_key(&end_node.id) {
+            return Err(NetworkError::Exists { thing: "end node", id: u64::from(end_node.id.0) });
+        }
+        at_most("end nodes", self.end_nodes.len() + 1, self.limits.end_nodes)?;
+        if !self.networks.contains_key(&end_node.network) {
+            let id = u64::from(end_node.network.0);
+            return Err(NetworkError::Unknown { thing: "network", id });
+        }
+        if end_node.gateway.index() >= self.topology.nodes.len() {
+            let id = u64::from(end_node.gateway.0);
+            return Err(NetworkError::Unknown { thing: "node", id });
+        }
+        self.end_nodes.insert(end_node.id, end_node);
+        Ok(())
+    }
+
+    /// Charges what was admitted for a new connection, or restores one from the store.
+    ///
+    /// # Errors
+    ///
+    /// Tells that the id exists, or which arc has too little free; then nothing is charged.
+    pub fn reserve(
+        &mut self,
+        id: ConnectionId,
+        request: ConnectionRequest,
+        flows: AdmittedFlows,
+        state: ConnectionState,
+    ) -> Result<(), NetworkError> {
+        if self.connections.contains_key(&id) {
+            return Err(NetworkError::Exists { thing: "connection", id: id.0 });
+        }
+        at_most("connections", self.connections.len() + 1, self.limits.connections)?;
+        self.charge(id, &request, &flows, ChargeSide::Current, request.window)?;
+        self.select(id, &request, &flows);
+        let connection = NetworkConnection { id, request, flows, state };
+        self.connections.insert(id, KnownConnection { connection, next: None });
+        Ok(())
+    }
+
+    /// Charges the larger of what a connection has and what it is to have.
+    ///
+    /// # Errors
+    ///
+    /// Tells that it is not known or changes already, or which arc has too little free; then
+    /// nothing is charged.
+    pub fn begin_change(
+        &mut self,
+        id: ConnectionId,
+        request: ConnectionRequest,
+        flows: AdmittedFlows,
+    ) -> Result<(), NetworkError> {
+        let known = self.connection_of(id)?;
+        if known.next.is_some() {
+            return Err(NetworkError::Exists { thing: "change of connection", id: id.0 });
+        }
+        let window = hull(known.connection.request.window, request.window);
+        self.charge(id, &request, &flows, ChargeSide::Next, window)?;
+        if let Some(known) = self.connections.get_mut(&id) {
+            known.next = Some((request, flows));
+        }
+        Ok(())
+    }
+
+    /// Charges only what a connection was to have: its change is done.
+    ///
+    /// # Errors
+    ///
+    /// Tells that it is not known or does not change.
+    pub fn finish_change(&mut self, id: ConnectionId) -> Result<(), NetworkError> {
+        let (request, flows) = self.take_next(id)?;
+        let old = self.connection_of(id)?.connection.clone();
+        self.deselect(&old);
+        self.clear(&old.request, id, &old.flows);
+        self.clear(&request, id, &flows);
+        self.set(id, &request, &flows, ChargeSide::Current, request.window);
+        self.select(id, &request, &flows);
+        if let Some(known) = self.connections.get_mut(&id) {
+            known.connection.request = request;
+            known.connection.flows = flows;
+        }
+        Ok(())
+    }
+
+    /// Charges only what a connection had: its change was taken back.
+    ///
+    /// # Errors
+    ///
+    /// Tells that it is not known or does not change.
+    pub fn abort_change(&mut self, id: ConnectionId) -> Result<(), NetworkError> {
+        let (request, flows) = self.take_next(id)?;
+        let old = self.connection_of(id)?.connection.clone();
+        self.clear(&request, id, &flows);
+        self.clear(&old.request, id, &old.flows);
+        self.set(id, &old.request, &old.flows, ChargeSide::Current, old.request.window);
+        Ok(())
+    }
+
+    /// Forgets a connection, and charges nothing for it any more.
+    ///
+    /// # Errors
+    ///
+    /// Tells that it is not known.
+    pub fn release(&mut self, id: ConnectionId) -> Result<NetworkConnection, NetworkError> {
+        let known = self.connection_of(id)?.clone();
+        if let Some((request, flows)) = &known.next {
+            self.clear(request, id, flows);
+        }
+        self.deselect(&known.connection);
+        self.clear(&known.connection.request, id, &known.connection.flows);
+        self.connections.remove(&id);
+        Ok(known.connection)
+    }
+
+    /// Notes the state of a connection.
+    ///
+    /// # Errors
+    ///
+    /// Tells that it is not known.
+    pub fn set_state(&mut self, id: ConnectionId, to: ConnectionState) -> Result<(), NetworkError> {
+        let unknown = NetworkError::Unknown { thing: "connection", id: id.0 };
+        self.connections.get_mut(&id).ok_or(unknown)?.connection.state = to;
+        Ok(())
+    }
+
+    /// Notes that an arc failed or works again.
+    pub fn set_arc_up(&mut self, arc: ArcId, is_up: bool) {
+        if let Some(arc) = self.topology.arcs.get_mut(arc.index()) {
+            arc.is_up = is_up;
+        }
+    }
+
+    /// Notes that a node failed or works again.
+    pub fn set_node_up(&mut self, node: NodeId, is_up: bool) {
+        if let Some(node) = self.topology.nodes.get_mut(node.index()) {
+            node.is_up = is_up;
+        }
+    }
+
+    /// A connection.
+    #[must_use]
+    pub fn connection(&self, id: ConnectionId) -> Option<&NetworkConnection> {
+        self.connections.get(&id).map(|known| &known.connection)
+    }
+
+    /// All connections, by id.
+    pub fn connections(&self) -> impl Iterator<Item = &NetworkConnection> {
+        self.connections.values().map(|known| &known.connection)
+    }
+
+    /// A virtual network.
+    #[must_use]
+    pub fn network(&self, id: NetworkId) -> Option<&VirtualNetwork> {
+        self.networks.get(&id).map(|known| &known.network)
+    }
+
+    /// An end node.
+    #[must_use]
+    pub fn end_node(&self, id: EndNodeId) -> Option<&EndNode> {
+        self.end_nodes.get(&id)
+    }
+
+    /// The physical network.
+    #[must_use]
+    pub const fn topology(&self) -> &NetworkTopology {
+        &self.topology
+    }
+
+    /// The number of targets whose bounds are kept, and how often bounds were computed.
+    #[must_use]
+    pub fn cache_usage(&self) -> (u32, u64) {
+        self.finder.cache_usage()
+    }
+
+    /// The most that a network's connections are promised of an arc at any time, and what they may
+    /// be promised together, in bits a second.
+    #[must_use]
+    pub fn use_of(&self, network: NetworkId, arc: ArcId) -> Option<(u64, u64)> {
+        let ledger = &self.networks.get(&network)?.ledger;
+        Some((ledger.highest(arc), ledger.sellable(arc)?))
+    }
+
+    /// Arcs on which a network's connections are promised more than there is, at any time.
+    #[must_use]
+    pub fn overcharged(&self, network: NetworkId) -> Vec<ArcId> {
+        self.networks.get(&network).map_or_else(Vec::new, |known| known.ledger.overcharged())
+    }
+
+    /// Connections of active paths that pass an arc or node that is down, by priority.
+    #[must_use]
+    pub fn broken(&self) -> Vec<ConnectionId> {
+        let passes_failure = |known: &&KnownConnection| {
+            let connection = &known.connection;
+            let flows =
+                FlowDirection::BOTH.into_iter().filter_map(|d| connection.flows.of(d).as_ref());
+            flows.flat_map(|flow| &flow.path.arcs).any(|arc| !self.topology.is_usable(*arc))
+        };
+        let mut broken: Vec<_> = self.connections.values().filter(passes_failure).collect();
+        broken.sort_by_key(|known| (known.connection.request.priority, known.connection.id));
+        broken.into_iter().map(|known| known.connection.id).collect()
+    }
+
+    pub(crate) fn connection_of(&self, id: ConnectionId) -> Result<&KnownConnection, NetworkError> {
+        let unknown = NetworkError::Unknown { thing: "connection", id: id.0 };
+        self.connections.get(&id).ok_or(unknown)
+    }
+
+    fn take_next(
+        &mut self,
+        id: ConnectionId,
+    ) -> Result<(ConnectionRequest, AdmittedFlows), NetworkError> {
+        let unknown = NetworkError::Unknown { thing: "change of connection", id: id.0 };
+        self.connections.get_mut(&id).and_then(|known| known.next.take()).ok_or(unknown)
+    }
+
+    /// Charges both directions, or nothing.
+    fn charge(
+        &mut self,
+        id: ConnectionId,
+        request: &ConnectionRequest,
+        flows: &AdmittedFlows,
+        side: ChargeSide,
+        window: TimeWindow,
+    ) -> Result<(), NetworkError> {
+        let unknown = NetworkError::Unknown { thing: "network", id: u64::from(request.network.0) };
+        if !self.networks.contains_key(&request.network) {
+            return Err(unknown);
+        }
+        let before = self.connections.get(&id).map(|known| known.connection.clone());
+        self.set(id, request, flows, side, window);
+        let Some(over) = self.first_over(id, request, flows, window) else { return Ok(()) };
+        match before {
+            Some(old) => {
+                self.clear(request, id, flows);
+                self.set(id, &old.request, &old.flows, ChargeSide::Current, old.request.window);
+            }
+            None => self.clear(request, id, flows),
+        }
+        Err(over)
+    }
+
+    fn first_over(
+        &self,
+        connection: ConnectionId,
+        request: &ConnectionRequest,
+        flows: &AdmittedFlows,
+        window: TimeWindow,
+    ) -> Option<NetworkError> {
+        let ledger = &self.networks.get(&request.network)?.ledger;
+        for direction in FlowDirection::BOTH {
+            let Some(flow) = flows.of(direction) else { continue };
+            let asked = flow.reserved.as_bps();
+            for &arc in &flow.path.arcs {
+                let fits = ledger.sellable(arc).is_some() && ledger.free(arc, window, None) >= 0;
+                if !fits {
+                    let own = Some((connection, direction));
+                    let free = u64::try_from(ledger.free(arc, window, own)).unwrap_or(0);
+                    return Some(NetworkError::OverCapacity { connection, arc, asked, free });
+                }
+            }
+        }
+        None
+    }
+
+    fn set(
+        &mut self,
+        id: ConnectionId,
+        request: &ConnectionRequest,
+        flows: &AdmittedFlows,
+        side: ChargeSide,
+        window: TimeWindow,
+    ) {
+        let Some(known) = self.networks.get_mut(&request.network) else { return };
+        for direction in FlowDirection::BOTH {
+            if let Some(flow) = flows.of(direction) {
+                let rate = flow.reserved.as_bps();
+                known.ledger.set(&flow.path.arcs, (id, direction), side, rate, window);
+            }
+        }
+    }
+
+    /// Takes away both sides of a connection's charges on the paths of `flows`.
+    fn clear(&mut self, request: &ConnectionRequest, id: ConnectionId, flows: &AdmittedFlows) {
+        let Some(known) = self.networks.get_mut(&request.network) else { return };
+        for direction in FlowDirection::BOTH {
+            let Some(flow) = flows.of(direction) else { continue };
+            for side in [ChargeSide::Current, ChargeSide::Next] {
+                let key = (id, direction);
+                known.ledger.set(&flow.path.arcs, key, side, 0, request.window);
+            }
+        }
+    }
+
+    fn select(&mut self, id: ConnectionId, request: &ConnectionRequest, flows: &AdmittedFlows) {
+        let Some(known) = self.networks.get_mut(&request.network) else { return };
+        for direction in FlowDirection::BOTH {
+            if flows.of(direction).is_some() {
+                let keys = known.selectors.entry(request.selector_of(direction)).or_default();
+                keys.push((id, direction));
+            }
+        }
+    }
+
+    fn deselect(&mut self, old: &NetworkConnection) {
+        let Some(known) = self.networks.get_mut(&old.request.network) else { return };
+        for direction in FlowDirection::BOTH {
+            let selector = old.request.selector_of(direction);
+            if let Some(keys) = known.selectors.get_mut(&selector) {
+                keys.retain(|key| *key != (old.id, direction));
+                if keys.is_empty() {
+                    known.selectors.remove(&selector);
+                }
+            }
+        }
+    }
+}
+
+/// The shortest window that holds both.
+fn hull(a: TimeWindow, b: TimeWindow) -> TimeWindow {
+    TimeWindow { start: a.start.min(b.start), end: a.end.max(b.end) }
+}
+
+const fn at_most(thing: &'static str, value: usize, most: usize) -> Result<(), NetworkError> {
+    if value <= most {
+        return Ok(());
+    }
+    Err(NetworkError::TooMany { thing, value: value as u64, most: most as u64 })
+}
