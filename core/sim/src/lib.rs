@@ -20,7 +20,7 @@
 //!
 //! **Determinism.** There is no clock, no entropy, no thread and no hash table. Random sources
 //! draw from a [`Seed`]. Two events of one instant keep the order in which they were scheduled:
-//! [`EventQueue`] breaks ties by a counter. The same arguments give the same run, bit by bit.
+//! [`EventQueue`] is stable. The same arguments give the same run, bit by bit.
 //!
 //! **Bounds.** The queue of events has a capacity, and so has each link. A run that does not
 //! advance its clock within [`STEPS_AT_ONCE_MAX`] steps ends with [`SimError::Livelock`].
@@ -41,6 +41,7 @@ mod error;
 mod event;
 mod header_audit;
 mod link;
+mod machine;
 mod node;
 mod observation;
 mod plane;
@@ -65,6 +66,10 @@ pub use header_audit::{
     expected,
 };
 pub use link::SimLink;
+pub use machine::{
+    CpuScheduler, CpusToDecide, CreditAccounting, CreditEdfScheduler, CreditScheduler, CreditShare,
+    DomainWork, RealTimeClass, SimMachine, WakeCause, WorkCounts,
+};
 pub use node::SimNode;
 pub use observation::{Departure, Observation};
 pub use plane::{Abilities, Ability, DataPlane, VifTraffic};
