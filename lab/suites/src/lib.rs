@@ -21,6 +21,7 @@ mod peers;
 pub mod reproduce;
 pub mod routers;
 mod sched_turns;
+pub mod sim;
 pub mod xen;
 pub mod xtc;
 
@@ -34,6 +35,7 @@ pub const TABLES: &[weir_experiment::RequirementTable] = &[
     iip::TABLE,
     kernel::TABLE,
     em::TABLE,
+    sim::TABLE,
     house::TABLE,
 ];
 
@@ -74,6 +76,11 @@ mod tests {
     #[test]
     fn rows_of_jitter_hold() {
         hold_in_virtual_time(crate::jitter::TABLE, |_| false, 30);
+    }
+
+    #[test]
+    fn rows_of_sim_hold() {
+        hold_in_virtual_time(crate::sim::TABLE, |_| false, 5);
     }
 
     /// The switch's half of row 1 is a test of `weir-sim`.
