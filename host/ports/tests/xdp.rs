@@ -309,7 +309,12 @@ fn a_killed_holder_leaves_nothing_behind() {
         child.wait().unwrap();
         let port = open("a1", DeviceRole::Vif(GateId(0)), &mut plane, &mut pool);
         port.close(&mut plane, &mut pool);
-        assert!(!attached("a1"));
+        // The kernel may free the killed holder's link a moment after its end.
+        let freed = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            !attached("a1")
+        });
+        assert!(freed);
         assert_eq!(pool.free_frames(), pool.chunks() as usize);
     }
 }

@@ -2,7 +2,7 @@
 //! The simulated machine beside the machines of the texts (table `sim`).
 //!
 //! All but row 9 is in virtual time, so that it holds on any machine. What is fitted and what is
-//! predicted never meet: [`FITTED`] and [`PREDICTED`] are different caps.
+//! predicted never meet: `FITTED` and `PREDICTED` are different caps.
 
 use std::thread;
 
@@ -58,29 +58,23 @@ fn caps(rec: &mut Recording<'_>) -> Result {
     rec.say(&format!("processor time of a packet, fitted: {} us", float(cost) / 1000.0));
     rec.keep("cost", Series::unordered("ns", vec![float(cost)]))?;
     let mut points = Vec::new();
-    for (accounting, name) in
-        [(CreditAccounting::Exact, "exact"), (CreditAccounting::Sampled, "sampled")]
-    {
+    for accounting in [CreditAccounting::Exact, CreditAccounting::Sampled] {
         points.clear();
         let mut off = Vec::new();
-        for (cap, measured) in PREDICTED {
+        for (cap, measured) in FITTED.into_iter().chain(PREDICTED) {
             let got = throughput(cap, cost, accounting, span)?;
-            rec.say(&format!("{name}, cap {cap} %: {got:.1}, the text {measured} kp/s"));
+            rec.say(&format!("{accounting:?}, cap {cap} %: {got:.1}, the text {measured} kp/s"));
             points.push((f64::from(cap).ln(), got));
             off.push((got / measured - 1.0).abs() * 100.0);
         }
+        let off = Series::unordered("%", off.split_off(FITTED.len()));
         match accounting {
-            CreditAccounting::Exact => rec.keep("exact", Series::unordered("%", off))?,
+            CreditAccounting::Exact => rec.keep("exact", off)?,
             CreditAccounting::Sampled => {
                 let text = "predicted caps, off what the text measured";
-                let series = Series::unordered("%", off);
-                rec.claim_samples("sampled", text, series, Rule::Max, Bound::at_most(6.0))?;
+                rec.claim_samples("sampled", text, off, Rule::Max, Bound::at_most(6.0))?;
             }
         }
-    }
-    for (cap, _) in FITTED {
-        let got = throughput(cap, cost, CreditAccounting::Sampled, span)?;
-        points.push((f64::from(cap).ln(), got));
     }
     let series = Series::unordered("1", vec![r_squared(&points)]);
     let text = "R² of a line through packets a second by the logarithm of the cap";

@@ -3,7 +3,7 @@
 //! work on each and makes it the one that leaves; the thread `forward` sends it by the other one.
 //!
 //! Frames are handed over in batches, each a copy of what was received at once: under a low load
-//! one frame, under a high one up to [`BATCH`]. There are [`BATCHES`] of them. While the second
+//! one frame, under a high one up to `BATCH`. There are `BATCHES` of them. While the second
 //! thread has them all, the first waits, and frames wait in its socket, which is bounded.
 //!
 //! Frames go in one direction, as the text's streams did.
