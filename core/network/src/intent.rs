@@ -26,82 +26,64 @@ pub struct TunnelId {
     pub generation: u32,
 }
 
-/// One thing that is to be so on a node.
+/// The end of a tunnel, where packets to its outer address are unwrapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelFarEnd {
+    /// The tunnel.
+    pub tunnel: TunnelId,
+    /// Its network, whose virtual router unwraps.
+    pub network: NetworkId,
+    /// Its outer address.
+    pub outer: Ipv6Addr,
+}
+
+/// The route of a tunnel at a node between its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelTransit {
+    /// The tunnel.
+    pub tunnel: TunnelId,
+    /// Its network.
+    pub network: NetworkId,
+    /// Its outer address, a /128.
+    pub outer: Ipv6Addr,
+    /// The arc by which packets to it leave.
+    pub next: ArcId,
+}
+
+/// The entry of a direction, where its packets are selected, limited and sent into a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelEntry {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The direction.
+    pub direction: FlowDirection,
+    /// Its network.
+    pub network: NetworkId,
+    /// The packets, as this direction carries them.
+    pub selector: FlowSelector,
+    /// The limiter's rate.
+    #[serde(with = "bps")]
+    pub limit: BitRate,
+    /// The tunnel that they enter.
+    pub target: EntryTarget,
+}
+
+/// One thing that is to be so on a node. What is removed is named whole: an undo needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeInstruction {
-    /// The tunnel ends here: packets to the outer address are unwrapped.
-    AddFarEnd {
-        /// The tunnel.
-        tunnel: TunnelId,
-        /// Its network, whose virtual router unwraps.
-        network: NetworkId,
-        /// Its outer address.
-        outer: Ipv6Addr,
-    },
+    /// The tunnel ends here.
+    AddFarEnd(TunnelFarEnd),
     /// The tunnel no longer ends here.
-    RemoveFarEnd {
-        /// The tunnel.
-        tunnel: TunnelId,
-        /// Its network.
-        network: NetworkId,
-        /// Its outer address.
-        outer: Ipv6Addr,
-    },
+    RemoveFarEnd(TunnelFarEnd),
     /// Packets to the outer address leave by this arc.
-    AddTransit {
-        /// The tunnel.
-        tunnel: TunnelId,
-        /// Its network.
-        network: NetworkId,
-        /// Its outer address, a /128.
-        outer: Ipv6Addr,
-        /// The arc.
-        next: ArcId,
-    },
+    AddTransit(TunnelTransit),
     /// There is no such route.
-    RemoveTransit {
-        /// The tunnel.
-        tunnel: TunnelId,
-        /// Its network.
-        network: NetworkId,
-        /// Its outer address.
-        outer: Ipv6Addr,
-        /// The arc.
-        next: ArcId,
-    },
+    RemoveTransit(TunnelTransit),
     /// The direction's packets are selected and limited here, and sent into a tunnel.
-    AddEntry {
-        /// The connection.
-        connection: ConnectionId,
-        /// The direction.
-        direction: FlowDirection,
-        /// Its network.
-        network: NetworkId,
-        /// The packets, as this direction carries them.
-        selector: FlowSelector,
-        /// The limiter's rate.
-        #[serde(with = "bps")]
-        limit: BitRate,
-        /// The tunnel that they enter.
-        target: EntryTarget,
-    },
+    AddEntry(TunnelEntry),
     /// The direction's packets are no longer selected here.
-    RemoveEntry {
-        /// The connection.
-        connection: ConnectionId,
-        /// The direction.
-        direction: FlowDirection,
-        /// Its network.
-        network: NetworkId,
-        /// The packets.
-        selector: FlowSelector,
-        /// The limiter's rate, which an undo needs.
-        #[serde(with = "bps")]
-        limit: BitRate,
-        /// The tunnel that they entered.
-        target: EntryTarget,
-    },
+    RemoveEntry(TunnelEntry),
     /// The entry sends into another tunnel: one replacement, without a moment between.
     ReplaceEntry {
         /// The connection.
@@ -151,24 +133,12 @@ impl NodeInstruction {
     #[must_use]
     pub fn undo(&self) -> Self {
         match self.clone() {
-            Self::AddFarEnd { tunnel, network, outer } => {
-                Self::RemoveFarEnd { tunnel, network, outer }
-            }
-            Self::RemoveFarEnd { tunnel, network, outer } => {
-                Self::AddFarEnd { tunnel, network, outer }
-            }
-            Self::AddTransit { tunnel, network, outer, next } => {
-                Self::RemoveTransit { tunnel, network, outer, next }
-            }
-            Self::RemoveTransit { tunnel, network, outer, next } => {
-                Self::AddTransit { tunnel, network, outer, next }
-            }
-            Self::AddEntry { connection, direction, network, selector, limit, target } => {
-                Self::RemoveEntry { connection, direction, network, selector, limit, target }
-            }
-            Self::RemoveEntry { connection, direction, network, selector, limit, target } => {
-                Self::AddEntry { connection, direction, network, selector, limit, target }
-            }
+            Self::AddFarEnd(end) => Self::RemoveFarEnd(end),
+            Self::RemoveFarEnd(end) => Self::AddFarEnd(end),
+            Self::AddTransit(route) => Self::RemoveTransit(route),
+            Self::RemoveTransit(route) => Self::AddTransit(route),
+            Self::AddEntry(entry) => Self::RemoveEntry(entry),
+            Self::RemoveEntry(entry) => Self::AddEntry(entry),
             // Back to the old path nothing is held: a failure is repaired at once.
             Self::ReplaceEntry { connection, direction, network, from, to, .. } => {
                 let (from, to) = (to, from);

@@ -39,7 +39,8 @@ pub use finder::{PathFinder, PathFinderLimits};
 pub use graph::NetworkGraph;
 pub use ids::{ArcId, ConnectionId, EndNodeId, LinkId, NetworkId, NodeId};
 pub use intent::{
-    ConnectionPlan, ConnectionStep, EntryTarget, NodeInstruction, NodeIntent, TunnelId,
+    ConnectionPlan, ConnectionStep, EntryTarget, NodeInstruction, NodeIntent, TunnelEntry,
+    TunnelFarEnd, TunnelId, TunnelTransit,
 };
 pub use lifecycle::{
     ConnectionEvent, ConnectionState, IllegalTransition, PathChangeStep, RecoveryAction, recovery,
