@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, mul_add_div};
 
-use crate::connection::RateBasis;
+use crate::connection::{AdmittedFlow, RateBasis, RoutedPath};
 use crate::error::NetworkError;
 
 /// Bytes that the tunnel's IPv6 header adds to each packet.
@@ -42,6 +42,14 @@ pub struct AccountedRate {
     pub limit: BitRate,
     /// The charge of each arc, in bits of outer packets.
     pub reserved: BitRate,
+}
+
+impl AccountedRate {
+    /// A flow of this rate on a path.
+    #[must_use]
+    pub const fn on(self, path: RoutedPath) -> AdmittedFlow {
+        AdmittedFlow { path, limit: self.limit, reserved: self.reserved }
+    }
 }
 
 impl TunnelAccounting {

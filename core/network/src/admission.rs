@@ -8,7 +8,7 @@
 use crate::accounting::{AccountedRate, PACKET_MIN, REQUEST_RATE_MAX, TUNNEL_MTU};
 use crate::answer::{ArcShortage, RefusalReason};
 use crate::connection::{
-    AdmittedFlow, ConnectionRequest, FlowDirection, FlowSelector, RateBasis, RoutedPath, TimeWindow,
+    ConnectionRequest, FlowDirection, FlowSelector, RateBasis, RoutedPath, TimeWindow,
 };
 use crate::ids::{ArcId, ConnectionId, EndNodeId, LinkId, NodeId};
 use crate::ledger::{ArcLedger, FlowKey};
@@ -48,8 +48,15 @@ impl FlowQuestion {
             && (known.to == self.to || self.avoid_nodes.binary_search(&known.to).is_err())
     }
 
-    /// The rate that an arc must have free for a path of `rate`.
-    pub(crate) fn need(&self, arc: ArcId, rate: u64) -> u64 {
+    /// The query for its best path by an objective.
+    pub(crate) const fn query(&self, objective: PathObjective) -> PathQuery {
+        let Self { from, to, delay, hops, .. } = *self;
+        PathQuery { from, to, objective, delay, hops }
+    }
+
+    /// The bits a second that an arc must have free.
+    pub(crate) fn need(&self, arc: ArcId) -> u64 {
+        let rate = self.rate.reserved.as_bps();
         let beside = self.beside.binary_search_by_key(&arc, |(arc, _)| *arc);
         let beside = beside.map_or(0, |place| self.beside[place].1);
         let bonus = self.bonus.iter().find(|shortage| shortage.arc == arc);
@@ -57,8 +64,8 @@ impl FlowQuestion {
         rate.saturating_add(beside).saturating_sub(bonus)
     }
 
-    fn has_room(&self, ledger: &ArcLedger, arc: ArcId, rate: u64) -> bool {
-        ledger.has_free(arc, self.need(arc, rate), self.window, self.own)
+    fn has_room(&self, ledger: &ArcLedger, arc: ArcId) -> bool {
+        ledger.has_free(arc, self.need(arc), self.window, self.own)
     }
 }
 
@@ -166,11 +173,10 @@ impl NetworkState {
             question.beside = core::mem::take(&mut beside);
             question.bonus = bonus.to_vec();
             let rate = question.rate;
-            match self.best_path(request, &question, PathObjective::Cost, rate.reserved.as_bps()) {
+            match self.best_path(request, &question, PathObjective::Cost) {
                 PathOutcome::Found(path) => {
                     beside = self.needs_beside(request, direction, own, rate, &path);
-                    let AccountedRate { limit, reserved } = rate;
-                    *flows.of_mut(direction) = Some(AdmittedFlow { path, limit, reserved });
+                    *flows.of_mut(direction) = Some(rate.on(path));
                 }
                 outcome => {
                     let is_exhausted = outcome == PathOutcome::Exhausted;
@@ -243,31 +249,21 @@ impl NetworkState {
     }
 
     fn links_of(&self, flows: &AdmittedFlows) -> Vec<LinkId> {
-        let flows =
-            FlowDirection::BOTH.into_iter().filter_map(|direction| flows.of(direction).as_ref());
-        let arcs = flows.flat_map(|flow| &flow.path.arcs);
+        let arcs = flows.present().flat_map(|(_, flow)| &flow.path.arcs);
         arcs.filter_map(|arc| self.topology.arc(*arc)).map(|arc| arc.link).collect()
     }
 
-    /// The best path for a question at a rate, which may differ from the one it asks for.
+    /// The best path for a question.
     pub(crate) fn best_path(
         &mut self,
         request: &ConnectionRequest,
         question: &FlowQuestion,
         objective: PathObjective,
-        rate: u64,
     ) -> PathOutcome {
         let Some(known) = self.networks.get(&request.network) else { return PathOutcome::NoPath };
         let topology = &self.topology;
-        let query = PathQuery {
-            from: question.from,
-            to: question.to,
-            objective,
-            delay: question.delay,
-            hops: question.hops,
-        };
-        self.finder.find(query, |arc| {
-            question.may_pass(topology, arc) && question.has_room(&known.ledger, arc, rate)
+        self.finder.find(question.query(objective), |arc| {
+            question.may_pass(topology, arc) && question.has_room(&known.ledger, arc)
         })
     }
 }

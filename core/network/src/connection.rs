@@ -26,15 +26,6 @@ pub enum FlowDirection {
 impl FlowDirection {
     /// Both, forward first.
     pub const BOTH: [Self; 2] = [Self::Forward, Self::Backward];
-
-    /// The place of its part in a [`ByDirection`] written as an array.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        match self {
-            Self::Forward => 0,
-            Self::Backward => 1,
-        }
-    }
 }
 
 /// Something for each direction.
@@ -61,6 +52,14 @@ impl<T> ByDirection<T> {
             FlowDirection::Forward => &mut self.forward,
             FlowDirection::Backward => &mut self.backward,
         }
+    }
+}
+
+impl<T> ByDirection<Option<T>> {
+    /// The parts that are there, with their directions.
+    pub fn present(&self) -> impl Iterator<Item = (FlowDirection, &T)> {
+        let part = |direction| Some((direction, self.of(direction).as_ref()?));
+        FlowDirection::BOTH.into_iter().filter_map(part)
     }
 }
 

@@ -173,7 +173,7 @@ impl ChargedArc {
             return self.total - own.map_or(0, ArcCharge::rate);
         }
         let mut always = 0u64;
-        // What begins and what ends within the window. At one moment ends come first.
+        // Charges that begin or end within the window. At the same instant, ends sort first.
         let mut events: Vec<(Instant, bool, u64)> = Vec::new();
         for (flow, charge) in &self.charges {
             if Some(*flow) == except || !charge.window.overlaps(window) {

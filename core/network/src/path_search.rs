@@ -136,30 +136,23 @@ impl PathSearch {
             dominance: Dominance::Scalar,
             usable,
         };
-        let breaks = |path: &RoutedPath| {
-            path.delay > query.delay || path.arcs.len() as u64 > u64::from(query.hops)
-        };
+        let is_late = |path: &RoutedPath| path.delay > query.delay;
+        let is_long = |path: &RoutedPath| path.arcs.len() as u64 > u64::from(query.hops);
         match self.run(&scalar(query.objective)) {
-            PathOutcome::Found(path) if breaks(&path) => {}
+            PathOutcome::Found(path) if is_late(&path) || is_long(&path) => {}
             outcome => return outcome,
         }
-        for objective in [PathObjective::Delay, PathObjective::Hops] {
-            let is_limited = match objective {
-                PathObjective::Delay => query.delay < u64::MAX,
-                _ => query.hops < u32::MAX,
-            };
-            if !is_limited {
-                continue;
-            }
-            if let PathOutcome::Found(path) = self.run(&scalar(objective)) {
-                let breaks = match objective {
-                    PathObjective::Delay => path.delay > query.delay,
-                    _ => path.arcs.len() as u64 > u64::from(query.hops),
-                };
-                if breaks {
-                    return PathOutcome::NoPath;
-                }
-            }
+        if query.delay < u64::MAX
+            && let PathOutcome::Found(fastest) = self.run(&scalar(PathObjective::Delay))
+            && is_late(&fastest)
+        {
+            return PathOutcome::NoPath;
+        }
+        if query.hops < u32::MAX
+            && let PathOutcome::Found(shortest) = self.run(&scalar(PathObjective::Hops))
+            && is_long(&shortest)
+        {
+            return PathOutcome::NoPath;
         }
         let dominance = Dominance::Pareto { by_hops: query.hops < u32::MAX };
         self.run(&SearchRun { graph, bounds, query, dominance, usable })

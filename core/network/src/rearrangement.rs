@@ -25,7 +25,7 @@ use crate::connection::{AdmittedFlow, ConnectionRequest, FlowDirection, RoutedPa
 use crate::ids::{ArcId, ConnectionId, NetworkId};
 use crate::ledger::{ArcLedger, ChargeSide, FlowKey};
 use crate::lifecycle::ConnectionState;
-use crate::path_search::PathQuery;
+use crate::path_search::PathObjective;
 use crate::state::{AdmittedFlows, NetworkState};
 
 /// Bounds of a search for a rearrangement.
@@ -186,13 +186,7 @@ impl NetworkState {
         most: usize,
     ) -> AlternativePaths {
         let Some(known) = self.networks.get(&network) else { return AlternativePaths::default() };
-        let query = PathQuery {
-            from: question.from,
-            to: question.to,
-            objective: <_>::default(),
-            delay: question.delay,
-            hops: question.hops,
-        };
+        let query = question.query(PathObjective::Cost);
         let topology = &self.topology;
         self.finder.alternatives(query, most, |arc| {
             question.may_pass(topology, arc) && known.ledger.sellable(arc).is_some()
@@ -219,6 +213,12 @@ impl RearrangementSearch<'_> {
         let before = core::mem::replace(&mut flow.flow.path, path.clone());
         self.charge(&before.arcs, key, 0, window);
         self.charge(&path.arcs, key, rate, window);
+    }
+
+    /// Puts a flow back on its path before any move.
+    fn put_back(&mut self, place: usize) {
+        let old = self.flows[place].old.clone();
+        self.put(place, old);
     }
 
     /// Tells whether a flow's path to be has room while its present one is charged.
@@ -256,12 +256,8 @@ impl RearrangementSearch<'_> {
             let known =
                 self.state.alternatives_of(self.request.network, &question, self.limits.paths);
             self.is_cut |= !known.is_complete;
-            let flow = |path| AdmittedFlow {
-                path,
-                limit: question.rate.limit,
-                reserved: question.rate.reserved,
-            };
-            choices.push(known.paths.into_iter().map(|path| Some(flow(path))).collect());
+            let flows = known.paths.into_iter().map(|path| Some(question.rate.on(path)));
+            choices.push(flows.collect());
         }
         for moves in 1..=self.limits.moves {
             for forward in &choices[0] {
@@ -283,32 +279,15 @@ impl RearrangementSearch<'_> {
     /// Tries to make room for the new connection on given paths.
     fn with_new(&mut self, flows: &AdmittedFlows, moves: usize) -> Option<RearrangementOutcome> {
         self.charge_new(flows, true);
-        let is_solved = self.resolve(flows, moves);
+        let moves = self.resolve(flows, moves);
         self.charge_new(flows, false);
-        let moved: Vec<usize> =
-            (0..self.flows.len()).filter(|at| self.flows[*at].is_moved).collect();
-        let targets: Vec<RoutedPath> =
-            moved.iter().map(|place| self.flows[*place].flow.path.clone()).collect();
-        for place in &moved {
-            let old = self.flows[*place].old.clone();
-            self.put(*place, old);
-            self.flows[*place].is_moved = false;
-        }
-        if !is_solved {
-            return None;
-        }
-        // `resolve` has seen that an order exists.
-        let order = self.order(&moved, &targets)?;
-        let moves = order.into_iter().map(|at| self.path_move(moved[at], &targets[at])).collect();
-        Some(RearrangementOutcome::Found { moves, flows: flows.clone() })
+        Some(RearrangementOutcome::Found { moves: moves?, flows: flows.clone() })
     }
 
     fn charge_new(&mut self, flows: &AdmittedFlows, is_charged: bool) {
-        for direction in FlowDirection::BOTH {
-            if let Some(flow) = flows.of(direction) {
-                let rate = if is_charged { flow.reserved.as_bps() } else { 0 };
-                self.charge(&flow.path.arcs, (NEW, direction), rate, self.request.window);
-            }
+        for (direction, flow) in flows.present() {
+            let rate = if is_charged { flow.reserved.as_bps() } else { 0 };
+            self.charge(&flow.path.arcs, (NEW, direction), rate, self.request.window);
         }
     }
 
@@ -318,15 +297,16 @@ impl RearrangementSearch<'_> {
         PathMove { connection: *connection, direction: *direction, flow }
     }
 
-    /// Moves flows off overcharged arcs, and leaves them moved if all fits then.
-    fn resolve(&mut self, new: &AdmittedFlows, moves_left: usize) -> bool {
+    /// Moves flows off overcharged arcs until all fits. Returns the moves in an order in which each
+    /// has room, and leaves all flows where they were.
+    fn resolve(&mut self, new: &AdmittedFlows, moves_left: usize) -> Option<Vec<PathMove>> {
         if self.states_left == 0 {
-            return false;
+            return None;
         }
         self.states_left -= 1;
-        let Some(arc) = self.overcharged(new) else { return self.has_order(new) };
+        let Some(arc) = self.overcharged(new) else { return self.in_order(new) };
         if moves_left == 0 {
-            return false;
+            return None;
         }
         for place in 0..self.flows.len() {
             let flow = &self.flows[place];
@@ -339,21 +319,20 @@ impl RearrangementSearch<'_> {
                 }
                 self.put(place, path);
                 self.flows[place].is_moved = true;
-                if self.resolve(new, moves_left - 1) {
-                    return true;
-                }
-                let old = self.flows[place].old.clone();
-                self.put(place, old);
+                let moves = self.resolve(new, moves_left - 1);
+                self.put_back(place);
                 self.flows[place].is_moved = false;
+                if moves.is_some() {
+                    return moves;
+                }
             }
         }
-        false
+        None
     }
 
     /// An arc that is overcharged, among those that the new connection or a move uses.
     fn overcharged(&mut self, new: &AdmittedFlows) -> Option<ArcId> {
-        let new =
-            FlowDirection::BOTH.into_iter().filter_map(|direction| new.of(direction).as_ref());
+        let new = new.present().map(|(_, flow)| flow);
         let moved = self.flows.iter().filter(|flow| flow.is_moved).map(|flow| &flow.flow);
         let arcs: Vec<ArcId> = new.chain(moved).flat_map(|flow| flow.path.arcs.clone()).collect();
         let ledger = self.ledger()?;
@@ -361,62 +340,53 @@ impl RearrangementSearch<'_> {
         arcs.into_iter().find(is_over)
     }
 
-    fn has_order(&mut self, new: &AdmittedFlows) -> bool {
-        let moved: Vec<usize> =
-            (0..self.flows.len()).filter(|at| self.flows[*at].is_moved).collect();
-        let targets: Vec<RoutedPath> =
-            moved.iter().map(|place| self.flows[*place].flow.path.clone()).collect();
+    /// Returns the moves in an order in which each has room without the new connection; `None` if
+    /// there is no such order. Leaves all flows where they are.
+    fn in_order(&mut self, new: &AdmittedFlows) -> Option<Vec<PathMove>> {
+        let moved = self.flows.iter().enumerate().filter(|(_, flow)| flow.is_moved);
+        let moved: Vec<_> = moved.map(|(place, flow)| (place, flow.flow.path.clone())).collect();
         self.charge_new(new, false);
-        for place in &moved {
-            let old = self.flows[*place].old.clone();
-            self.put(*place, old);
+        for (place, _) in &moved {
+            self.put_back(*place);
         }
-        let has_order = self.order(&moved, &targets).is_some();
-        for (place, target) in moved.iter().zip(targets) {
-            self.put(*place, target);
+        let (mut order, mut tried) = (Vec::new(), BTreeSet::new());
+        let has_order = self.order_from(&moved, &mut order, &mut tried);
+        for (place, target) in &moved {
+            self.put(*place, target.clone());
         }
         self.charge_new(new, true);
-        has_order
+        let moves = order.into_iter().map(|at| {
+            let (place, target) = &moved[at];
+            self.path_move(*place, target)
+        });
+        has_order.then(|| moves.collect())
     }
 
-    /// An order in which each move has room. Leaves all flows where they are.
-    fn order(&mut self, moved: &[usize], targets: &[RoutedPath]) -> Option<Vec<usize>> {
-        let mut order = Vec::new();
-        let mut tried = BTreeSet::new();
-        let is_found = self.order_from(moved, targets, &mut order, &mut tried);
-        for at in order.iter().rev() {
-            let old = self.flows[moved[*at]].old.clone();
-            self.put(moved[*at], old);
-        }
-        is_found.then_some(order)
-    }
-
+    /// Continues an order of moves, each of which has room. A found order is left in force.
     fn order_from(
         &mut self,
-        moved: &[usize],
-        targets: &[RoutedPath],
+        moved: &[(usize, RoutedPath)],
         order: &mut Vec<usize>,
         tried: &mut BTreeSet<u32>,
     ) -> bool {
         if order.len() == moved.len() {
             return true;
         }
-        // The same moves done in another order lead to the same state.
+        // All orders of the same moves lead to the same state, which is tried once.
         if !tried.insert(order.iter().fold(0, |set, at| set | 1 << at)) {
             return false;
         }
-        for at in 0..moved.len() {
-            if order.contains(&at) || !self.fits(moved[at], &targets[at]) {
+        for (at, (place, target)) in moved.iter().enumerate() {
+            if order.contains(&at) || !self.fits(*place, target) {
                 continue;
             }
-            self.put(moved[at], targets[at].clone());
+            self.put(*place, target.clone());
             order.push(at);
-            if self.order_from(moved, targets, order, tried) {
+            if self.order_from(moved, order, tried) {
                 return true;
             }
             order.pop();
-            let old = self.flows[moved[at]].old.clone();
-            self.put(moved[at], old);
+            self.put_back(*place);
         }
         false
     }

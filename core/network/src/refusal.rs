@@ -66,15 +66,14 @@ impl NetworkState {
             let labels = self.limits.paths.labels as u64;
             return RefusalReason::SearchExhausted { direction, labels };
         }
-        let asked = question.rate.reserved.as_bps();
         let free_of_limits = FlowQuestion { delay: u64::MAX, hops: u32::MAX, ..question.clone() };
-        let fastest = self.best_path(request, &free_of_limits, PathObjective::Delay, asked);
+        let fastest = self.best_path(request, &free_of_limits, PathObjective::Delay);
         if let PathOutcome::Found(path) = fastest {
             let least = path.delay;
             if least > question.delay {
                 return RefusalReason::Delay { direction, limit: question.delay, least };
             }
-            let fewest = self.best_path(request, &free_of_limits, PathObjective::Hops, asked);
+            let fewest = self.best_path(request, &free_of_limits, PathObjective::Hops);
             if let PathOutcome::Found(path) = fewest
                 && path.arcs.len() as u64 > u64::from(question.hops)
             {
@@ -87,7 +86,10 @@ impl NetworkState {
         let widest = self.widest(request, question);
         let widest = widest.or_else(|| self.widest(request, &free_of_limits));
         match widest {
-            Some((free, arc)) => RefusalReason::Bandwidth { direction, asked, free, arc },
+            Some((free, arc)) => {
+                let asked = question.rate.reserved.as_bps();
+                RefusalReason::Bandwidth { direction, asked, free, arc }
+            }
             None => RefusalReason::NoRoute { direction },
         }
     }
@@ -110,10 +112,8 @@ impl NetworkState {
         request: &ConnectionRequest,
         question: &FlowQuestion,
     ) -> Option<Vec<ArcShortage>> {
-        let asked = question.rate.reserved.as_bps();
-        let path_at = |state: &mut Self, shortage: u64| {
-            state.path_with_shortage(request, question, asked, shortage)
-        };
+        let path_at =
+            |state: &mut Self, shortage: u64| state.path_with_shortage(request, question, shortage);
         // A share that was made smaller may lack more than is asked for.
         let (mut low, mut high) = (0, u64::MAX / 4);
         let mut best = path_at(self, high)?;
@@ -129,7 +129,7 @@ impl NetworkState {
         }
         let ledger = &self.networks.get(&request.network)?.ledger;
         let lacking = best.arcs.iter().filter_map(|&arc| {
-            let need = i128::from(question.need(arc, asked));
+            let need = i128::from(question.need(arc));
             let lack = need - ledger.free(arc, question.window, question.own);
             let rate = BitRate::from_bps(u64::try_from(lack).ok().filter(|lack| *lack > 0)?);
             Some(ArcShortage { arc, rate })
@@ -141,23 +141,15 @@ impl NetworkState {
         &mut self,
         request: &ConnectionRequest,
         question: &FlowQuestion,
-        asked: u64,
         shortage: u64,
     ) -> Option<RoutedPath> {
         let known = self.networks.get(&request.network)?;
         let topology = &self.topology;
-        let query = crate::path_search::PathQuery {
-            from: question.from,
-            to: question.to,
-            objective: PathObjective::Cost,
-            delay: question.delay,
-            hops: question.hops,
-        };
-        let outcome = self.finder.find(query, |arc| {
+        let outcome = self.finder.find(question.query(PathObjective::Cost), |arc| {
             if !question.may_pass(topology, arc) || known.ledger.sellable(arc).is_none() {
                 return false;
             }
-            let need = question.need(arc, asked).saturating_sub(shortage);
+            let need = question.need(arc).saturating_sub(shortage);
             need == 0 || known.ledger.has_free(arc, need, question.window, question.own)
         });
         match outcome {
@@ -232,8 +224,7 @@ impl NetworkState {
         question: &FlowQuestion,
     ) -> Option<SmallestChange> {
         let unlimited = FlowQuestion { delay: u64::MAX, ..question.clone() };
-        let asked = question.rate.reserved.as_bps();
-        let fastest = self.best_path(request, &unlimited, PathObjective::Delay, asked);
+        let fastest = self.best_path(request, &unlimited, PathObjective::Delay);
         let PathOutcome::Found(path) = fastest else { return None };
         let mut raised = request.clone();
         raised.limits.of_mut(direction).delay = Some(Nanos::new(path.delay));
@@ -249,8 +240,7 @@ impl NetworkState {
         question: &FlowQuestion,
     ) -> Option<SmallestChange> {
         let unlimited = FlowQuestion { hops: u32::MAX, ..question.clone() };
-        let asked = question.rate.reserved.as_bps();
-        let fewest = self.best_path(request, &unlimited, PathObjective::Hops, asked);
+        let fewest = self.best_path(request, &unlimited, PathObjective::Hops);
         let PathOutcome::Found(path) = fewest else { return None };
         let limit = u16::try_from(path.arcs.len()).ok()?;
         let mut raised = request.clone();

@@ -47,6 +47,9 @@ impl Default for NetworkLimits {
 /// Both directions of what was admitted.
 pub type AdmittedFlows = ByDirection<Option<AdmittedFlow>>;
 
+/// A connection as it was before a change, and what the change was to lead to.
+type EndedChange = (NetworkConnection, (ConnectionRequest, AdmittedFlows));
+
 /// The physical network, the virtual networks on it, and their connections.
 #[derive(Debug)]
 pub struct NetworkState {
@@ -230,11 +233,8 @@ impl NetworkState {
     ///
     /// Tells that it is not known or does not change.
     pub fn finish_change(&mut self, id: ConnectionId) -> Result<(), NetworkError> {
-        let (request, flows) = self.take_next(id)?;
-        let old = self.connection_of(id)?.connection.clone();
+        let (old, (request, flows)) = self.end_change(id)?;
         self.deselect(&old);
-        self.clear(&old.request, id, &old.flows);
-        self.clear(&request, id, &flows);
         self.set(id, &request, &flows, ChargeSide::Current, request.window);
         self.select(id, &request, &flows);
         if let Some(known) = self.connections.get_mut(&id) {
@@ -250,10 +250,7 @@ impl NetworkState {
     ///
     /// Tells that it is not known or does not change.
     pub fn abort_change(&mut self, id: ConnectionId) -> Result<(), NetworkError> {
-        let (request, flows) = self.take_next(id)?;
-        let old = self.connection_of(id)?.connection.clone();
-        self.clear(&request, id, &flows);
-        self.clear(&old.request, id, &old.flows);
+        let (old, _) = self.end_change(id)?;
         self.set(id, &old.request, &old.flows, ChargeSide::Current, old.request.window);
         Ok(())
     }
@@ -352,10 +349,8 @@ impl NetworkState {
     #[must_use]
     pub fn broken(&self) -> Vec<ConnectionId> {
         let passes_failure = |known: &&KnownConnection| {
-            let connection = &known.connection;
-            let flows =
-                FlowDirection::BOTH.into_iter().filter_map(|d| connection.flows.of(d).as_ref());
-            flows.flat_map(|flow| &flow.path.arcs).any(|arc| !self.topology.is_usable(*arc))
+            let mut arcs = known.connection.flows.present().flat_map(|(_, flow)| &flow.path.arcs);
+            arcs.any(|arc| !self.topology.is_usable(*arc))
         };
         let mut broken: Vec<_> = self.connections.values().filter(passes_failure).collect();
         broken.sort_by_key(|known| (known.connection.request.priority, known.connection.id));
@@ -367,12 +362,15 @@ impl NetworkState {
         self.connections.get(&id).ok_or(unknown)
     }
 
-    fn take_next(
-        &mut self,
-        id: ConnectionId,
-    ) -> Result<(ConnectionRequest, AdmittedFlows), NetworkError> {
+    /// Ends a change without a charge for either side; returns what was and what was to be.
+    fn end_change(&mut self, id: ConnectionId) -> Result<EndedChange, NetworkError> {
         let unknown = NetworkError::Unknown { thing: "change of connection", id: id.0 };
-        self.connections.get_mut(&id).and_then(|known| known.next.take()).ok_or(unknown)
+        let known = self.connections.get_mut(&id);
+        let next = known.and_then(|known| Some((known.next.take()?, known.connection.clone())));
+        let ((request, flows), old) = next.ok_or(unknown)?;
+        self.clear(&request, id, &flows);
+        self.clear(&old.request, id, &old.flows);
+        Ok((old, (request, flows)))
     }
 
     /// Charges both directions, or nothing.
@@ -388,15 +386,12 @@ impl NetworkState {
         if !self.networks.contains_key(&request.network) {
             return Err(unknown);
         }
-        let before = self.connections.get(&id).map(|known| known.connection.clone());
         self.set(id, request, flows, side, window);
         let Some(over) = self.first_over(id, request, flows, window) else { return Ok(()) };
-        match before {
-            Some(old) => {
-                self.clear(request, id, flows);
-                self.set(id, &old.request, &old.flows, ChargeSide::Current, old.request.window);
-            }
-            None => self.clear(request, id, flows),
+        self.clear(request, id, flows);
+        if let Some(known) = self.connections.get(&id) {
+            let NetworkConnection { request, flows, .. } = known.connection.clone();
+            self.set(id, &request, &flows, ChargeSide::Current, request.window);
         }
         Err(over)
     }
@@ -409,8 +404,7 @@ impl NetworkState {
         window: TimeWindow,
     ) -> Option<NetworkError> {
         let ledger = &self.networks.get(&request.network)?.ledger;
-        for direction in FlowDirection::BOTH {
-            let Some(flow) = flows.of(direction) else { continue };
+        for (direction, flow) in flows.present() {
             let asked = flow.reserved.as_bps();
             for &arc in &flow.path.arcs {
                 let fits = ledger.sellable(arc).is_some() && ledger.free(arc, window, None) >= 0;
@@ -433,19 +427,16 @@ impl NetworkState {
         window: TimeWindow,
     ) {
         let Some(known) = self.networks.get_mut(&request.network) else { return };
-        for direction in FlowDirection::BOTH {
-            if let Some(flow) = flows.of(direction) {
-                let rate = flow.reserved.as_bps();
-                known.ledger.set(&flow.path.arcs, (id, direction), side, rate, window);
-            }
+        for (direction, flow) in flows.present() {
+            let rate = flow.reserved.as_bps();
+            known.ledger.set(&flow.path.arcs, (id, direction), side, rate, window);
         }
     }
 
     /// Takes away both sides of a connection's charges on the paths of `flows`.
     fn clear(&mut self, request: &ConnectionRequest, id: ConnectionId, flows: &AdmittedFlows) {
         let Some(known) = self.networks.get_mut(&request.network) else { return };
-        for direction in FlowDirection::BOTH {
-            let Some(flow) = flows.of(direction) else { continue };
+        for (direction, flow) in flows.present() {
             for side in [ChargeSide::Current, ChargeSide::Next] {
                 let key = (id, direction);
                 known.ledger.set(&flow.path.arcs, key, side, 0, request.window);
@@ -455,11 +446,9 @@ impl NetworkState {
 
     fn select(&mut self, id: ConnectionId, request: &ConnectionRequest, flows: &AdmittedFlows) {
         let Some(known) = self.networks.get_mut(&request.network) else { return };
-        for direction in FlowDirection::BOTH {
-            if flows.of(direction).is_some() {
-                let keys = known.selectors.entry(request.selector_of(direction)).or_default();
-                keys.push((id, direction));
-            }
+        for (direction, _) in flows.present() {
+            let keys = known.selectors.entry(request.selector_of(direction)).or_default();
+            keys.push((id, direction));
         }
     }
 
