@@ -117,3 +117,15 @@ pub enum NetworkError {
         free: u64,
     },
 }
+
+/// Checks the size of a table against its bound.
+pub(crate) const fn at_most(
+    thing: &'static str,
+    value: usize,
+    most: usize,
+) -> Result<(), NetworkError> {
+    if value <= most {
+        return Ok(());
+    }
+    Err(NetworkError::TooMany { thing, value: value as u64, most: most as u64 })
+}

@@ -12,7 +12,7 @@ use crate::connection::{
     AdmittedFlow, ByDirection, ConnectionRequest, FlowDirection, FlowSelector, NetworkConnection,
     TimeWindow,
 };
-use crate::error::NetworkError;
+use crate::error::{NetworkError, at_most};
 use crate::finder::{PathFinder, PathFinderLimits};
 use crate::ids::{ArcId, ConnectionId, EndNodeId, NetworkId, NodeId};
 use crate::ledger::{ArcLedger, ChargeSide, FlowKey};
@@ -469,11 +469,4 @@ impl NetworkState {
 /// The shortest window that holds both.
 fn hull(a: TimeWindow, b: TimeWindow) -> TimeWindow {
     TimeWindow { start: a.start.min(b.start), end: a.end.max(b.end) }
-}
-
-const fn at_most(thing: &'static str, value: usize, most: usize) -> Result<(), NetworkError> {
-    if value <= most {
-        return Ok(());
-    }
-    Err(NetworkError::TooMany { thing, value: value as u64, most: most as u64 })
 }

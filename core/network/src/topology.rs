@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, Nanos};
 
-use crate::error::NetworkError;
+use crate::error::{NetworkError, at_most};
 use crate::ids::{ArcId, LinkId, NodeId};
 use crate::serde_units::{bps, nanos};
 
@@ -89,14 +89,8 @@ impl NetworkTopology {
     ///
     /// Names the first thing that is out of its bound.
     pub fn validate(&self) -> Result<(), NetworkError> {
-        let bound = |thing, value: usize, most: usize| {
-            if value <= most {
-                return Ok(());
-            }
-            Err(NetworkError::TooMany { thing, value: value as u64, most: most as u64 })
-        };
-        bound("nodes of the topology", self.nodes.len(), TOPOLOGY_NODES_MAX)?;
-        bound("arcs of the topology", self.arcs.len(), TOPOLOGY_ARCS_MAX)?;
+        at_most("nodes of the topology", self.nodes.len(), TOPOLOGY_NODES_MAX)?;
+        at_most("arcs of the topology", self.arcs.len(), TOPOLOGY_ARCS_MAX)?;
         for (place, arc) in self.arcs.iter().enumerate() {
             for end in [arc.from, arc.to] {
                 if end.index() >= self.nodes.len() {

@@ -202,7 +202,7 @@ pub struct FlowCounters {
     pub shared: u64,
     /// Flows that are active.
     pub active: u32,
-    /// Those of `active` that had no full turn yet, which go before the others (RFC 8290 §3).
+    /// Active flows without a full turn yet, which go before the others (RFC 8290 §3).
     pub sparse: u32,
 }
 
