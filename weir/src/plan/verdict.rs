@@ -79,7 +79,7 @@ fn verdict(planned: u64, offered: u64, got: u64, kept: u64) -> PlanVerdict {
         PlanVerdict::Idle
     } else if reaches(got, planned) {
         PlanVerdict::Held
-    } else if !reaches(offered, planned) && reaches(offered.saturating_sub(kept), offered) {
+    } else if offered < planned && reaches(offered.saturating_sub(kept), offered) {
         PlanVerdict::AskedLess
     } else {
         PlanVerdict::Below
@@ -150,6 +150,15 @@ mod tests {
         assert_eq!(verdict(1000, 500, 490, 0), PlanVerdict::AskedLess, "the rest is on its way");
         assert_eq!(verdict(1000, 500, 400, 100), PlanVerdict::Below, "it lost of what it asked");
         assert_eq!(verdict(1000, 5000, 500, 4500), PlanVerdict::Below);
+    }
+
+    /// A sender of just the planned rate offers a little less in a short time, and a few of its
+    /// frames wait at the end of it.
+    #[test]
+    fn a_slice_that_offered_almost_its_rate_is_judged_by_what_it_offered() {
+        assert_eq!(verdict(1000, 991, 988, 3), PlanVerdict::AskedLess, "it lost nothing");
+        assert_eq!(verdict(1000, 991, 980, 11), PlanVerdict::Below, "it lost of what it asked");
+        assert_eq!(verdict(1000, 1000, 988, 3), PlanVerdict::Below, "it asked for all of it");
     }
 
     #[test]
