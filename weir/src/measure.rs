@@ -2,7 +2,6 @@
 //! `weir measure`: what a device under test forwards, how late, and what it costs, between two
 //! interfaces of this machine.
 
-use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -16,9 +15,9 @@ use weir_platform::failure::{Failure, UsageError};
 use weir_platform::{machine, output};
 use weir_result::Origin;
 use weir_tester::{
-    BenchmarkLimits, BenchmarkProgress, CpuModel, CpuSurface, FramePattern, Goal, IpVersion,
-    LOADS_MAX, MeasurementReport, SIZES_MAX, SuiteChoice, TrafficProfile, check_goals, cpu_fits,
-    run_suite,
+    BenchmarkLimits, BenchmarkProgress, CpuModel, CpuPoint, CpuSurface, FramePattern, Goal,
+    IpVersion, LOADS_MAX, MeasurementReport, SIZES_MAX, SuiteChoice, TrafficProfile, check_goals,
+    cpu_fits, run_suite,
 };
 use weir_traffic::{Mac, TrialEnd, WireMeasurer};
 use weir_units::{BitRate, Nanos};
@@ -285,18 +284,15 @@ impl BenchmarkOptions {
         if !choice.latency {
             return refused("it is fitted to the latency test: add latency to --tests".to_owned());
         }
-        let mean = |profile: &TrafficProfile| {
-            let sizes = profile.sizes.list();
-            let sum: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
-            sum / (sizes.len() as u64).max(1)
-        };
-        let sizes: BTreeSet<u64> = profiles.iter().map(mean).collect();
-        if sizes.len() < 2 {
+        let loads = profiles
+            .iter()
+            .map(|profile| CpuPoint { frame_bytes: profile.sizes.mean(), ..CpuPoint::default() });
+        if CpuModel::sizes(&loads.collect::<Vec<_>>()).len() < 2 {
             return refused("frames of one mean size have no price a byte: give two".to_owned());
         }
-        let loads = if self.loads.is_empty() { USUAL_LOADS } else { self.loads.len() };
-        let points = profiles.len() * loads;
-        if points < MODEL_POINTS_MIN {
+        // The usual loads, where none are given, are enough.
+        let points = profiles.len() * self.loads.len();
+        if (1..MODEL_POINTS_MIN).contains(&points) {
             return refused(format!("{points} loads in all, at least {MODEL_POINTS_MIN}"));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -438,8 +434,6 @@ fn write_model(path: &Path, report: &MeasurementReport, origin: &Origin) -> Resu
     Ok(std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
-/// Loads of the latency test up to the throughput, where none are given.
-const USUAL_LOADS: usize = 10;
 /// One more than the surface has terms.
 const MODEL_POINTS_MIN: usize = 4;
 /// A model that explains less of the variance than this is none; the text's worst line has 0.84.
