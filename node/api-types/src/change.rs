@@ -4,7 +4,7 @@
 //! In a request a key that is absent keeps its value; `null` removes the key from the policy's
 //! document, so that its default holds. `weir-api` turns a request into edits of the document.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -305,6 +305,19 @@ pub struct ChangeView {
     pub apply: Option<String>,
     /// The edits, in the order in which they were applied. Empty: it used up its number.
     pub edits: Vec<EditView>,
+}
+
+/// Returns the numbers of the changes that are undone. `newest_first` gives of each change on
+/// record its number and that of the change that it undid. An undo that was itself undone has no
+/// effect.
+pub fn undone_changes(newest_first: impl IntoIterator<Item = (u64, Option<u64>)>) -> BTreeSet<u64> {
+    let mut undone = BTreeSet::new();
+    for (id, undoes) in newest_first {
+        if !undone.contains(&id) {
+            undone.extend(undoes);
+        }
+    }
+    undone
 }
 
 /// Origin of a change on record.

@@ -4,10 +4,11 @@
 //! It holds the newest changes, as many as `api.changes` says; fewer where they are so long that
 //! their edits take more than `BYTES_MAX`. [`crate::policy_store`] keeps it on disk.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use weir_api_types::change::undone_changes;
 use weir_policy::Edit;
 
 /// One change of the policy that was made.
@@ -128,13 +129,8 @@ impl ChangeLog {
     /// taken back yet. `whose` restricts it to the changes of one caller. A reload is taken back by
     /// its number only.
     pub(crate) fn to_undo(&self, id: Option<u64>, whose: Option<&str>) -> Option<&PolicyChange> {
-        // Newest first: an undo that was itself taken back has no effect.
-        let mut undone = BTreeSet::new();
-        for RecordedChange { change, .. } in self.iter().rev() {
-            if !undone.contains(&change.id) {
-                undone.extend(change.undoes);
-            }
-        }
+        let newest_first = self.iter().rev().map(|RecordedChange { change, .. }| change);
+        let undone = undone_changes(newest_first.map(|change| (change.id, change.undoes)));
         let open = |change: &&PolicyChange| {
             !undone.contains(&change.id) && whose.is_none_or(|who| change.who == who)
         };

@@ -12,13 +12,12 @@
 //! The file is `FILE.journal` beside the plan's FILE. It is written under another name, synced and
 //! renamed, and its folder synced, so that a power cut leaves all of it or nothing.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use weir_api_types::change::{ChangeSet, ChangeView, EditView};
+use weir_api_types::change::{ChangeSet, ChangeView, EditView, undone_changes};
 use weir_platform::failure::Failure;
 
 use super::file::beside;
@@ -146,13 +145,7 @@ impl JournaledNode {
         if made.apply.as_deref() != Some(apply) || made.edits.is_empty() {
             return Ok(ChangeState::NumberTaken);
         }
-        // Newest first: an undo that was itself taken back has no effect.
-        let mut undone = BTreeSet::new();
-        for change in record.iter().rev().filter(|change| change.id > number) {
-            if !undone.contains(&change.id) {
-                undone.extend(change.undoes);
-            }
-        }
+        let undone = undone_changes(record.iter().rev().map(|change| (change.id, change.undoes)));
         Ok(if undone.contains(&number) { ChangeState::Undone } else { ChangeState::Holds })
     }
 }
