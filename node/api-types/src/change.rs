@@ -307,6 +307,13 @@ pub struct ChangeView {
     pub edits: Vec<EditView>,
 }
 
+impl ChangeView {
+    /// The edits of keys that did not have the value already.
+    pub fn effective_edits(&self) -> impl Iterator<Item = &EditView> {
+        self.edits.iter().filter(|edit| edit.before != edit.after)
+    }
+}
+
 /// Returns the numbers of the changes that are undone. `newest_first` gives of each change on
 /// record its number and that of the change that it undid. An undo that was itself undone has no
 /// effect.

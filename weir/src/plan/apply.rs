@@ -192,7 +192,7 @@ fn make_all(
     apply: String,
     plan: &Path,
 ) -> Result<(), Failure> {
-    let each = nodes.iter().zip(foreseen).filter(|(_, (_, view))| changes_something(view));
+    let each = nodes.iter().zip(foreseen).filter(|(_, (_, view))| is_effective(view));
     let journaled = each
         .clone()
         .map(|(node, (change, view))| JournaledNode::new(node, change.set.clone(), view.clone()));
@@ -218,13 +218,13 @@ fn make_all(
 }
 
 /// Tells whether a change is more than what holds already.
-pub(super) fn changes_something(view: &ChangeView) -> bool {
-    view.edits.iter().any(|edit| edit.before != edit.after)
+fn is_effective(view: &ChangeView) -> bool {
+    view.effective_edits().next().is_some()
 }
 
 fn node_view(node: &RunningNode, (change, view): (PlannedChange, ChangeView)) -> AppliedNodeView {
-    let number = changes_something(&view).then_some(view.id);
-    let edits = view.edits.into_iter().filter(|edit| edit.before != edit.after).collect();
+    let number = is_effective(&view).then_some(view.id);
+    let edits = view.effective_edits().cloned().collect();
     AppliedNodeView { name: node.name.clone(), change: number, edits, notes: change.notes }
 }
 

@@ -144,12 +144,11 @@ fn read_all(
 
 /// Names each key that is not as planned.
 fn not_in_force(change: &ChangeView) -> Vec<String> {
-    let other = change.edits.iter().filter(|edit| edit.before != edit.after);
     let name = |edit: &EditView| {
         let EditView { table, name, key, before, after } = edit;
         format!("{table} {name}: {key} is {before}, planned {after}")
     };
-    other.map(name).collect()
+    change.effective_edits().map(name).collect()
 }
 
 /// Samples the processor time of held routers until `span` is over: for each node, by router.
