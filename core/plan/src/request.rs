@@ -76,7 +76,7 @@ pub struct SliceRequest {
     pub cpu: Vec<CpuShare>,
     /// Kinds whose CPU model gives its processor time, by index: [`PlanRequest::model_cpu`].
     pub modelled: Vec<usize>,
-    /// Kinds of these whose model does not reach as far as it needs.
+    /// Kinds of `modelled` whose model was not measured as far as it needs.
     pub beyond: Vec<ModelGap>,
     /// The length of its phase; `None`: as short as its rate, frames and delay allow.
     pub phase: Option<Nanos>,
@@ -93,7 +93,7 @@ pub struct ModelGap {
     pub needs: PacketRate,
     /// Their mean size with checksum, rounded.
     pub frame_bytes: u32,
-    /// The most of that size that was measured; `None`: no frames of that size were.
+    /// The largest measured rate of frames of that size; `None`: that size was not measured.
     pub most: Option<PacketRate>,
 }
 

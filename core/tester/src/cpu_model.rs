@@ -70,7 +70,7 @@ impl CpuModel {
         sizes
     }
 
-    /// Says why a model that was read is none.
+    /// Returns why a model that was read cannot be used; `None` if it can.
     pub fn flaw(&self) -> Option<String> {
         if self.version != Self::VERSION {
             return Some(format!("version is {}, {} is known", self.version, Self::VERSION));

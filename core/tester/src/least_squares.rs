@@ -100,7 +100,7 @@ impl LinearFit {
         self.predict(point) + student_975(self.freedom) * deviation
     }
 
-    /// Says why a fit that was read is none of so many terms.
+    /// Returns why a fit that was read is not a fit of `terms` terms; `None` if it is.
     pub(crate) fn flaw(&self, terms: usize) -> Option<String> {
         for (name, values) in [("coefficients", &self.coefficients), ("errors", &self.errors)] {
             if values.len() != terms {

@@ -85,7 +85,7 @@ impl CpuSurface {
         coefficient(&self.fit, 1) + coefficient(&self.fit, 2) * frame_bytes
     }
 
-    /// Says why a surface that was read cannot be used for a forecast.
+    /// Returns why a surface that was read cannot be used for a forecast; `None` if it can.
     pub(crate) fn flaw(&self) -> Option<String> {
         if self.with_wakeups {
             return Some("it is one of wake-ups, which nobody knows beforehand".to_owned());

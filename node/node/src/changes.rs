@@ -30,7 +30,7 @@ pub struct PolicyChange {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub apply: Option<String>,
     /// Each key that changed, with its values before and after, in the order of the edits.
-    /// None: the change only used up its number.
+    /// Empty: the change only used up its number.
     pub edits: Vec<Edit>,
 }
 

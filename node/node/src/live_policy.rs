@@ -310,8 +310,8 @@ impl LivePolicy {
         apply: ApplyPolicy<'_>,
     ) -> Result<PolicyChange, Refusal> {
         let candidate = self.candidate(request, document, &made)?;
-        let of = request.apply;
-        let record = ChangeRecord { who: request.who, kind, undoes, apply: of, edits: made };
+        let (who, apply_id) = (request.who, request.apply);
+        let record = ChangeRecord { who, kind, undoes, apply: apply_id, edits: made };
         let change = self.commit(candidate, Some(record), apply)?;
         change.ok_or_else(|| Refusal::new(RefusalKind::NotRecorded, "the change has no record"))
     }

@@ -451,6 +451,7 @@ const SCHEMA: &str = "
     PRAGMA user_version = 2;
 ";
 
+/// Brings the tables of the first version to this one.
 const FROM_FIRST_VERSION: &str = "
     ALTER TABLE change ADD COLUMN apply TEXT;
     PRAGMA user_version = 2;

@@ -169,7 +169,7 @@ export function requestOf(draft: Draft, base: Draft): { body: Body; problems: Pr
     if (values.shaper === "bucket") for (const key of WINDOW_KEYS) values[key] = null;
     const { queue_kind, aqm, ecn, ...share } = values;
     const queue = given({ kind: queue_kind, aqm, ecn });
-    // So do CoDel's.
+    // CoDel's keys go with CoDel.
     if (aqm === "none") Object.assign(queue, { ecn: null, target_ns: null, interval_ns: null });
     // Each value is what its field reads.
     const change = (

@@ -250,7 +250,7 @@ fn text(view: &AppliedView) -> String {
     page
 }
 
-/// The kernel makes another id for each reader.
+/// The kernel returns a new random id at each read.
 const RANDOM_ID: &str = "/proc/sys/kernel/random/uuid";
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //! journal is written whole before the first change, and removed after the last. Which nodes were
 //! changed is asked of the nodes, whose records of changes cannot be behind. Each change has a
 //! number that was fixed beforehand, so that it is made at most once, and the id of its apply, so
-//! that it is not taken for another apply's. Whoever asks a node for another number writes the
-//! journal anew first.
+//! that it is not taken for another apply's. Before a node is asked for another number, the journal
+//! is written again with it.
 //!
 //! The file is `FILE.journal` beside the plan's FILE. It is written under another name, synced and
 //! renamed, and its folder synced, so that a power cut leaves all of it or nothing.
@@ -46,7 +46,7 @@ pub(super) struct JournaledNode {
     edits: Vec<EditView>,
 }
 
-/// What became of the change of one node, by the node's record.
+/// The fate of the change of one node, by the node's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChangeState {
     /// It was made and holds.

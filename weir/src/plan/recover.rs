@@ -97,7 +97,7 @@ pub(super) fn undo(journal: &PlanJournal, plan: &Path) -> Result<Vec<String>, Fa
 /// that were changed.
 ///
 /// # Errors
-/// As for [`undo`].
+/// A node does not answer or refuses; the others are completed all the same, and the journal stays.
 fn complete(journal: &mut PlanJournal, plan: &Path) -> Result<Vec<String>, Failure> {
     let names: Vec<String> = journal.nodes.iter().map(|one| one.name.clone()).collect();
     let mut settled = Vec::with_capacity(names.len());
@@ -198,7 +198,7 @@ fn listed(nodes: &[String]) -> String {
     if nodes.is_empty() { "no node had to be changed".to_owned() } else { nodes.join(", ") }
 }
 
-/// Looks at a node's record before others' changes are too many.
+/// Attempts to settle a node while other callers change its policy.
 const LOOKS: u32 = 10;
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ struct VerifiedView {
 struct VerifiedNodeView {
     name: String,
     held: bool,
-    /// Why the counters do not speak of this plan: it is not in force, or was not all the time.
+    /// Why the counters say nothing about this plan: it is not in force, or was not all the time.
     problems: Vec<String>,
     /// Mean processor time of the worker and of the planned slices' held routers; null if the node
     /// has no worker, or a router's time is not metered.
@@ -120,7 +120,7 @@ impl VerifiedView {
 /// A node at one end of the measurement.
 struct NodeReading {
     status: NodeStatus,
-    /// What keeps the plan from being in force.
+    /// Reasons why the plan is not in force.
     problems: Vec<String>,
     /// The number that the next change would have.
     number: Option<u64>,
@@ -203,7 +203,7 @@ fn verified(
     Ok(VerifiedNodeView { name, held, problems, cpu_ppm, cpu_planned_ppm, slices })
 }
 
-/// Says why two readings of a node do not speak of the plan.
+/// Returns why two readings of a node say nothing about the plan.
 fn problems(begin: &NodeReading, end: &NodeReading) -> Vec<String> {
     let mut problems = begin.problems.clone();
     problems.extend(end.problems.iter().filter(|one| !begin.problems.contains(one)).cloned());
