@@ -8,7 +8,7 @@
 //! killed.
 
 use std::fmt::Write;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use weir_experiment::prelude::*;
@@ -72,7 +72,11 @@ fn measured(rec: &mut Recording<'_>, rigs: &[Testbed], cpu: &[Vec<f64>]) -> Resu
             applied_ns = clock::monotonic_ns();
             loads = cpu_percent(rigs, seconds)?;
             let verify = ["plan", "verify", "--for", "2s"];
-            verified += u64::from(ended(rigs, &verify, "plan.toml")? == Some(0));
+            let answer = answered(rigs, &verify, "plan.toml")?;
+            match answer.status.code() {
+                Some(0) => verified += 1,
+                code => rec.say(&format!("{code:?}: {}", String::from_utf8_lossy(&answer.stdout))),
+            }
             Ok(())
         })?;
         let each = || records.iter().flat_map(|record| SLICES.iter().map(move |of| (record, of)));
@@ -148,9 +152,8 @@ fn killed(rec: &mut Recording<'_>, rigs: &[Testbed]) -> Result {
 fn recovered(rigs: &[Testbed], completes: bool) -> Result<String> {
     let words = ["plan", "recover", "--json", "--complete"];
     let words = if completes { &words[..] } else { &words[..3] };
-    let mut command = weir(rigs, words, "less.toml")?;
-    let output = command.stdout(Stdio::piped()).output().map_err(failed)?;
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout)
+    let answer = answered(rigs, words, "less.toml")?;
+    let told: serde_json::Value = serde_json::from_slice(&answer.stdout)
         .map_err(|error| ExperimentError::Node(format!("weir plan recover: {error}")))?;
     Ok(told["recovered"].as_str().unwrap_or_default().to_owned())
 }
@@ -256,6 +259,12 @@ fn weir(rigs: &[Testbed], words: &[&str], plan: &str) -> Result<Command> {
 
 fn ended(rigs: &[Testbed], words: &[&str], plan: &str) -> Result<Option<i32>> {
     Ok(weir(rigs, words, plan)?.status().map_err(failed)?.code())
+}
+
+/// Runs a command whose output is read; its errors go to the run's own.
+fn answered(rigs: &[Testbed], words: &[&str], plan: &str) -> Result<Output> {
+    let mut command = weir(rigs, words, plan)?;
+    command.stdout(Stdio::piped()).stderr(Stdio::inherit()).output().map_err(failed)
 }
 
 fn must(rigs: &[Testbed], words: &[&str], plan: &str) -> Result {
