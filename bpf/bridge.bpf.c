@@ -339,14 +339,21 @@ static __always_inline int has_room(__u32 owner, __u32 most)
 	return own && all && *own < most && *all < LEARNED_MAX;
 }
 
-/* Forgets an address if it is old. */
-static long forget_old(void *map, struct address_key *key, struct address *address, __u64 *now)
+/* Forgets a learned address, unless another processor has done so meanwhile. */
+static __always_inline void forget(void *map, const struct address_key *key,
+				   const struct address *address)
 {
 	__u32 owner = address->owner;
 
-	if (!address->given && *now - address->seen >= AGE_NS &&
-	    !bpf_map_delete_elem(map, key))
+	if (!bpf_map_delete_elem(map, key))
 		add_learned(owner, -1);
+}
+
+/* Forgets an address if it is old. */
+static long forget_old(void *map, struct address_key *key, struct address *address, __u64 *now)
+{
+	if (!address->given && *now - address->seen >= AGE_NS)
+		forget(map, key, address);
 	return 0;
 }
 
@@ -379,12 +386,9 @@ static __always_inline enum reason learn(const struct member *member,
 		return PASS;
 	}
 	if (known) {
-		__u32 owner = known->owner;
-
 		if (known->given || now - known->seen < AGE_NS)
 			return MOVED;
-		if (!bpf_map_delete_elem(&addresses, key))
-			add_learned(owner, -1);
+		forget(&addresses, key, known);
 	}
 	seen = bpf_map_lookup_elem(&beyond, key);
 	if (seen && now - *seen < SETTLE_NS)
@@ -510,8 +514,6 @@ int weir_from_port(struct __sk_buff *skb)
 	now = bpf_ktime_get_ns();
 	address = bpf_map_lookup_elem(&addresses, &key);
 	if (address) {
-		__u32 owner = address->owner;
-
 		if (address->given || now - address->seen < SETTLE_NS) {
 			struct tally size;
 
@@ -520,8 +522,7 @@ int weir_from_port(struct __sk_buff *skb)
 			__sync_fetch_and_add(&uplink->moved_bytes, size.bytes);
 			return DROP;
 		}
-		if (!bpf_map_delete_elem(&addresses, &key))
-			add_learned(owner, -1);
+		forget(&addresses, &key, address);
 	}
 	seen = bpf_map_lookup_elem(&beyond, &key);
 	if (!seen)
