@@ -41,7 +41,7 @@ struct stream {
 	__u64 weight;     /* frames in a row, at least 1 */
 	__u64 sizes_count; /* 0: uniform between sizes[0] and sizes[1] */
 	__u64 sizes[SIZES_MAX];
-	__u64 link;       /* length of the Ethernet header with what is behind it: LINK_ of above */
+	__u64 link;       /* length of all before the IP header: one of LINK_ above */
 	__u64 ipv6;
 	__u64 flows;      /* source ports in turn; at most 1: one */
 	__u64 port;       /* first source port */
@@ -202,6 +202,20 @@ static __always_inline int write_all(void *data, void *end, struct stream *s, __
 	return 0;
 }
 
+/* Calls write_all with lengths that the verifier knows. */
+static __always_inline int write_behind_link(void *data, void *end, struct stream *s, __u32 size,
+					     __u64 now, const __u32 network)
+{
+	switch (s->link) {
+	case LINK_TAGGED:
+		return write_all(data, end, s, size, now, LINK_TAGGED, network);
+	case LINK_PIH:
+		return write_all(data, end, s, size, now, LINK_PIH, network);
+	default:
+		return write_all(data, end, s, size, now, LINK_UNTAGGED, network);
+	}
+}
+
 static __always_inline int write_frame(struct xdp_md *ctx, struct stream *s, __u32 size, __u64 now)
 {
 	void *data = (void *)(long)ctx->data;
@@ -214,17 +228,9 @@ static __always_inline int write_frame(struct xdp_md *ctx, struct stream *s, __u
 		return -1;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
-	if (!s->ipv6) {
-		if (s->link == LINK_TAGGED)
-			return write_all(data, end, s, size, now, LINK_TAGGED, IPV4);
-		return s->link == LINK_PIH ? write_all(data, end, s, size, now, LINK_PIH, IPV4)
-					   : write_all(data, end, s, size, now, LINK_UNTAGGED, IPV4);
-	}
-	if (s->link == LINK_TAGGED)
-		return write_all(data, end, s, size, now, LINK_TAGGED, IPV6);
-	if (s->link == LINK_PIH)
-		return write_all(data, end, s, size, now, LINK_PIH, IPV6);
-	return write_all(data, end, s, size, now, LINK_UNTAGGED, IPV6);
+	if (s->ipv6)
+		return write_behind_link(data, end, s, size, now, IPV6);
+	return write_behind_link(data, end, s, size, now, IPV4);
 }
 
 static __always_inline void advance(struct stream *s, __u32 size, __u64 now)

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use super::error::TrafficError;
-use super::frame::{PIH_BYTES, TAG_BYTES};
+use super::frame::tag_bytes;
 use super::spec::{
     FrameSizes, Rate, ReceiveMethod, ReceiveSpec, RunSpec, SendMethod, SendSpec, TcpSend, UdpSend,
     XdpSend, XdpStream,
@@ -145,8 +145,7 @@ impl Problems {
         if stream.vlan.is_some() && stream.pih.is_some() {
             self.0.push(format!("{key}: vlan and pih are there; at most one can be"));
         }
-        let tag = if stream.vlan.is_some() { TAG_BYTES } else { 0 };
-        let least = least + if stream.pih.is_some() { PIH_BYTES } else { tag };
+        let least = least + tag_bytes(stream);
         self.within(&format!("{key}.flow_label"), stream.flow_label, 0..=FLOW_LABEL_MAX);
         self.sizes(&format!("{key}.sizes"), &stream.sizes, least, XDP_FRAME_MAX);
         if let Some(vlan) = stream.vlan {

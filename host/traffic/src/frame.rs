@@ -43,8 +43,16 @@ pub(super) fn headers(stream: &XdpStream, source_mac: Mac) -> [u8; HEADERS_BYTES
 
 /// Length of what is before the IP header.
 pub(super) const fn link_bytes(stream: &XdpStream) -> u16 {
-    let tag = if stream.vlan.is_some() { TAG_BYTES } else { 0 };
-    ETHERNET_BYTES + tag + if stream.pih.is_some() { PIH_BYTES } else { 0 }
+    ETHERNET_BYTES + tag_bytes(stream)
+}
+
+/// The length of the VLAN tag or the number of a parallel internet; 0 without either.
+pub(super) const fn tag_bytes(stream: &XdpStream) -> u16 {
+    match (stream.pih, stream.vlan) {
+        (Some(_), _) => PIH_BYTES,
+        (None, Some(_)) => TAG_BYTES,
+        (None, None) => 0,
+    }
 }
 
 /// The constant part of the checksum that the program completes: for IPv4 that of the IP header
@@ -101,8 +109,8 @@ const ETHERTYPE_VLAN: u16 = 0x8100;
 /// An experimental type of IEEE's, followed by the number and the frame's own type.
 const ETHERTYPE_PIH: u16 = 0x88b5;
 const ETHERNET_BYTES: u16 = 14;
-pub(super) const TAG_BYTES: u16 = 4;
-pub(super) const PIH_BYTES: u16 = 3;
+const TAG_BYTES: u16 = 4;
+const PIH_BYTES: u16 = 3;
 /// Version 6, traffic class 0.
 const IPV6_VERSION: u32 = 6 << 28;
 /// Protocol number of UDP.

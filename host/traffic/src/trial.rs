@@ -8,6 +8,7 @@
 //! or unsent: three counts that add up exactly.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -159,14 +160,9 @@ impl<'a> WireMeasurer<'a> {
             let what = format!("{number} streams; at most {STREAMS_PER_TRIAL}");
             return Err(TrafficError::Device(what));
         }
-        if self.next_stream + number > STREAMS {
-            self.next_stream = FIRST_STREAM;
-        }
-        for (stream, own) in streams.iter_mut().zip(self.next_stream..) {
+        for (stream, own) in streams.iter_mut().zip(self.next_numbers(number)?) {
             stream.stream = own;
-            self.sink.clear(own)?;
         }
-        self.next_stream += number;
         let (numbers, counts): (Vec<u16>, Vec<u64>) =
             streams.iter().map(|stream| (stream.stream, stream.count.unwrap_or(0))).unzip();
         let sent = self.send(streams, duration)?;
@@ -188,6 +184,16 @@ impl<'a> WireMeasurer<'a> {
             false => Ok(()),
         }
     }
+    /// Returns the numbers of the next streams, whose counters then begin at zero.
+    fn next_numbers(&mut self, count: u16) -> Result<Range<u16>, TrafficError> {
+        if self.next_stream + count > STREAMS {
+            self.next_stream = FIRST_STREAM;
+        }
+        let first = self.next_stream;
+        self.next_stream += count;
+        (first..self.next_stream).try_for_each(|stream| self.sink.clear(stream))?;
+        Ok(first..self.next_stream)
+    }
 
     /// The streams of a trial, each with its share of the rate and of the count.
     fn streams(
@@ -197,19 +203,12 @@ impl<'a> WireMeasurer<'a> {
         count: Option<u64>,
     ) -> Result<Vec<XdpStream>, TrafficError> {
         let number = profile.streams.clamp(1, STREAMS_PER_TRIAL);
-        if self.next_stream + number > STREAMS {
-            self.next_stream = FIRST_STREAM;
-        }
-        let first = self.next_stream;
-        self.next_stream += number;
         let mut streams = Vec::new();
-        for index in 0..number {
+        for (index, stream) in (0..number).zip(self.next_numbers(number)?) {
             let share = |whole: u64| {
                 let (part, rest) = (whole / u64::from(number), whole % u64::from(number));
                 part + u64::from(u64::from(index) < rest)
             };
-            let stream = first + index;
-            self.sink.clear(stream)?;
             let xdp = self.stream(profile, stream, pps.map(share), count.map(share));
             // A share of nothing is no stream.
             streams.extend((count.map(share) != Some(0)).then_some(xdp));
