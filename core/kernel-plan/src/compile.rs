@@ -226,8 +226,7 @@ impl Compiler<'_> {
     fn receivers(&self, objects: &mut Vec<KernelObject>) {
         for vif in &self.present {
             let Some(rate) = vif.receive.rate else { continue };
-            let found = self.facts.devices.get(&vif.device);
-            if found.is_some_and(|found| found.foreign_qdisc.is_some()) {
+            if self.facts.foreign_qdisc(&vif.device).is_some() {
                 continue;
             }
             let (device, tree) = (&vif.device, self.tree_of(&vif.device, rate));

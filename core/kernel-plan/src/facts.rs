@@ -15,6 +15,13 @@ pub struct HostFacts {
     pub devices: BTreeMap<String, BridgePortFacts>,
 }
 
+impl HostFacts {
+    /// The root discipline that somebody put on a device, if there is one.
+    pub(crate) fn foreign_qdisc(&self, device: &str) -> Option<&str> {
+        self.devices.get(device)?.foreign_qdisc.as_deref()
+    }
+}
+
 /// The queueing disciplines that a kernel has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QdiscSupport {

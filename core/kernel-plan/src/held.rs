@@ -127,51 +127,13 @@ fn share_problem(receive: &Share) -> Option<&'static str> {
 pub(crate) fn unheld(policy: &Policy, facts: &HostFacts, trees: &[QdiscTree]) -> Vec<UnheldKey> {
     let mut list = Vec::new();
     let mut say = |place: String, reason: String| list.push(UnheldKey { place, reason });
-    let kinds = |kind: &'static str, name: &str| format!("{kind} {name:?}");
-    let slices = policy.slices.iter().map(|one| (kinds("slice", &one.name), &one.send));
-    let routers = policy.routers.iter().map(|one| (kinds("router", &one.name), &one.send));
-    let mut kinds_of_trees = trees.to_vec();
-    kinds_of_trees.sort_unstable();
-    kinds_of_trees.dedup();
-    if trees.contains(&QdiscTree::Hfsc) {
-        let groups = slices.clone().chain(routers.clone());
-        for (item, _) in groups.filter(|(_, send)| !send.min_rate.is_zero()) {
-            let reason = "HFSC guarantees rates to vifs only: what is beyond theirs is shared by \
-                          priority";
-            say(format!("{item}.send.min_rate"), reason.to_string());
-        }
-    }
-    let tree_of = |vif: &Vif| trees.get(vif.port.0 as usize).copied().unwrap_or(QdiscTree::Htb);
-    let groups = kinds_of_trees.iter().flat_map(|tree| {
-        // HTB divides a slice's turns among its vifs in any proportion.
-        let routers = routers.clone().filter(|_| *tree == QdiscTree::Hfsc);
-        slices.clone().chain(routers).map(|(item, send)| (item, send, Some(*tree)))
-    });
-    let vifs = policy.vifs.iter().map(|one| {
-        let tree = Some(tree_of(one)).filter(|tree| *tree == QdiscTree::Hfsc);
-        (kinds("vif", &one.name), &one.send, tree)
-    });
-    let others = routers.clone().filter(|_| !trees.contains(&QdiscTree::Hfsc));
-    let others = others.map(|(item, send)| (item, send, None));
-    for (item, send, tree) in groups.chain(others).chain(vifs) {
-        if let Some((tree, most)) = tree.map(|tree| (tree, tree.priority_max()))
-            && send.priority > most
-        {
-            let reason =
-                format!("{} counts as {most}, the most that {}", send.priority, held(tree));
-            say(format!("{item}.send.priority"), reason);
-        }
-        if send.min_pps.as_pps() > 0 {
-            let reason = "a share of packets is checked against node.capacity only";
-            say(format!("{item}.send.min_pps"), reason.to_string());
-        }
-    }
+    send_unheld(policy, trees, &mut say);
     for vif in &policy.vifs {
-        let item = kinds("vif", &vif.name);
+        let item = named("vif", &vif.name);
         if let Some(reason) = without_queue(vif, facts) {
             say(format!("{item}.receive.rate"), reason);
         }
-        if vif.delay.is_some() && tree_of(vif) == QdiscTree::Htb {
+        if vif.delay.is_some() && tree_of(vif, trees) == QdiscTree::Htb {
             let reason = "not held by HTB here; HFSC (sch_hfsc) would";
             say(format!("{item}.delay"), reason.to_string());
         }
@@ -193,9 +155,54 @@ pub(crate) fn unheld(policy: &Policy, facts: &HostFacts, trees: &[QdiscTree]) ->
     list
 }
 
-/// Tells why a vif's limit has no queue before it, if it has none.
+/// Tells of the keys of `send` that the trees do not hold.
+fn send_unheld(policy: &Policy, trees: &[QdiscTree], say: &mut impl FnMut(String, String)) {
+    let slices = policy.slices.iter().map(|one| (named("slice", &one.name), &one.send));
+    let routers = policy.routers.iter().map(|one| (named("router", &one.name), &one.send));
+    let has_hfsc = trees.contains(&QdiscTree::Hfsc);
+    if has_hfsc {
+        let groups = slices.clone().chain(routers.clone());
+        for (item, _) in groups.filter(|(_, send)| !send.min_rate.is_zero()) {
+            let reason = "HFSC guarantees rates to vifs only: what is beyond theirs is shared by \
+                          priority";
+            say(format!("{item}.send.min_rate"), reason.to_string());
+        }
+    }
+    // Each share has the trees that bound its priority. HTB bounds that of a slice alone: it
+    // divides a slice's turns among its vifs in any proportion.
+    let kinds = [QdiscTree::Hfsc, QdiscTree::Htb];
+    let kinds: Vec<QdiscTree> = kinds.into_iter().filter(|tree| trees.contains(tree)).collect();
+    let if_hfsc = |is_hfsc: bool| if is_hfsc { &[QdiscTree::Hfsc][..] } else { &[] };
+    let slices = slices.map(|(item, send)| (item, send, &kinds[..]));
+    let routers = routers.map(|(item, send)| (item, send, if_hfsc(has_hfsc)));
+    let vifs = policy.vifs.iter().map(|one| {
+        let is_hfsc = tree_of(one, trees) == QdiscTree::Hfsc;
+        (named("vif", &one.name), &one.send, if_hfsc(is_hfsc))
+    });
+    for (item, send, bounding) in slices.chain(routers).chain(vifs) {
+        for tree in bounding.iter().filter(|tree| send.priority > tree.priority_max()) {
+            let (priority, most, held) = (send.priority, tree.priority_max(), held(*tree));
+            let reason = format!("{priority} counts as {most}, the most that {held}");
+            say(format!("{item}.send.priority"), reason);
+        }
+        if send.min_pps.as_pps() > 0 {
+            let reason = "a share of packets is checked against node.capacity only";
+            say(format!("{item}.send.min_pps"), reason.to_string());
+        }
+    }
+}
+
+fn named(kind: &str, name: &str) -> String {
+    format!("{kind} {name:?}")
+}
+
+fn tree_of(vif: &Vif, trees: &[QdiscTree]) -> QdiscTree {
+    trees.get(vif.port.0 as usize).copied().unwrap_or(QdiscTree::Htb)
+}
+
+/// Returns the reason why a vif's limit has no queue before it; `None` if it has one or no limit.
 fn without_queue(vif: &Vif, facts: &HostFacts) -> Option<String> {
-    let qdisc = facts.devices.get(&vif.device)?.foreign_qdisc.as_ref()?;
+    let qdisc = facts.foreign_qdisc(&vif.device)?;
     vif.receive.rate?;
     let reason = in_the_way(&vif.device, qdisc);
     Some(format!("{reason}; the limit is held by dropping, without a queue"))

@@ -20,7 +20,7 @@ use weir_policy::Share;
 use weir_units::{BitRate, ByteCount, Nanos};
 
 /// The scheduler of a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QdiscTree {
     /// Hierarchical fair service curves.

@@ -13,9 +13,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use weir_kernel_plan::{
-    BridgePortFacts, HostFacts, KernelPlan, KernelSetup, QdiscSupport, compile,
+    BridgePortFacts, HostFacts, KernelPlan, KernelSetup, ObjectKey, QdiscSupport, compile,
 };
 use weir_policy::Policy;
+
+fn policy_of(name: &str) -> Policy {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens");
+    let text = fs::read_to_string(folder.join(name).with_extension("toml")).unwrap();
+    weir_policy::parse(&text).unwrap()
+}
 
 fn facts(policy: &Policy, qdiscs: QdiscSupport) -> HostFacts {
     let mut facts = HostFacts { qdiscs, programs: true, ..HostFacts::default() };
@@ -84,10 +90,7 @@ fn every_plan_is_as_expected() {
 /// Goal: a host's own obstacles are named, each with the device or the part that is missing.
 #[test]
 fn obstacles_of_the_host_are_named() {
-    let text = fs::read_to_string(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/one-vif.toml"),
-    );
-    let policy = weir_policy::parse(&text.unwrap()).unwrap();
+    let policy = policy_of("one-vif");
     let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
     let refused = |change: fn(&mut HostFacts)| {
         let mut facts = facts(&policy, htb);
@@ -124,10 +127,7 @@ fn obstacles_of_the_host_are_named() {
 /// anything else, and a device that no vif names is told.
 #[test]
 fn what_one_device_lacks_is_said_and_the_rest_held() {
-    let text = fs::read_to_string(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/one-vif.toml"),
-    );
-    let mut policy = weir_policy::parse(&text.unwrap()).unwrap();
+    let mut policy = policy_of("one-vif");
     policy.vifs[0].receive.rate = Some(weir_units::BitRate::from_mbps(10));
     let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
     let mut facts = facts(&policy, htb);
@@ -137,9 +137,9 @@ fn what_one_device_lacks_is_said_and_the_rest_held() {
     let other = BridgePortFacts { bridge: Some("br0".to_owned()), foreign_qdisc: None };
     facts.devices.insert("tap9".to_owned(), other);
     let without = compiled(&facts);
-    let root = |device: &str| weir_kernel_plan::ObjectKey::Root(device.to_owned().leak());
-    assert!(whole.setup.find(root("t0")).is_some());
-    assert!(without.setup.find(root("t0")).is_none());
+    let root = ObjectKey::Root("t0");
+    assert!(whole.setup.find(root).is_some());
+    assert!(without.setup.find(root).is_none());
     // The tree of four objects alone is missing.
     assert_eq!(whole.setup.objects.len(), without.setup.objects.len() + 4);
     let said: Vec<String> = without.unheld.iter().map(ToString::to_string).collect();
@@ -160,10 +160,7 @@ fn what_one_device_lacks_is_said_and_the_rest_held() {
 /// Goal: a port with HTB beside one with HFSC is asked for what HTB does not hold.
 #[test]
 fn each_port_tells_what_its_own_tree_does_not_hold() {
-    let text = fs::read_to_string(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/two-ports.toml"),
-    );
-    let mut policy = weir_policy::parse(&text.unwrap()).unwrap();
+    let mut policy = policy_of("two-ports");
     let vif = policy.vifs.iter_mut().find(|vif| vif.port.0 == 1).unwrap();
     vif.delay = Some(weir_units::Nanos::from_micros(500));
     // More than the kernel's HFSC can be told.
