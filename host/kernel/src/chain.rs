@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The programs at a device's hook, in the order in which they run.
 
-use std::os::fd::AsFd;
 use std::ptr;
 
 use libbpf_rs::libbpf_sys;
 use weir_kernel_plan::Hook;
+use weir_platform::bpf::{BpfKind, name_of};
 
 use crate::tables::{Tables, attach_type};
 
@@ -16,7 +16,8 @@ impl Tables {
         let mut found = programs(number, hook);
         let end = found.iter().position(|id| *id == own).unwrap_or(found.len());
         found.truncate(end);
-        found.into_iter().map(|id| program_name(id).unwrap_or_else(|| format!("{id}"))).collect()
+        let name = |id| name_of(BpfKind::Program, id).unwrap_or_else(|| format!("{id}"));
+        found.into_iter().map(name).collect()
     }
 
     fn program_id(&self, hook: Hook) -> Option<u32> {
@@ -48,22 +49,5 @@ fn programs(number: u32, hook: Hook) -> Vec<u32> {
     }
 }
 
-/// The name that a program was loaded by.
-fn program_name(id: u32) -> Option<String> {
-    let program = libbpf_rs::Program::fd_from_id(id).ok()?;
-    let mut info = libbpf_sys::bpf_prog_info::default();
-    let mut length = u32::try_from(size_of_val(&info)).ok()?;
-    // SAFETY: a live descriptor, and a struct that asks for no further buffers, of the given
-    // length; it outlives the call.
-    let answer = unsafe {
-        use std::os::fd::AsRawFd;
-        let fd = program.as_fd().as_raw_fd();
-        libbpf_sys::bpf_prog_get_info_by_fd(fd, &raw mut info, &raw mut length)
-    };
-    let name: Vec<u8> =
-        info.name.iter().map(|byte| byte.cast_unsigned()).take_while(|byte| *byte != 0).collect();
-    (answer == 0).then(|| String::from_utf8_lossy(&name).into_owned())
-}
-
-/// Programs at one hook that are looked at; the kernel allows no more (`BPF_MPROG_MAX`).
+/// The programs at one hook at most (`BPF_MPROG_MAX`).
 const PROGRAMS_MAX: u32 = 64;

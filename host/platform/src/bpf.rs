@@ -104,7 +104,8 @@ impl BpfKind {
     }
 }
 
-fn name_of(kind: BpfKind, id: u32) -> Option<String> {
+/// Returns the name of an object; `None` if it is gone, or the right to see it is missing.
+pub fn name_of(kind: BpfKind, id: u32) -> Option<String> {
     let fd = open(kind, id)?;
     let Some(offset) = kind.name_offset() else { return Some(String::new()) };
     let mut info = [0_u8; INFO_BYTES as usize];
