@@ -6,6 +6,7 @@
 
 use libbpf_rs::{Map, MapCore, MapFlags};
 
+use crate::counters::bytes_at;
 use crate::error::KernelPlaneError;
 
 /// An Ethernet address.
@@ -43,9 +44,8 @@ impl AddressTable<'_> {
         let mut learned = 0_u32;
         for key in keys {
             let Ok(Some(value)) = self.addresses.lookup(&key, MapFlags::ANY) else { continue };
-            let word = |at: usize| value.get(at..).and_then(|rest| rest.first_chunk());
-            let word = |at| word(at).map_or(0, |two| u16::from_ne_bytes(*two));
-            let (owner, given) = (word(0), word(2) == GIVEN);
+            let half = |at| u16::from_ne_bytes(bytes_at(&value, at));
+            let (owner, given) = (half(0), half(2) == GIVEN);
             if owner != HOST && !keep(owner) {
                 // One that aged meanwhile is gone, too.
                 let _gone = self.addresses.delete(&key);

@@ -64,6 +64,13 @@ pub(crate) struct LeafBase {
     pub(crate) dropped: CountPair,
 }
 
+impl LeafBase {
+    /// Returns true if it is that of the queue of this class.
+    pub(crate) fn is_of(&self, device: &str, minor: u16) -> bool {
+        self.device == device && self.minor == minor
+    }
+}
+
 impl LeafCounts {
     /// The packets and bytes that were dropped of those `offered`. A queue that was made again
     /// counts from `base` on.
@@ -110,6 +117,11 @@ impl WayCounts {
         let policed = std::array::from_fn(|index| pair(1 + Self::REASONS.len() + index));
         Self { passed: pair(0), dropped, policed }
     }
+}
+
+/// The bytes of a table's key or value from `at` on; zero beyond its end.
+pub(crate) fn bytes_at<const N: usize>(value: &[u8], at: usize) -> [u8; N] {
+    value.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
 
 #[derive(Debug, Deserialize)]

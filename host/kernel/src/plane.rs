@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use weir_kernel_plan::{
-    CompiledPolicy, HANDLE, KernelObject, KernelPlan, KernelSetup, LeafKind, LeafObject,
-    OTHERS_CLASS, PlanAction, PlanStep, QdiscSupport, RootObject, UplinkObject, compile,
+    CompiledPolicy, HANDLE, KernelObject, KernelPlan, KernelSetup, LeafObject, OTHERS_CLASS,
+    PlanAction, PlanStep, QdiscSupport, RootObject, UplinkObject, compile,
 };
 use weir_platform::journal::{Journal, JournalEntry};
 use weir_platform::run::{Command, Host, Platform};
@@ -53,8 +53,6 @@ pub struct PlaneCounts {
     pub members: BTreeMap<String, MemberCounts>,
     /// The trees that are there, by device.
     pub trees: BTreeMap<String, LeafCounts>,
-    /// The queues for frames without a class of their own, by device: of a vif, all.
-    queues: BTreeMap<String, LeafCounts>,
     /// Frames that came from beyond a port with the address of a vif, by the port's device.
     pub moved: BTreeMap<String, CountPair>,
 }
@@ -270,34 +268,14 @@ impl KernelPlane {
     /// Returns the bases of counters after `plan`: a queue that it makes again begins at zero.
     fn bases(&self, plan: &KernelPlan) -> Result<Vec<LeafBase>, KernelPlaneError> {
         let mut bases = self.record.bases.clone();
-        let mut counts = None;
-        for step in &plan.steps {
-            let (Some(KernelObject::Leaf(leaf)), Some(_)) = (step.object(), &step.after) else {
-                continue;
-            };
-            let before = match &step.before {
-                Some(KernelObject::Leaf(before)) => Some(before),
-                _ => None,
-            };
-            if before.is_some_and(|before| is_same_queue(&before.kind, &leaf.kind)) {
-                continue;
-            }
-            bases.retain(|base| !is_base_of(base, leaf));
-            let counts = match &mut counts {
-                Some(counts) => counts,
-                none => none.insert(self.counts()?),
-            };
-            let of_leaf = counts.members.iter().find_map(|(device, member)| {
-                let (sends, receives) = (member.owner == leaf.minor, *device == leaf.device);
-                match &member.receive {
-                    Some(queue) if receives => Some((member.programs.receive.passed, *queue)),
-                    _ => sends.then_some((member.programs.port.passed, member.send)),
-                }
-            });
-            if let Some((offered, queue)) = of_leaf {
-                let (device, minor, dropped) = (leaf.device.clone(), leaf.minor, queue.dropped);
-                bases.push(LeafBase { device, minor, offered, dropped });
-            }
+        let new: Vec<&LeafObject> = plan.steps.iter().filter_map(new_queue).collect();
+        if new.is_empty() {
+            return Ok(bases);
+        }
+        let counts = self.counts()?;
+        for leaf in new {
+            bases.retain(|base| !base.is_of(&leaf.device, leaf.minor));
+            bases.extend(counts.base_of(leaf));
         }
         Ok(bases)
     }
@@ -361,8 +339,8 @@ impl KernelPlane {
         let mut counts = PlaneCounts::default();
         let queues = queues(&Host::default())?;
         let at = |device: &str, minor| queues.get(&(device.to_owned(), minor)).copied();
-        // A vif has a class on one port alone.
-        let mut sending = BTreeMap::new();
+        // A vif has a class on one port alone. At its own device, one queue has all frames.
+        let (mut sending, mut receiving) = (BTreeMap::new(), BTreeMap::new());
         for object in &self.record.setup.objects {
             match object {
                 KernelObject::Root(root) => {
@@ -371,9 +349,9 @@ impl KernelPlane {
                 }
                 KernelObject::Leaf(leaf) => {
                     let queue = at(&leaf.device, leaf.minor).unwrap_or_default();
-                    sending.insert(leaf.minor, (leaf.device.clone(), queue));
+                    sending.insert(leaf.minor, (leaf.device.as_str(), queue));
                     if counts.trees.contains_key(&leaf.device) && leaf.minor == OTHERS_CLASS {
-                        counts.queues.insert(leaf.device.clone(), queue);
+                        receiving.insert(leaf.device.as_str(), queue);
                     }
                 }
                 KernelObject::Uplink(uplink) => {
@@ -385,10 +363,10 @@ impl KernelPlane {
                 KernelObject::Member(member) => {
                     // After the queues: what they sent is then among what they were offered.
                     let programs = self.tables.counts(member.owner)?;
-                    let (port, mut send) = sending.get(&member.owner).cloned().unwrap_or_default();
-                    let base = self.base(&port, member.owner);
+                    let (port, mut send) = sending.get(&member.owner).copied().unwrap_or_default();
+                    let base = self.base(port, member.owner);
                     send.dropped = send.dropped_of(programs.port.passed, base);
-                    let mut receive = counts.queues.get(&member.device).copied();
+                    let mut receive = receiving.get(member.device.as_str()).copied();
                     if let Some(queue) = &mut receive {
                         let base = self.base(&member.device, OTHERS_CLASS);
                         queue.dropped = queue.dropped_of(programs.receive.passed, base);
@@ -404,7 +382,23 @@ impl KernelPlane {
     }
 
     fn base(&self, device: &str, minor: u16) -> Option<&LeafBase> {
-        self.record.bases.iter().find(|base| base.device == device && base.minor == minor)
+        self.record.bases.iter().find(|base| base.is_of(device, minor))
+    }
+}
+
+impl PlaneCounts {
+    /// Returns the base of a queue that is made again now; `None` if no vif has it.
+    fn base_of(&self, leaf: &LeafObject) -> Option<LeafBase> {
+        let LeafObject { device, minor, .. } = leaf;
+        let (offered, queue) = if *minor == OTHERS_CLASS {
+            let member = self.members.get(device)?;
+            (member.programs.receive.passed, member.receive?)
+        } else {
+            let member = self.members.values().find(|member| member.owner == *minor)?;
+            (member.programs.port.passed, member.send)
+        };
+        let (device, minor) = (device.clone(), *minor);
+        Some(LeafBase { device, minor, offered, dropped: queue.dropped })
     }
 }
 
@@ -434,11 +428,13 @@ fn makes_tree(step: &PlanStep) -> bool {
     step.action() == PlanAction::Add && matches!(step.object(), Some(KernelObject::Root(_)))
 }
 
-/// A queue of the same kind keeps its counters when its bound changes.
-fn is_same_queue(a: &LeafKind, b: &LeafKind) -> bool {
-    std::mem::discriminant(a) == std::mem::discriminant(b)
-}
-
-fn is_base_of(base: &LeafBase, leaf: &LeafObject) -> bool {
-    base.device == leaf.device && base.minor == leaf.minor
+/// Returns the queue that a step makes, whose counters begin at zero. A queue of the same kind
+/// keeps its counters when its bound changes.
+fn new_queue(step: &PlanStep) -> Option<&LeafObject> {
+    let Some(KernelObject::Leaf(leaf)) = &step.after else { return None };
+    let kind = |leaf: &LeafObject| std::mem::discriminant(&leaf.kind);
+    match &step.before {
+        Some(KernelObject::Leaf(before)) if kind(before) == kind(leaf) => None,
+        _ => Some(leaf),
+    }
 }

@@ -14,7 +14,7 @@ use weir_platform::program::load_object;
 use weir_ports::{Pins, link_program, now, pin_link, renew_link};
 
 use crate::addresses::{AddressTable, EtherAddress, HOST};
-use crate::counters::{CountPair, OwnerCounts, WayCounts};
+use crate::counters::{CountPair, OwnerCounts, WayCounts, bytes_at};
 use crate::error::KernelPlaneError;
 
 /// The loaded programs and their tables.
@@ -112,28 +112,21 @@ impl Tables {
     /// Enters a port with the number of its bridge. Its counters go on.
     pub(crate) fn set_uplink(&self, number: u32, bridge: u32) -> Result<(), KernelPlaneError> {
         let [packets, bytes] = self.moved(number)?.unwrap_or_default();
-        let words = [u64::from(bridge), packets, bytes];
-        // The bridge's number and a reserved one are half a word each.
-        let mut value: Vec<u8> = words.into_iter().flat_map(u64::to_ne_bytes).collect();
-        value[..8].copy_from_slice(&[bridge.to_ne_bytes(), [0; 4]].concat());
+        // `struct uplink` of `bpf/bridge.bpf.c`.
+        let mut value = [bridge, 0].map(u32::to_ne_bytes).concat();
+        value.extend([packets, bytes].map(u64::to_ne_bytes).concat());
         self.update("uplinks", &number.to_ne_bytes(), &value)
     }
 
     pub(crate) fn remove_uplink(&self, number: u32) -> Result<(), KernelPlaneError> {
-        // One that is not there is removed already.
-        let _missing = self.map("uplinks")?.delete(&number.to_ne_bytes());
-        Ok(())
+        self.remove("uplinks", number)
     }
 
     /// Frames that came from beyond a port with the address of a vif; `None` without such a port.
     pub(crate) fn moved(&self, number: u32) -> Result<Option<CountPair>, KernelPlaneError> {
         let found = self.map("uplinks")?.lookup(&number.to_ne_bytes(), MapFlags::ANY);
         let value = found.map_err(|error| KernelPlaneError::bpf("read the ports", error))?;
-        let word = |value: &[u8], at: usize| {
-            let word = value.get(at..).and_then(|rest| rest.first_chunk());
-            word.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
-        };
-        Ok(value.map(|value| [word(&value, 8), word(&value, 16)]))
+        Ok(value.map(|value| [8, 16].map(|at| u64::from_ne_bytes(bytes_at(&value, at)))))
     }
 
     /// Enters the host's own addresses at a bridge.
@@ -177,10 +170,7 @@ impl Tables {
     }
 
     pub(crate) fn remove_member(&self, number: u32) -> Result<(), KernelPlaneError> {
-        let map = self.map("members")?;
-        // One that is not there is removed already.
-        let _missing = map.delete(&number.to_ne_bytes());
-        Ok(())
+        self.remove("members", number)
     }
 
     /// Attaches a program to a device, before those of others, and keeps the link.
@@ -211,17 +201,18 @@ impl Tables {
     /// Removes what the tables know of devices that are gone, or have another name now: `wants`
     /// tells by a device's number what is to be there.
     pub(crate) fn forget(&self, wants: impl Fn(u32, Option<Hook>) -> bool) {
-        for (path, ..) in
-            self.links().iter().filter(|(_, number, hook)| !wants(*number, Some(*hook)))
-        {
-            let _gone = fs::remove_file(path);
+        for (path, number, hook) in self.links() {
+            if !wants(number, Some(hook)) {
+                let _gone = fs::remove_file(path);
+            }
         }
         for name in ["members", "uplinks"] {
             let Ok(map) = self.map(name) else { continue };
-            let number = |key: &[u8]| key.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
-            let all: Vec<u32> = map.keys().filter_map(|key| number(&key)).collect();
-            for number in all.into_iter().filter(|number| !wants(*number, None)) {
-                let _gone = map.delete(&number.to_ne_bytes());
+            let keys: Vec<Vec<u8>> = map.keys().collect();
+            for number in keys.iter().map(|key| u32::from_ne_bytes(bytes_at(key, 0))) {
+                if !wants(number, None) {
+                    let _gone = self.remove(name, number);
+                }
             }
         }
     }
@@ -292,6 +283,12 @@ impl Tables {
         found.ok_or_else(|| KernelPlaneError::bpf(name, "is not in the object"))
     }
 
+    /// Removes the entry of a device, if there is one.
+    fn remove(&self, map: &str, number: u32) -> Result<(), KernelPlaneError> {
+        let _missing = self.map(map)?.delete(&number.to_ne_bytes());
+        Ok(())
+    }
+
     fn update(&self, map: &str, key: &[u8], value: &[u8]) -> Result<(), KernelPlaneError> {
         let found = self.map(map)?;
         let updated = found.update(key, value, MapFlags::ANY);
@@ -317,9 +314,10 @@ impl TablesView for Tables {
     }
 
     fn has_member(&self, number: u32, member: &MemberObject) -> bool {
-        // Other values are those of a plan under way; another owner, of a device that was renamed.
-        let owner = |value: Vec<u8>| value.first_chunk().map(|two| u16::from_ne_bytes(*two));
-        self.member(number).ok().flatten().and_then(owner) == Some(member.owner)
+        // With another owner, the entry is that of a device that was renamed. Other values may
+        // differ: a plan under way has set them.
+        let entry = self.member(number).ok().flatten();
+        entry.is_some_and(|entry| u16::from_ne_bytes(bytes_at(&entry, 0)) == member.owner)
     }
 
     fn has_uplink(&self, number: u32) -> bool {
