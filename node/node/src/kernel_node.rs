@@ -19,12 +19,11 @@ use weir_platform::{StateDir, Undo};
 use weir_policy::{Dataplane, Policy};
 
 use crate::control::{self, Control, Refusal, RefusalKind};
-use crate::controlled::{ControlledNode, EndWatch, NodePlane, SharedNotes};
+use crate::controlled::{ControlledNode, EndWatch, NodePlane};
 use crate::error::NodeError;
 use crate::hotplug::DeviceWatch;
 use crate::kernel_status;
 use crate::live_policy::LivePolicy;
-use crate::operator_notes::OperatorNotes;
 use crate::options::{NodeEnd, Options, Serving};
 use crate::service_manager::ServiceManager;
 use crate::takeover::{LOCK_PATIENCE, all_undone, journal_name};
@@ -35,8 +34,7 @@ struct BridgePlane {
     started: Instant,
     /// `None` after the end.
     host: Arc<Mutex<Option<KernelHost>>>,
-    notes: SharedNotes,
-    /// Lines that hold now: each is told when it begins to.
+    /// The operator's lines that hold now. A line is told once, when it begins to hold.
     told: Mutex<BTreeSet<String>>,
 }
 
@@ -88,14 +86,9 @@ pub(crate) fn run<S>(
     let lines: BTreeSet<String> = lines_of(&applied).collect();
     lines.iter().for_each(|line| report(line));
     let host = Arc::new(Mutex::new(Some(KernelHost { plane, journal })));
-    let taken = Arc::clone(&host);
-    let told = Mutex::new(lines);
-    let node = KernelNode::new(options, live, |notes| BridgePlane {
-        started: Instant::now(),
-        host: taken,
-        notes: Arc::clone(notes),
-        told,
-    });
+    let plane =
+        BridgePlane { started: Instant::now(), host: Arc::clone(&host), told: Mutex::new(lines) };
+    let node = KernelNode::new(options, live, |_| plane);
     let ended = node.and_then(|node| {
         node.live().take_over_old_files().iter().for_each(|line| report(line));
         serve_until_end(&node, options, (&socket, &policy), report, serve)
@@ -189,11 +182,11 @@ fn follow(node: &KernelNode) -> bool {
     let lines = match &applied {
         Ok(applied) => lines_of(applied).collect(),
         Err(error) => {
-            let lines = error.to_string();
-            lines.lines().map(|line| format!("a change of devices: {line}")).collect()
+            let problems = error.to_string();
+            problems.lines().map(|line| format!("a change of devices: {line}")).collect()
         }
     };
-    node.plane.tell(lines, &|line| OperatorNotes::add_to(&node.plane.notes, line));
+    node.plane.tell(lines, &|line| node.tell(line));
     applied.is_err()
 }
 
