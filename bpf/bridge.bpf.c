@@ -41,13 +41,13 @@
 
 /* An address of a vif that is silent for so long is forgotten (IEEE 802.1Q, 8.8.3). */
 #define AGE_NS 300000000000ull
-/* One moves between a vif and a port after this silence, as the switch has it. */
+/* An address moves between a vif and a port after this silence, as the switch has it. */
 #define SETTLE_NS 2000000000ull
-/* When an address was seen is written that seldom. */
+/* The time at which an address was last seen is written at most this often. */
 #define SEEN_NS 500000000ull
-/* Old addresses are looked for that often, and only by those who want room. */
+/* The table is swept of old addresses at most this often, and only for one that has no room. */
 #define SWEEP_NS 1000000000ull
-/* Addresses that are learned of all vifs; given ones have a place of their own. */
+/* Learned addresses of all vifs at most; the rest of the table is for given ones. */
 #define LEARNED_MAX 16384
 #define ADDRESSES 32768
 #define BEYOND 16384
@@ -105,7 +105,7 @@ struct address {
 	__u16 owner;
 	__u16 given;
 	__u32 zero;
-	/* When it last sent; nanoseconds. */
+	/* The time at which it last sent; nanoseconds. */
 	__u64 seen;
 };
 
@@ -116,7 +116,7 @@ struct {
 	__type(value, struct address);
 } addresses SEC(".maps");
 
-/* How many addresses of each owner are learned; at 0, of all. */
+/* The count of learned addresses by owner; at 0, of all. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, OWNERS);
@@ -124,7 +124,7 @@ struct {
 	__type(value, __u32);
 } learned SEC(".maps");
 
-/* When addresses beyond the ports were seen. Many of them displace each other, and no vif's. */
+/* The times at which addresses beyond the ports were seen: many displace each other, no vif's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, BEYOND);
@@ -132,7 +132,7 @@ struct {
 	__type(value, __u64);
 } beyond SEC(".maps");
 
-/* When old addresses were last looked for. */
+/* The time of the last sweep. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -181,7 +181,7 @@ enum way {
 	WAYS,
 };
 
-/* Why a frame is dropped, limits aside; PASS for none. The names are in weir-kernel. */
+/* The reason of a drop, limits aside; PASS for none. The names are in weir-kernel. */
 enum reason {
 	SPOOFED_MAC,
 	FOREIGN_SLICE,
@@ -238,8 +238,8 @@ static __always_inline __u64 time_of(const struct limit *limit, __u64 units)
 }
 
 /*
- * What a bucket lacks, which is at most its depth and the charges of a few processors. Longer ahead
- * is a time from before the clock wrapped, which it does every 834 days.
+ * The time that a bucket lacks until it is full: at most its depth and the charges of a few
+ * processors. A time further ahead is from before the clock wrapped, which it does every 834 days.
  */
 static __always_inline __u64 lacking_of(const struct limit *limit, __u64 full_at, __u64 now)
 {
@@ -371,7 +371,7 @@ static __always_inline void sweep(__u64 now)
 	bpf_for_each_map_elem(&addresses, forget_old, &now, 0);
 }
 
-/* Learns that an address is the vif's, unless it is somebody else's or one too many. */
+/* Learns an address of a vif, unless it is somebody else's or one too many. */
 static __always_inline enum reason learn(const struct member *member,
 					 const struct address_key *key)
 {
@@ -435,7 +435,7 @@ static __always_inline enum reason check_header(struct __sk_buff *skb, const str
 	return learn(member, &key);
 }
 
-/* The class of a frame from a vif; 0 for others. A host that routes rewrites the priority alone. */
+/* The class of a frame from a vif; 0 for others. A host that routes rewrites the priority only. */
 static __always_inline __u32 class_of(struct __sk_buff *skb)
 {
 	if (skb->priority >> 16 == HANDLE)

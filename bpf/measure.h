@@ -6,7 +6,7 @@
 #ifndef WEIR_MEASURE_H
 #define WEIR_MEASURE_H
 
-/* Tags and extension headers (IPv6) that are looked behind. */
+/* The walk passes this many VLAN tags and IPv6 extension headers at most. */
 #define TAGS 2
 #define EXTENSIONS 6
 

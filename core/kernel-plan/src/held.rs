@@ -208,7 +208,7 @@ fn without_queue(vif: &Vif, facts: &HostFacts) -> Option<String> {
     Some(format!("{reason}; the limit is held by dropping, without a queue"))
 }
 
-/// Says that a discipline of somebody else is where a tree would be.
+/// The reason of a device that has a discipline of somebody else where a tree would be.
 pub(crate) fn in_the_way(device: &str, qdisc: &str) -> String {
     format!(
         "device {device} has a queueing discipline of others, {qdisc}; \

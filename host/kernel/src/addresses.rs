@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The table of addresses: which vif of a bridge may send from which.
+//! The table of addresses: each belongs to one vif of a bridge, which alone may send from it.
 //!
-//! Given addresses are entered here; the programs learn others, and forget them after a silence. An
-//! address of the host itself belongs to nobody, so that no vif takes it.
+//! The policy's addresses are entered here. The programs learn others, and forget them after a
+//! silence. An address of the host itself is entered without an owner, so that no vif takes it.
 
 use libbpf_rs::{Map, MapCore, MapFlags};
 
@@ -37,9 +37,9 @@ impl AddressTable<'_> {
         Ok(())
     }
 
-    /// Removes the addresses of those owners that are not to be kept. The host's own stay.
+    /// Removes the addresses of all owners for which `keep` returns false. The host's own stay.
     pub(crate) fn keep(&self, keep: impl Fn(u16) -> bool) -> Result<(), KernelPlaneError> {
-        // The keys first: a table that changes under the walk would begin it again.
+        // All keys are read first: when a key is deleted under the walk, it starts over.
         let keys: Vec<Vec<u8>> = self.addresses.keys().take(ADDRESSES_MAX).collect();
         let mut learned = 0_u32;
         for key in keys {
@@ -47,7 +47,7 @@ impl AddressTable<'_> {
             let half = |at| u16::from_ne_bytes(bytes_at(&value, at));
             let (owner, given) = (half(0), half(2) == GIVEN);
             if owner != HOST && !keep(owner) {
-                // One that aged meanwhile is gone, too.
+                // If it aged meanwhile, the programs have removed it.
                 let _gone = self.addresses.delete(&key);
                 if !given {
                     self.write_learned(owner, 0)?;
@@ -68,9 +68,9 @@ impl AddressTable<'_> {
 
 /// The owner of the host's own addresses.
 pub(crate) const HOST: u16 = 0;
-/// The place of the sum over all owners.
+/// The key of the sum over all owners.
 const ALL: u16 = 0;
 const GIVEN: u16 = 1;
-/// For example `bpf/bridge.bpf.c`.
+/// Sizes of `bpf/bridge.bpf.c`.
 const ADDRESS_BYTES: usize = 16;
 const ADDRESSES_MAX: usize = 32_768;

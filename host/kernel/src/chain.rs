@@ -10,7 +10,7 @@ use weir_platform::bpf::{BpfKind, name_of};
 use crate::tables::{Tables, attach_type};
 
 impl Tables {
-    /// Programs of others that run before ours at that hook: each may end the chain.
+    /// The names of programs that others put before Weir's at that hook. Each may end the chain.
     pub(crate) fn programs_before(&self, number: u32, hook: Hook) -> Vec<String> {
         let Some(own) = self.program_id(hook) else { return Vec::new() };
         let mut found = programs(number, hook);

@@ -51,14 +51,14 @@ pub struct LeafCounts {
     pub dropped: CountPair,
 }
 
-/// The counters of a vif when its queue was made again, which begins at zero.
+/// The counters of a vif at the time when its queue was made again. The new queue counts from zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LeafBase {
     /// The device.
     pub(crate) device: String,
     /// The class's number.
     pub(crate) minor: u16,
-    /// Packets and bytes that the queues before were offered.
+    /// Packets and bytes that earlier queues were offered.
     pub(crate) offered: CountPair,
     /// Packets and bytes among them that were dropped.
     pub(crate) dropped: CountPair,
@@ -72,8 +72,8 @@ impl LeafBase {
 }
 
 impl LeafCounts {
-    /// The packets and bytes that were dropped of those `offered`. A queue that was made again
-    /// counts from `base` on.
+    /// The packets and bytes that were dropped of those `offered`. The queue's own counters begin
+    /// at `base`, if it was made again.
     pub(crate) fn dropped_of(&self, offered: CountPair, base: Option<&LeafBase>) -> CountPair {
         let (begun, before) =
             base.map_or_else(Default::default, |base| (base.offered, base.dropped));

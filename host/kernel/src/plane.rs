@@ -102,7 +102,8 @@ impl KernelPlane {
         Ok(Self { tables, record, path, support: support() })
     }
 
-    /// Returns the plan of a start with `policy`, from what of the record is there. Reads only.
+    /// Returns the plan of a start with `policy`, from the part of the record that the host has.
+    /// Reads only.
     ///
     /// # Errors
     /// The policy cannot be enforced here, or a command failed.
@@ -162,7 +163,7 @@ impl KernelPlane {
         Ok(AppliedPolicy { compiled, plan, programs_before })
     }
 
-    /// Takes out of the tables what is not of `setup`: a device that is gone, or that was renamed
+    /// Removes from the tables each device that is not in `setup`: it is gone, or it was renamed
     /// and has kept its number.
     fn forget_strangers(&self, setup: &KernelSetup, view: &HostView) {
         let mut wanted = BTreeSet::new();
@@ -242,7 +243,7 @@ impl KernelPlane {
         let mut failed = None;
         for group in plan.steps.chunk_by(run_together) {
             if let Err(error) = self.run_group(group, view, host, false) {
-                // A tree that could not be made may be there all the same: somebody else's.
+                // If a tree could not be made, one that is there is somebody else's: it stays.
                 tried += if makes_tree(&group[0]) { 0 } else { group.len() };
                 failed = Some(error);
                 break;
@@ -418,7 +419,8 @@ fn uplinks(setup: &KernelSetup) -> impl Iterator<Item = &UplinkObject> {
     })
 }
 
-/// Commands run together, except that each tree is made alone: so it is known which were made.
+/// Tells whether two steps run as one batch. Commands do, except that each tree is made alone: if
+/// one fails, it is known which were made.
 fn run_together(a: &PlanStep, b: &PlanStep) -> bool {
     let alone = makes_tree(a) || makes_tree(b);
     !alone && a.tc_line().is_some() && b.tc_line().is_some()

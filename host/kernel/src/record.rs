@@ -24,7 +24,7 @@ pub(crate) struct KernelRecord {
     /// The setup before, while a plan is under way.
     #[serde(default)]
     pub(crate) before: Option<KernelSetup>,
-    /// The counters at which queues were made again.
+    /// The bases of queues that were made again.
     #[serde(default)]
     pub(crate) bases: Vec<LeafBase>,
 }

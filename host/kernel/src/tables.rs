@@ -101,8 +101,9 @@ impl Tables {
         if before.is_ok_and(|before| before.as_ref() == Some(&value)) {
             return Ok(());
         }
-        // With other terms the bucket begins full: by the old ones it could be so far in debt that
-        // it passes nothing for seconds. A time of zero would be one ahead when the clock wraps.
+        // With new terms the bucket starts full: its debt under the old ones could take seconds to
+        // repay. It is full at the present time; time zero would be in the future after the clock
+        // wraps.
         let mut fill = (now().as_nanos() << TIME_SHIFT).to_ne_bytes().to_vec();
         fill.resize(FILL_BYTES, 0);
         self.update("fills", &index, &fill)?;
@@ -198,8 +199,8 @@ impl Tables {
         let _missing = fs::remove_file(self.link(number, hook));
     }
 
-    /// Removes what the tables know of devices that are gone, or have another name now: `wants`
-    /// tells by a device's number what is to be there.
+    /// Removes links and entries of devices that are gone, or that have another name now. `wants`
+    /// returns true for those to keep: by a device's number, the link of a hook or the entry.
     pub(crate) fn forget(&self, wants: impl Fn(u32, Option<Hook>) -> bool) {
         for (path, number, hook) in self.links() {
             if !wants(number, Some(hook)) {
@@ -296,7 +297,7 @@ impl Tables {
     }
 }
 
-/// A view of the tables and links that are there.
+/// A reader of the tables and links that are there.
 pub(crate) trait TablesView {
     /// True if the tables hold a setup.
     fn is_filled(&self) -> bool;
@@ -329,7 +330,7 @@ impl TablesView for Tables {
     }
 }
 
-/// The links that a folder keeps, as far as they can be read without the tables.
+/// The links in a folder. They tell what an earlier process made, without the tables being loaded.
 #[derive(Debug)]
 pub(crate) struct PinnedLinks(pub(crate) PathBuf);
 
@@ -384,7 +385,7 @@ const LAYOUT: &str = "v2";
 const LINKS: &str = "links";
 const NAMESPACE: &str = "/proc/thread-self/ns/net";
 
-/// For example `bpf/bridge.bpf.c`.
+/// Sizes and shifts of `bpf/bridge.bpf.c`.
 const UNITS: u32 = 4;
 const WAYS: u32 = 3;
 const MACS: usize = 8;

@@ -31,7 +31,7 @@ impl LinkEvents {
         Self::of(RTMGRP_LINK)
     }
 
-    /// Hears of queueing disciplines and classes, too.
+    /// Opens the events of devices, queueing disciplines and classes.
     ///
     /// # Errors
     /// The kernel refuses.

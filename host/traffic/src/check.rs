@@ -141,7 +141,7 @@ impl Problems {
             self.0.push(format!("{key}: {text}"));
         }
         let least = if stream.source.is_ipv6() { UDP6_MIN } else { UDP4_MIN };
-        // Of both, the program knows one.
+        // The program writes one of them at most.
         if stream.vlan.is_some() && stream.pih.is_some() {
             self.0.push(format!("{key}: vlan and pih are there; at most one can be"));
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The headers of a generated frame: Ethernet, an optional VLAN tag or number of a parallel
-//! internet, IPv4 or IPv6, UDP. What depends on the frame's size or payload is left zero, for the
-//! program to fill in.
+//! internet, IPv4 or IPv6, UDP. Fields that depend on the frame's size or payload are left zero:
+//! the program fills them in.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -41,7 +41,7 @@ pub(super) fn headers(stream: &XdpStream, source_mac: Mac) -> [u8; HEADERS_BYTES
     padded
 }
 
-/// Length of what is before the IP header.
+/// The length of all headers before the IP header.
 pub(super) const fn link_bytes(stream: &XdpStream) -> u16 {
     ETHERNET_BYTES + tag_bytes(stream)
 }

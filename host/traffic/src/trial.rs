@@ -147,9 +147,8 @@ impl<'a> WireMeasurer<'a> {
         Ok(scaled(packets, 1_000_000_000, ns))
     }
 
-    /// Sends these streams, each of which has a count, for `duration`, and counts each apart.
-    /// Returns the time from the start to the last packet as well. The streams' numbers are the
-    /// measurer's own.
+    /// Sends these streams, each of which has a count, for `duration`. Returns the packets of each,
+    /// and the time from the start to the last packet. Their numbers are set by the measurer.
     pub fn trial_of(
         &mut self,
         mut streams: Vec<XdpStream>,
@@ -184,6 +183,7 @@ impl<'a> WireMeasurer<'a> {
             false => Ok(()),
         }
     }
+
     /// Returns the numbers of the next streams, whose counters then begin at zero.
     fn next_numbers(&mut self, count: u16) -> Result<Range<u16>, TrafficError> {
         if self.next_stream + count > STREAMS {
@@ -406,7 +406,7 @@ impl TrialTotals {
     }
 }
 
-/// Packets that arrived: one that the DUT doubled was forwarded once, and one that comes more than
+/// Packets that the DUT forwarded. A duplicate does not count, and a packet that comes more than
 /// 1024 packets late is lost.
 fn unique(received: &Received) -> u64 {
     received.packets.saturating_sub(received.order.duplicated + received.order.stale)

@@ -39,7 +39,7 @@ impl DeviceWatch {
         Self::of(LinkEvents::open()?, wish, look, follow)
     }
 
-    /// Starts the thread of [`Self::start`], which hears of queueing disciplines, too.
+    /// Starts the thread as [`Self::start`] does, for events of queueing disciplines as well.
     ///
     /// # Errors
     /// See [`Self::start`].

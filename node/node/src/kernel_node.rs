@@ -103,7 +103,7 @@ pub(crate) fn run<S>(
     ended
 }
 
-/// Undoes what a failed start made. The data plane of an earlier run goes on.
+/// Undoes everything after a failure, unless the data plane is that of an earlier run: it goes on.
 fn after_failure(mut journal: Journal, adopts: bool) -> Result<(), NodeError> {
     match adopts {
         true => Ok(journal.keep()?),
@@ -199,7 +199,7 @@ impl BridgePlane {
         plane.apply(policy, journal)
     }
 
-    /// Tells those `lines` that did not hold before.
+    /// Tells the operator each of `lines` that did not hold before.
     fn tell(&self, lines: BTreeSet<String>, note: &dyn Fn(String)) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         lines.difference(&told).cloned().for_each(note);

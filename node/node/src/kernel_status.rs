@@ -59,7 +59,7 @@ fn port_send(tree: &LeafCounts) -> DirectionStatus {
     DirectionStatus { received: enqueued, enqueued, sent, backlog, ..DirectionStatus::default() }
 }
 
-/// The frames from beyond a port that were dropped; the others are not counted.
+/// The frames from beyond a port that were dropped. Others are not counted there.
 fn port_receive(moved: CountPair) -> DirectionStatus {
     let moved = amount(moved);
     let dropped = (moved != Amount::default()).then(|| ("moved".to_owned(), moved));
@@ -94,7 +94,7 @@ fn way_status(way: &WayCounts) -> DirectionStatus {
 fn queued_status(way: &WayCounts, queue: &LeafCounts) -> DirectionStatus {
     let base = way_status(way);
     let (backlog, dropped_after) = (amount(queue.backlog), amount(queue.dropped));
-    // The queue counts super-frames as one: the reasons divide the packets as they divide frames.
+    // The queue counts a super-frame as one. Its packets are shared by the reasons in proportion.
     let part = |count: u64| {
         let part = u128::from(count) * u128::from(queue.early) / u128::from(queue.drops.max(1));
         u64::try_from(part).unwrap_or(u64::MAX)
