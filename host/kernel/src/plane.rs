@@ -440,3 +440,25 @@ fn new_queue(step: &PlanStep) -> Option<&LeafObject> {
         _ => Some(leaf),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::WayCounts;
+    use weir_kernel_plan::LeafKind;
+
+    /// Goal: frames that a vif received before it had a queue are not taken for dropped ones.
+    #[test]
+    fn a_queue_that_comes_later_counts_from_its_start() {
+        let receive = WayCounts { passed: [90, 9_000], ..WayCounts::default() };
+        let programs = OwnerCounts { receive, ..OwnerCounts::default() };
+        let member = MemberCounts { owner: 16, programs, ..MemberCounts::default() };
+        let members = BTreeMap::from([("t0".to_owned(), member)]);
+        let counts = PlaneCounts { members, ..PlaneCounts::default() };
+        let kind = LeafKind::Bfifo { bytes: 1 << 18 };
+        let leaf = LeafObject { device: "t0".to_owned(), minor: OTHERS_CLASS, kind };
+        let base = counts.base_of(&leaf);
+        let queue = LeafCounts { sent: [6, 600], drops: 1, ..LeafCounts::default() };
+        assert_eq!(queue.dropped_of([100, 10_000], base.as_ref()), [4, 400]);
+    }
+}
