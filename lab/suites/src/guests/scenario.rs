@@ -34,7 +34,7 @@ pub(crate) struct GuestScenario {
 struct QuickGuests {
     #[serde(deserialize_with = "unit")]
     trial: Nanos,
-    loads: u64,
+    pps_max: u64,
     repeats: u32,
     /// Other sizes are left out.
     sizes: Vec<FramePattern>,
@@ -71,8 +71,8 @@ impl GuestScenario {
         let wrong = |what| ExperimentError::Scenario { name: "guests".to_owned(), what };
         let mut scenario: Self = toml::from_str(TEXT).map_err(|error| wrong(error.to_string()))?;
         if quick {
-            let QuickGuests { trial, loads, repeats, sizes } = scenario.quick.clone();
-            (scenario.trial, scenario.loads, scenario.repeats) = (trial, loads, repeats);
+            let QuickGuests { trial, pps_max, repeats, sizes } = scenario.quick.clone();
+            (scenario.trial, scenario.pps_max, scenario.repeats) = (trial, pps_max, repeats);
             for sweep in &mut scenario.sweep {
                 sweep.repeats = None;
                 sweep.sizes.retain(|size| sizes.contains(size));

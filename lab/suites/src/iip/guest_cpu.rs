@@ -6,8 +6,9 @@
 //! kernel does for it outside of its threads (soft interrupts) is not in it.
 
 use weir_experiment::prelude::*;
+use weir_tester::{CpuLine, FramePattern};
 
-use super::guest_model::{GuestModel, SizeLoads};
+use super::guest_model::{GuestModel, SizeLoads, lines};
 use crate::guests::ParallelInternet::{self, Can, Dss, Qos};
 use crate::guests::scenario::{GuestScenario, GuestSweep, size_key};
 use crate::guests::sweep::{self, median};
@@ -17,9 +18,8 @@ pub(super) fn by_load(rec: &mut Recording<'_>) -> Result {
     let scenario = GuestScenario::load(rec.quick)?;
     let sweep = scenario.sweep(SWEEP)?.with_sizes(&["128", "1024", "1280", "1518"]);
     let sizes = measure(rec, &scenario, &sweep)?;
-    let model = |internet| GuestModel::of(&sizes, internet);
     let slopes = |internet| -> Result<Vec<f64>> {
-        Ok(model(internet)?.lines.iter().map(|line| line.slope()).collect())
+        Ok(lines(&sizes, internet)?.iter().map(CpuLine::slope).collect())
     };
     let (qos, can, dss) = (slopes(Qos)?, slopes(Can)?, slopes(Dss)?);
     let large = |slopes: &[f64]| -> Vec<f64> {
@@ -76,14 +76,14 @@ pub(super) fn fitted(rec: &mut Recording<'_>) -> Result {
         let [plain, with_wakeups] = &model.surfaces;
         surfaces.push(plain.fit().r_square);
         bent.push(with_wakeups.fit().r_square);
-        held_out.push(median(model.held_out));
+        held_out.extend(model.held_out.map(median));
     }
     rec.keep("surface-all", Series::unordered("1", surfaces.clone()))?;
     rec.keep("surface-wakeups", Series::unordered("1", bent))?;
     let text = "R² of a guest's surface over all sizes, second of three";
     let second = Series::unordered("1", vec![median(surfaces)]);
     rec.claim_samples("surface", text, second, Rule::Min, Bound::at_least(0.8))?;
-    if sizes.len() > 2 {
+    if !held_out.is_empty() {
         let text = "distance of a size from the surface of all others, median, worst guest";
         let series = Series::unordered("%", held_out);
         rec.claim_samples("held-out", text, series, Rule::Max, Bound::at_most(2.0))?;
@@ -97,7 +97,7 @@ fn measure(
     sweep: &GuestSweep,
 ) -> Result<Vec<SizeLoads>> {
     sweep::run(rec, scenario, sweep)?;
-    let loads = |size: &weir_tester::FramePattern| {
+    let loads = |size: &FramePattern| {
         let place = format!("{}/{}", sweep.name, size_key(size));
         let loads = sweep::loads(&rec.result, &rec.name(&place));
         SizeLoads { bytes: size.mean(), loads }

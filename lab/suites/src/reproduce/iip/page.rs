@@ -170,14 +170,15 @@ fn coefficients(all: &[FigureLoads]) -> Result<String> {
             let model = GuestModel::of(&fitted, internet)?;
             let [plain, bent] = &model.surfaces;
             let [b, packet, byte] = plain.fit().coefficients[..] else { continue };
+            let held_out = model.held_out.map(crate::guests::sweep::median);
             let _ = writeln!(
                 text,
-                "| {} | {b:.2} | {packet:.4} | {:.3} | {:.3} | {:.3} | {:.2} |",
+                "| {} | {b:.2} | {packet:.4} | {:.3} | {:.3} | {:.3} | {} |",
                 internet.name(),
                 1e3 * byte,
                 plain.fit().r_square,
                 bent.fit().r_square,
-                crate::guests::sweep::median(model.held_out),
+                held_out.map_or_else(|| "–".to_owned(), |median| format!("{median:.2}")),
             );
         }
     }
