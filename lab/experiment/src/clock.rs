@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The monotonic clock as the traffic tools count it.
+//! The monotonic clock as the traffic tools count it, and the processor time of a thread.
 
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,18 @@ use crate::{ExperimentError, Result};
 /// Now, in ns of `CLOCK_MONOTONIC`.
 pub fn monotonic_ns() -> u64 {
     weir_dataplane::clock::now().as_nanos()
+}
+
+/// The processor time that the calling thread has used, ns.
+pub fn thread_ns() -> u64 {
+    weir_dataplane::clock::thread_time_ns()
+}
+
+/// Runs `work`. Returns its result, and the processor time that it took of the calling thread.
+pub fn cpu_time<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let before = thread_ns();
+    let done = work();
+    (done, Duration::from_nanos(thread_ns().saturating_sub(before)))
 }
 
 /// A length in ns, at most 584 years.

@@ -2,7 +2,7 @@
 //! The processor time of a packet in several schedulers, measured in turns on one thread, so that a
 //! busy machine disturbs all of them.
 
-use rustix::time::{ClockId, clock_gettime};
+use weir_experiment::clock::cpu_time;
 use weir_experiment::prelude::*;
 use weir_sched::load::{Load, Subject};
 
@@ -29,20 +29,17 @@ pub(crate) fn in_turns(names: &[&str], classes: u32, load: TurnLoad, runs: usize
     let mut times: Times = names.iter().map(|name| ((*name).to_owned(), Vec::new())).collect();
     for turn in 0..=runs {
         for ((name, bed), (_, times)) in loads.iter_mut().zip(&mut times) {
-            let start = clock_gettime(ClockId::ThreadCPUTime);
-            let moved = match load {
+            let (moved, time) = cpu_time(|| match load {
                 TurnLoad::Refill => bed.refill(PACKETS),
                 TurnLoad::Random => bed.random(PACKETS),
-            };
-            let spent = clock_gettime(ClockId::ThreadCPUTime) - start;
+            });
             if moved < PACKETS {
                 let message = format!("{name}: {moved} packets of {PACKETS} came");
                 return Err(ExperimentError::Node(message));
             }
-            let nanos = u64::try_from(spent.tv_sec * 1_000_000_000 + spent.tv_nsec).unwrap_or(0);
             // The first turn brings memory and queues to where they stay.
             if turn > 0 {
-                times.push(float(nanos) * 1e-9 / float(moved));
+                times.push(time.as_secs_f64() / float(moved));
             }
         }
     }

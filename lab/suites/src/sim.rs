@@ -6,8 +6,8 @@
 
 use std::thread;
 
-use rustix::time::{ClockId, clock_gettime};
 use weir_experiment::RowPart::Plain;
+use weir_experiment::clock::cpu_time;
 use weir_experiment::prelude::*;
 use weir_experiment::{Requirement, RequirementTable, RowPart};
 use weir_sim::{
@@ -165,19 +165,15 @@ fn logs(rec: &mut Recording<'_>) -> Result {
 fn speed(rec: &mut Recording<'_>) -> Result {
     let rates = (0..5).map(|seed| {
         let mut machine = router(20, 3100, CreditAccounting::Sampled, seed)?;
-        let before = cpu_ns();
-        machine.run_until(after(if rec.quick { 10 } else { 60 }))?;
-        Ok(float(machine.handled()) * 1e3 / float(cpu_ns() - before))
+        let until = after(if rec.quick { 10 } else { 60 });
+        let (ran, time) = cpu_time(|| machine.run_until(until));
+        ran?;
+        Ok(float(machine.handled()) / time.as_secs_f64() / 1e6)
     });
     let rates = rates.collect::<Result<Vec<f64>>>()?;
     let text = "million events a second of processor time, one router";
     let series = Series::unordered("1", rates);
     rec.claim_samples("events", text, series, Rule::Median, Bound::at_least(20.0))
-}
-
-fn cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
 fn after(seconds: u64) -> Instant {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Paths (row 11): exact beside oracles that share nothing with the search, and how long one takes.
 
-use rustix::time::{ClockId, clock_gettime};
+use weir_experiment::clock::cpu_time;
 use weir_experiment::prelude::*;
 use weir_network::{
     ArcId, NetworkTopology, NodeId, PathFinder, PathFinderLimits, PathObjective, PathOutcome,
@@ -55,7 +55,7 @@ pub(super) fn large(rec: &mut Recording<'_>, kind: usize) -> Result<()> {
     };
     let targets: Vec<_> = (0..32).map(|_| NodeId(drawn::between(&mut draw, 0, 9_999))).collect();
     let mut finder = PathFinder::new(&topology, PathFinderLimits::default())?;
-    let cold = targets.iter().map(|target| cpu_ms(|| finder.warm(*target)).1).collect();
+    let cold = targets.iter().map(|target| millis(cpu_time(|| finder.warm(*target)).1)).collect();
     let text = format!("{name}: CPU time of the bounds of a target, not cached");
     let id = format!("{name}/cold");
     rec.claim_samples(id, text, Series::unordered("ms", cold), Rule::Max, Bound::at_most(15.0))?;
@@ -150,8 +150,8 @@ impl MixRun<'_> {
             let hops = u32::try_from(least.1 + 4).unwrap_or(u32::MAX);
             let hops = if is_hops_limited { hops } else { u32::MAX };
             let query = PathQuery { from, to, objective: PathObjective::Cost, delay, hops };
-            let (outcome, time) = cpu_ms(|| finder.find(query, usable));
-            times.push(time);
+            let (outcome, time) = cpu_time(|| finder.find(query, usable));
+            times.push(millis(time));
             let path = value(&outcome);
             found += u64::from(path.is_some());
             let expected = if is_hops_limited {
@@ -191,14 +191,6 @@ fn value(outcome: &PathOutcome) -> Option<(u64, u64)> {
     }
 }
 
-/// Runs something; returns what it returns, and this thread's milliseconds of processor time.
-fn cpu_ms<T>(run: impl FnOnce() -> T) -> (T, f64) {
-    let nanos = || {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
-    };
-    let before = nanos();
-    let outcome = run();
-    let spent = u64::try_from(nanos() - before).unwrap_or(0);
-    (outcome, float(spent) / 1e6)
+const fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }

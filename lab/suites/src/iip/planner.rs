@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The planner: 5000 slices on a thousand nodes (row 13), and requests that do not fit (row 14).
 
-use rustix::time::{ClockId, clock_gettime};
+use weir_experiment::clock::cpu_time;
 use weir_experiment::prelude::*;
 use weir_plan::{PlanAnswer, PlanEffort, PlanRefusal, PlanRequest, RefusalGround};
 
@@ -12,9 +12,8 @@ pub(super) fn places(rec: &mut Recording<'_>, part: usize) -> Result<(), Experim
     let LargeRequest { name, variety, scarcity, gap, saved } = LARGE[part];
     let slices = if rec.quick { 1000 } else { 5000 };
     let request = four_kinds(SEED, slices, variety, scarcity);
-    let before = thread_seconds();
-    let answer = weir_plan::plan(&request, &PlanEffort::default());
-    let seconds = thread_seconds() - before;
+    let (answer, time) = cpu_time(|| weir_plan::plan(&request, &PlanEffort::default()));
+    let seconds = time.as_secs_f64();
     let id = |part: &str| format!("{name}/{part}");
     let text = format!("{name}: processor time");
     let time = Series::unordered("s", vec![seconds]);
@@ -123,14 +122,6 @@ fn judge(request: &PlanRequest, refusal: &PlanRefusal, counts: &mut RefusalCount
     let less = at(relaxation.permille * 99 / 100);
     counts.excessive += u64::from(less.unplaced == 0);
     counts.proven += u64::from(less.is_refused);
-}
-
-/// Seconds of processor time of this thread.
-fn thread_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let nanos = u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
-        + u64::try_from(time.tv_nsec).unwrap_or(0);
-    float(nanos) / 1e9
 }
 
 #[derive(Clone, Copy)]

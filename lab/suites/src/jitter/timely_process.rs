@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use rustix::net::{RecvFlags, recv};
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
-use rustix::time::{Timespec, clock_gettime};
+use rustix::time::Timespec;
+use weir_experiment::clock::{monotonic_ns, thread_ns};
 use weir_experiment::{ExperimentError, Result};
 use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
 use weir_traffic::{StampedListener, StampedSocket, wall_ns};
@@ -101,10 +102,10 @@ fn work_on_time(
     socket.connect(to)?;
     std::io::stdin().lock().read_line(&mut String::new())?;
     let mut late = Vec::new();
-    let mut due = now_ns(ClockId::Monotonic) + every.as_nanos();
+    let mut due = monotonic_ns() + every.as_nanos();
     for number in 0..times {
         sleep_until(due);
-        late.push(now_ns(ClockId::Monotonic).saturating_sub(due));
+        late.push(monotonic_ns().saturating_sub(due));
         burn(work);
         // Nobody may listen where only the wake-up or the share is of interest.
         let _refused = socket.send(&number.to_le_bytes());
@@ -161,8 +162,8 @@ fn send_bulk(length: Nanos, to: SocketAddr) -> std::io::Result<Vec<u64>> {
     std::io::stdin().lock().read_line(&mut String::new())?;
     let mut stream = TcpStream::connect(to)?;
     let block = vec![0; BULK_BLOCK];
-    let until = now_ns(ClockId::Monotonic) + length.as_nanos();
-    while now_ns(ClockId::Monotonic) < until {
+    let until = monotonic_ns() + length.as_nanos();
+    while monotonic_ns() < until {
         stream.write_all(&block)?;
     }
     Ok(Vec::new())
@@ -173,22 +174,22 @@ fn take_bulk(at: SocketAddr) -> std::io::Result<Vec<u64>> {
     let (stream, _) = TcpListener::bind(at)?.accept()?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut buffer = vec![0; BULK_TAKEN];
-    let (begin, mut bytes) = (now_ns(ClockId::Monotonic), 0);
+    let (begin, mut bytes) = (monotonic_ns(), 0);
     loop {
         match recv(&stream, buffer.as_mut_slice(), RecvFlags::TRUNC)? {
             (_, 0) => break,
             (_, length) => bytes += length as u64,
         }
     }
-    let took = now_ns(ClockId::Monotonic) - begin;
+    let took = monotonic_ns() - begin;
     let rate = u128::from(bytes) * 8 * u128::from(NANOS) / u128::from(took.max(1));
     Ok(vec![u64::try_from(rate).unwrap_or(u64::MAX)])
 }
 
 /// Uses so much processor time.
 fn burn(work: Nanos) {
-    let until = now_ns(ClockId::ThreadCPUTime) + work.as_nanos();
-    while now_ns(ClockId::ThreadCPUTime) < until {
+    let until = thread_ns() + work.as_nanos();
+    while thread_ns() < until {
         std::hint::spin_loop();
     }
 }
@@ -200,11 +201,6 @@ fn sleep_until(until_ns: u64) {
     };
     // A signal ends the process, not the sleep.
     let _slept = clock_nanosleep_absolute(ClockId::Monotonic, &until);
-}
-
-fn now_ns(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    time.tv_sec.unsigned_abs() * NANOS + time.tv_nsec.unsigned_abs()
 }
 
 const NANOS: u64 = 1_000_000_000;

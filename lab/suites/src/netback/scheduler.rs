@@ -8,7 +8,7 @@
 //! `rte_sched` has port, subport, pipe, traffic class and queue, with token buckets that never run
 //! dry.
 
-use rustix::time::{ClockId, clock_gettime};
+use weir_experiment::clock::cpu_time;
 use weir_experiment::prelude::*;
 use weir_experiment::senders::{on_worker_cpu, worker_cpu};
 use weir_sched::load::{Load, Subject, queued};
@@ -89,15 +89,12 @@ fn in_turns(classes: u32, mut peer: Option<Peer>, runs: usize) -> Result<Times> 
 
 /// Measures the processor time of this thread that a packet takes, in seconds.
 fn seconds_each(load: &str, ours: &mut dyn Load) -> Result<f64> {
-    let start = clock_gettime(ClockId::ThreadCPUTime);
-    let moved = if load == REFILL { ours.refill(PACKETS) } else { ours.random(PACKETS) };
-    let end = clock_gettime(ClockId::ThreadCPUTime);
+    let (moved, time) =
+        cpu_time(|| if load == REFILL { ours.refill(PACKETS) } else { ours.random(PACKETS) });
     if moved < PACKETS {
         return Err(ExperimentError::Node(format!("{moved} packets of {PACKETS} came")));
     }
-    let nanos = end - start;
-    let nanos = u64::try_from(nanos.tv_sec * 1_000_000_000 + nanos.tv_nsec).unwrap_or(u64::MAX);
-    Ok(float(nanos) * 1e-9 / float(moved))
+    Ok(time.as_secs_f64() / float(moved))
 }
 
 const REFILL: &str = "refill";
