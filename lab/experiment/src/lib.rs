@@ -48,3 +48,20 @@ pub const fn float(count: u64) -> f64 {
 pub fn mean(samples: &[f64]) -> f64 {
     samples.iter().sum::<f64>() / float(samples.len().max(1) as u64)
 }
+
+/// Returns the median of samples, as [`weir_result::Rule::Median`] does; 0 without any.
+pub fn median(samples: &[f64]) -> f64 {
+    weir_result::Rule::Median.apply(&[samples]).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_is_the_middle() {
+        assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
+        assert!(median(&[]).abs() < 1e-9);
+    }
+}

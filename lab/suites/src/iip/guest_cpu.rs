@@ -5,13 +5,14 @@
 //! A thread's time is what the kernel counted for it, in user mode and in system calls. What the
 //! kernel does for it outside of its threads (soft interrupts) is not in it.
 
+use weir_experiment::median;
 use weir_experiment::prelude::*;
 use weir_tester::{CpuLine, FramePattern};
 
 use super::guest_model::{GuestModel, SizeLoads, lines};
 use crate::guests::ParallelInternet::{self, Can, Dss, Qos};
 use crate::guests::scenario::{GuestScenario, GuestSweep, size_key};
-use crate::guests::sweep::{self, median};
+use crate::guests::sweep;
 
 /// Shows who needs how much for a packet.
 pub(super) fn by_load(rec: &mut Recording<'_>) -> Result {
@@ -76,12 +77,12 @@ pub(super) fn fitted(rec: &mut Recording<'_>) -> Result {
         let [plain, with_wakeups] = &model.surfaces;
         surfaces.push(plain.fit().r_square);
         bent.push(with_wakeups.fit().r_square);
-        held_out.extend(model.held_out.map(median));
+        held_out.extend(model.held_out.as_deref().map(median));
     }
     rec.keep("surface-all", Series::unordered("1", surfaces.clone()))?;
     rec.keep("surface-wakeups", Series::unordered("1", bent))?;
     let text = "R² of a guest's surface over all sizes, second of three";
-    let second = Series::unordered("1", vec![median(surfaces)]);
+    let second = Series::unordered("1", vec![median(&surfaces)]);
     rec.claim_samples("surface", text, second, Rule::Min, Bound::at_least(0.8))?;
     if !held_out.is_empty() {
         let text = "distance of a size from the surface of all others, median, worst guest";

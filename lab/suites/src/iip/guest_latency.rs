@@ -5,11 +5,11 @@
 //! A search finds the greatest load of all three streams of which at most half a percent is lost.
 //! Then packets are timed at 90 % of it, and at 130 %, where queues are full.
 
+use weir_experiment::median;
 use weir_experiment::prelude::*;
 use weir_tester::{FramePattern, Goal, GoalResult, Ppm, Search, SearchConfig, Step};
 
 use crate::guests::scenario::{GuestScenario, size_key};
-use crate::guests::sweep::median;
 use crate::guests::{GuestLab, GuestMeasurer, InternetsLoad, ParallelInternet};
 
 /// Shows the part.
@@ -89,7 +89,7 @@ fn measure(
                     means.push(float(delays.sum_ns) / float(delays.count.max(1)) / 1e6);
                 }
             }
-            Ok([median(medians), median(means)])
+            Ok([median(&medians), median(&means)])
         };
         let (below, past) = (timed(90)?, timed(130)?);
         let found = NodeDelay { throughput: float(throughput), below, past };

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use weir_experiment::median;
 use weir_experiment::prelude::*;
 use weir_result::{ResultFile, wrapped};
 
@@ -170,7 +171,7 @@ fn coefficients(all: &[FigureLoads]) -> Result<String> {
             let model = GuestModel::of(&fitted, internet)?;
             let [plain, bent] = &model.surfaces;
             let [b, packet, byte] = plain.fit().coefficients[..] else { continue };
-            let held_out = model.held_out.map(crate::guests::sweep::median);
+            let held_out = model.held_out.as_deref().map(median);
             let _ = writeln!(
                 text,
                 "| {} | {b:.2} | {packet:.4} | {:.3} | {:.3} | {:.3} | {} |",
