@@ -35,7 +35,7 @@ pub use probe::{Bulk, LinkCounters};
 pub use recording::Recording;
 pub use requirement::{Requirement, RequirementTable, RowPart};
 pub use star::{StarTopology, TENANTS_MAX, UPLINK};
-pub use testbed::{Forwarder, Testbed, build_lab};
+pub use testbed::{Forwarder, Testbed, build_lab, wait_until_forwarding};
 pub use traffic_run::{TimedPolicy, TrafficRecord, TrafficRun, UNTIL_DONE};
 
 /// Converts a count to a sample, which is exact up to 2⁵³.

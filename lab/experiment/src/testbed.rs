@@ -169,14 +169,14 @@ fn make_bridge(star: &StarTopology) -> Result {
         let command = Command::new("ethtool", ["-K", device, "gro", "on"]);
         Host::default().run(&command.in_namespace(&star.namespace("sw")))?;
     }
-    wait_until_forwarding(star)
+    wait_until_forwarding(&star.namespace("sw"), star.tenants.len() + 1)
 }
 
-/// Waits until all ports of the bridge forward: until the kernel has told it of their carriers. On
-/// a busy machine that takes seconds, in which everything that is sent is lost.
-fn wait_until_forwarding(star: &StarTopology) -> Result {
-    let (ports, mut forwarding) = (star.tenants.len() + 1, 0);
-    let command = Command::line("bridge link show").in_namespace(&star.namespace("sw"));
+/// Waits until that many ports of a namespace's bridges forward: until the kernel has told them of
+/// their carriers. On a busy machine that takes seconds, in which everything that is sent is lost.
+pub fn wait_until_forwarding(namespace: &str, ports: usize) -> Result {
+    let mut forwarding = 0;
+    let command = Command::line("bridge link show").in_namespace(namespace);
     let all = clock::wait_for(PATIENCE, clock::SIGNAL_POLL, || {
         forwarding = Host::default().run(&command)?.matches("state forwarding").count();
         Ok((forwarding >= ports).then_some(()))

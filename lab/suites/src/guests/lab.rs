@@ -17,7 +17,7 @@ use weir_experiment::node_process::NodeProcess;
 use weir_experiment::prelude::*;
 use weir_experiment::run_folder::RunFolder;
 use weir_experiment::senders::worker_cpu;
-use weir_experiment::{build_lab, clock, product};
+use weir_experiment::{build_lab, clock, product, wait_until_forwarding};
 use weir_platform::StateDir;
 use weir_platform::netns::Namespace;
 use weir_platform::run::{Command as HostCommand, Host, Platform};
@@ -90,16 +90,17 @@ impl GuestLab {
             Host::default().run(&command.in_namespace(&format!("{name}-{node}")))?;
         }
         let node = match middle {
-            LabMiddle::Native => None,
+            LabMiddle::Native => {
+                wait_until_forwarding(&format!("{name}-sw"), 2)?;
+                None
+            }
             LabMiddle::Node { cycle, .. } => {
                 let policy = policy(name, cycle);
                 Some(NodeProcess::start(lab.namespace("sw")?, &policy, &place)?)
             }
         };
         let name = name.to_owned();
-        let up = Self { name, middle, guests: Vec::new(), node, lab, _place: place };
-        up.wait_until_forwarding()?;
-        Ok(up)
+        Ok(Self { name, middle, guests: Vec::new(), node, lab, _place: place })
     }
 
     /// Takes everything down.
@@ -161,20 +162,6 @@ impl GuestLab {
         let frames = ParallelInternet::ALL.map(frame);
         weir_traffic::send_raw(&self.namespace_of("dst"), "eth0", &frames)?;
         Ok(())
-    }
-
-    /// Waits until the kernel has told the bridge of its carriers.
-    fn wait_until_forwarding(&self) -> Result {
-        if self.middle != LabMiddle::Native {
-            return Ok(());
-        }
-        let command = HostCommand::line("bridge link show").in_namespace(&self.namespace_of("sw"));
-        let forwards = clock::wait_for(PATIENCE, clock::SIGNAL_POLL, || {
-            let ports = Host::default().run(&command)?.matches("state forwarding").count();
-            Ok((ports >= 2).then_some(()))
-        })?;
-        let late = || ExperimentError::Node("the bridge does not forward".to_owned());
-        forwards.ok_or_else(late)
     }
 }
 
@@ -309,7 +296,7 @@ const LINK: BitRate = BitRate::from_mbps(1_000);
 /// The text's phase.
 const PHASE: Nanos = Nanos::from_micros(100);
 const FRAME_MIN: usize = 60;
-/// The longest wait for a guest or a bridge.
+/// The longest wait for a guest.
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(2);
 
