@@ -15,6 +15,7 @@ pub mod claims;
 pub mod clock;
 mod error;
 pub mod host_changes;
+pub mod lab_process;
 pub mod node_process;
 pub mod prelude;
 mod probe;

@@ -11,16 +11,14 @@
 //! its guest and one from it. *Native* there is a kernel bridge of `in0` and `up0` instead, and the
 //! guests have nothing to do.
 
-use std::process::{Child, Command, Stdio};
-
+use weir_experiment::lab_process::LabProcess;
 use weir_experiment::node_process::NodeProcess;
 use weir_experiment::prelude::*;
 use weir_experiment::run_folder::RunFolder;
-use weir_experiment::senders::worker_cpu;
-use weir_experiment::{build_lab, clock, product, wait_until_forwarding};
+use weir_experiment::{build_lab, clock, wait_until_forwarding};
 use weir_platform::StateDir;
 use weir_platform::netns::Namespace;
-use weir_platform::run::{Command as HostCommand, Host, Platform};
+use weir_platform::run::{Command, Host, Platform};
 use weir_policy::{Idle, Layer, MacAddr, PortCycle, Reservation, Slice, Vif};
 use weir_testbed::Lab;
 
@@ -59,7 +57,7 @@ pub(crate) struct GuestLab {
 /// A guest's process.
 #[derive(Debug)]
 pub(super) struct RunningGuest {
-    child: Option<Child>,
+    process: LabProcess,
     pub(super) threads: GuestThreads,
 }
 
@@ -86,7 +84,7 @@ impl GuestLab {
         let lab = build_lab(&topology(name, middle), &place)?;
         for (node, device) in receiving() {
             // A veth takes redirected frames where there is GRO behind it.
-            let command = HostCommand::new("ethtool", ["-K", device.as_str(), "gro", "on"]);
+            let command = Command::new("ethtool", ["-K", device.as_str(), "gro", "on"]);
             Host::default().run(&command.in_namespace(&format!("{name}-{node}")))?;
         }
         let node = match middle {
@@ -111,21 +109,20 @@ impl GuestLab {
         stopped
     }
 
-    /// Starts the guests anew, and returns what those before counted; nothing if there were none.
-    pub(crate) fn restart_guests(&mut self) -> Result<Vec<GuestCounts>> {
-        let counts = self.stop_guests()?;
+    /// Starts the guests anew.
+    pub(crate) fn restart_guests(&mut self) -> Result {
+        self.stop_guests()?;
         if let LabMiddle::Node { hop, .. } = self.middle {
             for internet in ParallelInternet::ALL {
                 let namespace = self.lab.namespace(internet.key())?;
                 self.guests.push(RunningGuest::start(&namespace, internet, hop)?);
             }
         }
-        Ok(counts)
+        Ok(())
     }
 
-    /// Ends the guests, and returns what they counted.
-    pub(crate) fn stop_guests(&mut self) -> Result<Vec<GuestCounts>> {
-        self.guests.drain(..).map(RunningGuest::stop).collect()
+    fn stop_guests(&mut self) -> Result {
+        self.guests.drain(..).try_for_each(RunningGuest::stop)
     }
 
     /// The guests that run, in the order of [`ParallelInternet::ALL`].
@@ -167,50 +164,30 @@ impl GuestLab {
 
 impl RunningGuest {
     fn start(namespace: &Namespace, internet: ParallelInternet, hop: HopKind) -> Result<Self> {
-        let mut process = Command::new(product::own_path()?);
         let [own, next] =
             [LabEnd::GuestOut, LabEnd::Sink].map(|end| mac(internet, end).to_string());
-        process.args(["lab", "guest", "--cpu", &worker_cpu().to_string(), "--hop", hop.name()]);
-        process.args([internet.key(), "in", "out", &own, &next]);
-        process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let mut child = namespace.spawn(process)?;
+        let arguments = ["--hop", hop.name(), internet.key(), "in", "out", &own, &next];
+        let arguments = arguments.map(str::to_owned);
+        let mut process = LabProcess::start_piped("guest", arguments, namespace)?;
         let threads = clock::wait_for(PATIENCE, POLL, || {
-            let ended = matches!(child.try_wait(), Ok(Some(_)));
-            let threads = GuestThreads::of(child.id());
+            let ended = process.has_ended();
+            let threads = GuestThreads::of(process.id());
             // A thread that waits has its device.
             let waits = |threads: &GuestThreads| {
                 threads.read().is_ok_and(|both| both.iter().all(|thread| thread.wakeups > 0))
             };
             let ready = threads.filter(waits);
             Ok((ended || ready.is_some()).then_some(ready))
-        });
-        match threads {
-            Ok(Some(Some(threads))) => Ok(Self { child: Some(child), threads }),
-            other => {
-                let _killed = child.kill().and_then(|()| child.wait());
-                other?;
-                let what = format!("the guest {} did not start", internet.key());
-                Err(ExperimentError::Node(what))
-            }
-        }
+        })?;
+        let late = || ExperimentError::Node(format!("the guest {} did not start", internet.key()));
+        Ok(Self { threads: threads.flatten().ok_or_else(late)?, process })
     }
 
-    fn stop(mut self) -> Result<GuestCounts> {
-        let child = self.child.take();
-        let child = child.ok_or_else(|| ExperimentError::Node("a guest has ended".to_owned()))?;
-        weir_platform::process::terminate(&child);
-        let output = child.wait_with_output();
-        let output = output.map_err(|error| ExperimentError::io("a guest", error))?;
-        serde_json::from_slice(&output.stdout)
-            .map_err(|error| ExperimentError::Node(format!("what a guest counted: {error}")))
-    }
-}
-
-impl Drop for RunningGuest {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ended = child.kill().and_then(|()| child.wait());
-        }
+    /// Ends it. Fails if it had failed before, and so has no counts.
+    fn stop(self) -> Result {
+        let counts = serde_json::from_slice::<GuestCounts>(&self.process.stop()?);
+        let wrong = |error| ExperimentError::Node(format!("the counts of a guest: {error}"));
+        counts.map(drop).map_err(wrong)
     }
 }
 

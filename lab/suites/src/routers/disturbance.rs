@@ -8,6 +8,7 @@
 
 use std::time::Instant;
 
+use weir_experiment::lab_process::LabProcess;
 use weir_experiment::prelude::*;
 use weir_platform::cap::cgroup;
 use weir_platform::meter::{CpuMeter, CpuSource};
@@ -16,7 +17,6 @@ use weir_platform::process::Identity;
 use weir_units::CpuShare;
 
 use super::lab::RouterLab;
-use super::lab_process::LabProcess;
 
 /// A process that disturbs, until this value is dropped.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use std::ops::Range;
 use weir_api_types::xtc::{DecisionView, RouterView};
 use weir_control::{Reading, Sample};
 use weir_experiment::clock;
+use weir_experiment::lab_process::LabProcess;
 use weir_experiment::node_process::NodeProcess;
 use weir_experiment::prelude::*;
 use weir_experiment::run_folder::RunFolder;
@@ -23,7 +24,6 @@ use weir_testbed::{Lab, Topology};
 use weir_units::CpuShare;
 
 use super::lab_policy::{self, name, pid_file};
-use super::lab_process::LabProcess;
 use super::plan::{Plan, RouterLine};
 use super::sample::{RouterSample, mean, pps, rate};
 

@@ -13,7 +13,6 @@ pub mod forward;
 mod kinds;
 mod lab;
 mod lab_policy;
-mod lab_process;
 mod plan;
 mod probe;
 mod rules;
