@@ -35,7 +35,7 @@ pub use error::{ExperimentError, Result};
 pub use probe::{Bulk, LinkCounters};
 pub use recording::Recording;
 pub use requirement::{Requirement, RequirementTable, RowPart};
-pub use star::{StarTopology, TENANTS_MAX, UPLINK};
+pub use star::{StarTopology, TENANTS_MAX, UPLINK, provide_frames};
 pub use testbed::{Forwarder, Testbed, build_lab, wait_until_forwarding};
 pub use traffic_run::{TimedPolicy, TrafficRecord, TrafficRun, UNTIL_DONE};
 

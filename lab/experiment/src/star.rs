@@ -125,8 +125,7 @@ impl StarTopology {
         for (index, tenant) in self.tenants.iter().enumerate() {
             self.add_tenant(&mut policy, port, index, tenant);
         }
-        let needed = u32::try_from(policy.frames_needed()).unwrap_or(u32::MAX);
-        policy.node.frames = policy.node.frames.max(needed);
+        provide_frames(&mut policy);
         policy
     }
 
@@ -184,6 +183,12 @@ impl StarTopology {
     pub const fn wire_mac() -> Mac {
         Mac([0x02, 0, 0, 0, 0, 1])
     }
+}
+
+/// Raises the frames of a policy's node to those that its queues and devices may hold.
+pub fn provide_frames(policy: &mut Policy) {
+    let needed = u32::try_from(policy.frames_needed()).unwrap_or(u32::MAX);
+    policy.node.frames = policy.node.frames.max(needed);
 }
 
 /// Returns the last two bytes of a tenant's address, from 10 on. The network 198.18.0.0/15 is set

@@ -15,7 +15,7 @@ use weir_experiment::lab_process::LabProcess;
 use weir_experiment::node_process::NodeProcess;
 use weir_experiment::prelude::*;
 use weir_experiment::run_folder::RunFolder;
-use weir_experiment::{build_lab, clock, wait_until_forwarding};
+use weir_experiment::{build_lab, clock, provide_frames, wait_until_forwarding};
 use weir_platform::StateDir;
 use weir_platform::netns::Namespace;
 use weir_platform::run::{Command, Host, Platform};
@@ -258,8 +258,7 @@ fn policy(name: &str, cycle: bool) -> Policy {
             policy.add_vif(vif);
         }
     }
-    let needed = u32::try_from(policy.frames_needed()).unwrap_or(u32::MAX);
-    policy.node.frames = policy.node.frames.max(needed);
+    provide_frames(&mut policy);
     policy
 }
 

@@ -16,9 +16,9 @@
 //! in its default configuration, its worker asleep when nothing came for 2 ms; a worker that never
 //! sleeps (`idle = "spin"`) is measured beside.
 
-use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_experiment::senders::hardly_catching_up;
+use weir_experiment::{clock, provide_frames};
 use weir_policy::{Idle, Share};
 use weir_traffic::{Record, RecordSpec};
 
@@ -277,8 +277,7 @@ fn policy(star: &StarTopology, limit: PeerLimit, idle: Idle) -> Policy {
         vif.send_queue.packets = u32::try_from(frames).unwrap_or(u32::MAX);
         vif.send_queue.bytes = limit.queue;
     }
-    let needed = u32::try_from(policy.frames_needed()).unwrap_or(u32::MAX);
-    policy.node.frames = policy.node.frames.max(needed);
+    provide_frames(&mut policy);
     policy
 }
 

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use weir_experiment::provide_frames;
 use weir_experiment::run_folder::RunFolder;
 use weir_platform::cpu;
 use weir_policy::{
@@ -54,8 +55,7 @@ pub(super) fn policy(
         policy.ports.iter_mut().for_each(|port| port.kind = Kind::Xdp);
         policy.vifs.iter_mut().for_each(|vif| vif.kind = Kind::Xdp);
     }
-    let needed = u32::try_from(policy.frames_needed()).unwrap_or(u32::MAX);
-    policy.node.frames = policy.node.frames.max(needed);
+    provide_frames(&mut policy);
     policy
 }
 
