@@ -17,6 +17,7 @@ mod error;
 pub mod host_changes;
 pub mod lab_process;
 pub mod node_process;
+pub mod pictures;
 pub mod prelude;
 mod probe;
 pub mod product;

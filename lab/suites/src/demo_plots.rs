@@ -3,15 +3,15 @@
 
 use std::path::Path;
 
+use weir_experiment::pictures::save_picture;
 use weir_experiment::prelude::*;
-use weir_plot::{Bar, BarGroup, Bars, Lines, Panel, PlotError, PlotLine, Svg};
+use weir_plot::{Bar, BarGroup, Bars, Lines, Panel, PlotLine};
 use weir_result::ResultFile;
 
 use crate::demo::{LINK_MBPS, SETTLE_SECONDS, TENANTS};
 
 /// Draws throughput over time and as bars, as SVG and PNG, into `folder`.
 pub fn draw(result: &ResultFile, folder: &Path) -> Result {
-    std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
     let title = format!("Three tenants on a link of {LINK_MBPS} Mb/s, one flooding it");
     let panel = |(key, title): (&str, &str)| Panel {
         title: title.to_owned(),
@@ -25,7 +25,7 @@ pub fn draw(result: &ResultFile, folder: &Path) -> Result {
     };
     let panels = MIDDLES.map(panel).into();
     let lines = Lines { title: title.clone(), unit: "bit/s".into(), interval_s: 1.0, panels };
-    write(folder, "throughput", lines.draw())?;
+    save_picture(folder, "throughput", &lines.draw()?, PNG_SCALE)?;
     let group = |tenant: &crate::demo::Tenant| BarGroup {
         name: tenant.name.to_owned(),
         guarantee: Some(float(tenant.guaranteed_mbps * 1_000_000)),
@@ -38,7 +38,7 @@ pub fn draw(result: &ResultFile, folder: &Path) -> Result {
     };
     let groups = TENANTS.iter().map(group).collect();
     let bars = Bars { title, unit: "bit/s".into(), groups };
-    write(folder, "tenants", bars.draw())
+    save_picture(folder, "tenants", &bars.draw()?, PNG_SCALE)
 }
 
 fn samples(result: &ResultFile, middle: &str, tenant: &str) -> Vec<f64> {
@@ -46,16 +46,6 @@ fn samples(result: &ResultFile, middle: &str, tenant: &str) -> Vec<f64> {
     let mut samples = series.map_or_else(Vec::new, |series| series.samples.clone());
     samples.resize(samples.len().max(SETTLE_SECONDS), 0.0);
     samples
-}
-
-fn write(folder: &Path, name: &str, drawn: Result<Svg, PlotError>) -> Result {
-    let svg = drawn?;
-    let save = |extension: &str, bytes: &[u8]| {
-        let path = folder.join(format!("{name}.{extension}"));
-        std::fs::write(&path, bytes).map_err(|error| ExperimentError::io(&path, error))
-    };
-    save("svg", svg.as_str().as_bytes())?;
-    save("png", &svg.to_png(PNG_SCALE)?)
 }
 
 /// Keys in the result and names for people.

@@ -5,6 +5,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use weir_experiment::pictures::{save_file, save_picture};
 use weir_experiment::prelude::*;
 use weir_plot::{Lines, PlotLine, Svg};
 use weir_result::ResultFile;
@@ -15,11 +16,8 @@ use super::scenario::{Scenario, VARIANTS};
 
 /// Writes `figure.svg`, `figure.png` and `data.csv` into `folder`.
 pub fn write(result: &ResultFile, scenario: &Scenario, folder: &Path) -> Result {
-    std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
-    let picture = draw(result, scenario)?;
-    save(&folder.join("figure.svg"), picture.as_str().as_bytes())?;
-    save(&folder.join("figure.png"), &picture.to_png(1.0)?)?;
-    save(&folder.join("data.csv"), csv(result, scenario).as_bytes())
+    save_picture(folder, "figure", &draw(result, scenario)?, 1.0)?;
+    save_file(&folder.join("data.csv"), csv(result, scenario).as_bytes())
 }
 
 /// The picture of a figure.
@@ -94,10 +92,6 @@ fn line(name: &str, seen: &[Interval]) -> PlotLine {
     let halves: Vec<f64> = seen.iter().filter_map(|sample| sample.half).collect();
     // Hundreds of bars beside each other are a wall.
     if halves.len() > BARS_MAX { line } else { line.within(halves) }
-}
-
-pub(super) fn save(path: &Path, bytes: &[u8]) -> Result {
-    std::fs::write(path, bytes).map_err(|error| ExperimentError::io(path, error))
 }
 
 /// More lines than colours cannot be told apart.

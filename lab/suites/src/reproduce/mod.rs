@@ -10,6 +10,7 @@ use weir_experiment::prelude::*;
 pub mod derive;
 mod disk;
 pub mod figure;
+mod generated;
 pub mod iip;
 pub mod interval;
 pub mod jitter;

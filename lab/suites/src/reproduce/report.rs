@@ -9,6 +9,7 @@ use weir_experiment::prelude::*;
 use weir_result::{Case, ResultFile, wrapped};
 
 use super::figure;
+use super::generated::{PageFiles, command_and_day, commit, heading, machine, no_results};
 use super::interval::Interval;
 use super::judge::{DefectFinding, NamedClaim, claims, finding, worst};
 use super::runs::PanelRuns;
@@ -20,20 +21,14 @@ pub type MadeFigure = (&'static str, Scenario, ResultFile);
 /// Writes the page and its pictures below `root`, the project's folder.
 pub fn write(root: &Path, made: &[MadeFigure]) -> Result<PathBuf> {
     if made.is_empty() {
-        let (what, needs) = ("a report".to_owned(), "a result; make one figure first".to_owned());
-        return Err(ExperimentError::Missing { what, needs });
+        return Err(no_results("a result; make one figure first"));
     }
-    let pictures = root.join("docs/img/netback");
-    let page = root.join(PAGE);
-    for folder in [pictures.as_path(), page.parent().unwrap_or(root)] {
-        std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
-    }
+    let files = PageFiles::make(root, "netback")?;
     for (name, scenario, result) in made {
         let picture = figure::draw(result, &scenario.clone().as_run(result))?;
-        figure::save(&pictures.join(format!("{name}.svg")), picture.as_str().as_bytes())?;
+        files.save_picture(name, &picture)?;
     }
-    figure::save(&page, self::page(made).as_bytes())?;
-    Ok(page)
+    files.save_page(&page(made))
 }
 
 /// Notes in a result what became of the text's defects.
@@ -54,10 +49,7 @@ pub fn page(made: &[MadeFigure]) -> String {
 }
 
 fn section(name: &str, scenario: &Scenario, result: &ResultFile) -> String {
-    let heading = match name.strip_prefix("fig") {
-        Some(number) => format!("Figure {number}"),
-        None => format!("Beyond the text: {name}"),
-    };
+    let heading = heading(name).unwrap_or_else(|| format!("Beyond the text: {name}"));
     let title = &scenario.title;
     let mut text = format!(
         "\n## {heading}: {title}\n\n{}\n![{title}](../img/netback/{name}.svg)\n\n{}",
@@ -68,17 +60,14 @@ fn section(name: &str, scenario: &Scenario, result: &ResultFile) -> String {
         text.push('\n');
         text += &wrapped(&line, "- ", "  ");
     }
-    let origin = result.origin();
-    let (day, _) = origin.start.split_once('T').unwrap_or_default();
+    let origin = &result.origin();
     let seconds = scenario.duration.as_secs_f64();
     let made = format!(
-        "`{}` on {day}: {} × {seconds} s each, {} cores of {}, {}, commit {}.",
-        origin.command,
+        "{}: {} × {seconds} s each, {}, {}.",
+        command_and_day(origin),
         scenario.repetitions,
-        origin.machine.cores,
-        origin.machine.cpu,
-        origin.kernel,
-        origin.commit.chars().take(12).collect::<String>(),
+        machine(origin),
+        commit(origin),
     );
     text.push('\n');
     text += &wrapped(&made, "", "");
@@ -180,9 +169,6 @@ fn verdict(defect: &Defect, found: Option<&DefectFinding>) -> String {
     let instead = instead.map_or_else(String::new, |who| format!(", and {who} got most instead"));
     format!("not reproduced on this kernel, {measured}{instead}: {why}")
 }
-
-/// The path of the page, from the project's folder.
-const PAGE: &str = "docs/reproduced/netback.md";
 
 /// The words of claims, and their names in the table.
 const WORDS: [(&str, &str); 12] = [

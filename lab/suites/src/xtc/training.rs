@@ -10,6 +10,7 @@
 use std::path::Path;
 
 use weir_control::identify::{Point, Residual, free_run, one_step, persistence, r_squared};
+use weir_experiment::pictures::save_picture;
 use weir_experiment::prelude::*;
 use weir_plot::{PointSet, Points, Svg};
 use weir_units::CpuShare;
@@ -127,19 +128,11 @@ fn draw(kind: RouterKind, seen: &TrainingRun) -> Result<(), ExperimentError> {
         diagonal: true,
         sets: vec![PointSet { name, points: points.collect(), halves: vec![], joined: false }],
     };
-    save(&format!("rate-by-cap-{}", kind.name()), &by_cap.draw()?)?;
-    save(&format!("residuals-{}", kind.name()), &beside.draw()?)
-}
-
-fn save(name: &str, svg: &Svg) -> Result<(), ExperimentError> {
-    let folder = Path::new(PICTURES);
-    std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
-    let write = |extension: &str, bytes: &[u8]| {
-        let path = folder.join(format!("{name}.{extension}"));
-        std::fs::write(&path, bytes).map_err(|error| ExperimentError::io(&path, error))
+    let save = |what: &str, svg: &Svg| {
+        save_picture(Path::new(PICTURES), &format!("{what}-{}", kind.name()), svg, 2.0)
     };
-    write("svg", svg.as_str().as_bytes())?;
-    write("png", &svg.to_png(2.0)?)
+    save("rate-by-cap", &by_cap.draw()?)?;
+    save("residuals", &beside.draw()?)
 }
 
 /// The caps of the model; see above.

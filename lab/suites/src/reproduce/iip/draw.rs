@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use weir_experiment::pictures::save_picture;
 use weir_experiment::prelude::*;
 use weir_plot::{PointSet, Points, Svg};
 use weir_result::ResultFile;
@@ -12,15 +13,12 @@ use super::loads::{FigureLoads, shown};
 use crate::guests::ParallelInternet;
 use crate::guests::sweep::MeasuredLoad;
 use crate::iip::guest_model::points;
-use crate::reproduce::figure::save;
 
 /// Writes the pictures of figures into `folder`, as SVG and as PNG.
 pub fn write(figures: &[&IipFigure], result: &ResultFile, folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
     for figure in figures {
         for (name, svg) in draw(figure, result)? {
-            save(&folder.join(format!("{name}.svg")), svg.as_str().as_bytes())?;
-            save(&folder.join(format!("{name}.png")), &svg.to_png(1.0)?)?;
+            save_picture(folder, &name, &svg, 1.0)?;
         }
     }
     Ok(())

@@ -15,34 +15,23 @@ use crate::guests::ParallelInternet;
 use crate::guests::sweep::MeasuredLoad;
 use crate::iip::guest_model::{GuestModel, SizeLoads};
 use crate::iip::table1::lines;
-use crate::reproduce::figure::save;
+use crate::reproduce::generated::{PageFiles, command_and_day, heading, machine, no_results};
 
 /// Writes the page and its pictures below `root`, the project's folder.
 pub fn write(root: &Path, result: Option<&ResultFile>) -> Result<PathBuf> {
-    let Some(result) = result else {
-        let (what, needs) = ("a report".to_owned(), "a result of all figures".to_owned());
-        return Err(ExperimentError::Missing { what, needs });
-    };
-    let (pictures, page) = (root.join(PICTURES), root.join(PAGE));
-    for folder in [pictures.as_path(), page.parent().unwrap_or(root)] {
-        std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
-    }
-    let origin = result.origin();
-    let (day, _) = origin.start.split_once('T').unwrap_or_default();
-    let made = format!(
-        "`{}` on {day}: {} cores of {}, {}.",
-        origin.command, origin.machine.cores, origin.machine.cpu, origin.kernel,
-    );
+    let result = result.ok_or_else(|| no_results("a result of all figures"))?;
+    let files = PageFiles::make(root, "iip")?;
+    let origin = &result.origin();
+    let made = format!("{}: {}.", command_and_day(origin), machine(origin));
     let mut text = format!("{HEAD}\n{}", wrapped(&made, "", ""));
     for figure in &FIGURES {
         let drawn = draw(figure, result)?;
         for (name, svg) in &drawn {
-            save(&pictures.join(format!("{name}.svg")), svg.as_str().as_bytes())?;
+            files.save_picture(name, svg)?;
         }
         text += &section(figure, result, drawn.iter().map(|(name, _)| name.as_str()));
     }
-    save(&page, text.as_bytes())?;
-    Ok(page)
+    files.save_page(&text)
 }
 
 fn section<'n>(
@@ -50,12 +39,7 @@ fn section<'n>(
     result: &ResultFile,
     pictures: impl Iterator<Item = &'n str>,
 ) -> String {
-    let name = figure.name;
-    let number = match (name.strip_prefix("fig"), name.strip_prefix("table")) {
-        (Some(number), _) => format!("Figure {number}: "),
-        (_, Some(number)) => format!("Table {number}: "),
-        _ => String::new(),
-    };
+    let number = heading(figure.name).map_or_else(String::new, |number| format!("{number}: "));
     let title = figure.title;
     let mut text = format!("\n## {number}{title}\n\n{}\n", wrapped(figure.text, "> ", "> "));
     for picture in pictures {
@@ -188,9 +172,6 @@ fn coefficients(all: &[FigureLoads]) -> Result<String> {
                Points are loads of\nwhich at most 1 % is missing.\n")
 }
 
-/// The path of the page, from the project's folder.
-const PAGE: &str = "docs/reproduced/iip.md";
-const PICTURES: &str = "docs/img/iip";
 const TEXT_LEAST: f64 = 79.0;
 
 const SURFACE: &str = "

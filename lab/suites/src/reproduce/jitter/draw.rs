@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use weir_experiment::pictures::save_picture;
 use weir_experiment::prelude::*;
 use weir_plot::{Curve, Distribution, Lines, Panel, PlotLine, Svg};
 use weir_result::ResultFile;
@@ -11,7 +12,6 @@ use weir_result::ResultFile;
 use super::results::{ShaperResult, WINDOW_S};
 use crate::jitter::scenario::ShapedScenario;
 use crate::jitter::shaped::ShaperContender;
-use crate::reproduce::figure::save;
 
 /// Writes the pictures of an experiment into `folder`, as SVG and as PNG.
 pub fn write(
@@ -20,12 +20,10 @@ pub fn write(
     result: &ResultFile,
     folder: &Path,
 ) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
-    for (part, svg) in draw(name, scenario, result)? {
-        save(&folder.join(format!("{name}-{part}.svg")), svg.as_str().as_bytes())?;
-        save(&folder.join(format!("{name}-{part}.png")), &svg.to_png(1.0)?)?;
-    }
-    Ok(())
+    let drawn = draw(name, scenario, result)?;
+    drawn
+        .iter()
+        .try_for_each(|(part, svg)| save_picture(folder, &format!("{name}-{part}"), svg, 1.0))
 }
 
 /// The pictures of an experiment, each with what its file is called beside the experiment's name.

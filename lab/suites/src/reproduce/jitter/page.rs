@@ -12,30 +12,24 @@ use super::draw::{draw, title};
 use super::results::ShaperResult;
 use crate::jitter::scenario::ShapedScenario;
 use crate::jitter::shaped::ShaperContender;
-use crate::reproduce::figure::save;
+use crate::reproduce::generated::{PageFiles, command_and_day, commit, no_results};
 
 /// Writes the page and its pictures below `root`, the project's folder.
 pub fn write(root: &Path, made: &[MadeExperiment]) -> Result<PathBuf> {
     if made.is_empty() {
-        let (what, needs) =
-            ("a report".to_owned(), "a result; make one experiment first".to_owned());
-        return Err(ExperimentError::Missing { what, needs });
+        return Err(no_results("a result; make one experiment first"));
     }
-    let (pictures, page) = (root.join(PICTURES), root.join(PAGE));
-    for folder in [pictures.as_path(), page.parent().unwrap_or(root)] {
-        std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
-    }
+    let files = PageFiles::make(root, "jitter")?;
     let mut text = HEAD.to_owned();
     for (name, scenario, result) in made {
         let drawn = draw(name, scenario, result)?;
         for (part, svg) in &drawn {
-            save(&pictures.join(format!("{name}-{part}.svg")), svg.as_str().as_bytes())?;
+            files.save_picture(&format!("{name}-{part}"), svg)?;
         }
         let parts: Vec<&str> = drawn.iter().map(|(part, _)| *part).collect();
         text += &section(name, scenario, result, &parts);
     }
-    save(&page, text.as_bytes())?;
-    Ok(page)
+    files.save_page(&text)
 }
 
 fn section(name: &str, scenario: &ShapedScenario, result: &ResultFile, parts: &[&str]) -> String {
@@ -46,10 +40,8 @@ fn section(name: &str, scenario: &ShapedScenario, result: &ResultFile, parts: &[
     }
     text.push('\n');
     text += &table(name, scenario, result);
-    let origin = result.origin();
-    let (day, _) = origin.start.split_once('T').unwrap_or_default();
-    let commit: String = origin.commit.chars().take(12).collect();
-    let made = format!("`{}` on {day}, virtual time, commit {commit}.", origin.command);
+    let origin = &result.origin();
+    let made = format!("{}, virtual time, {}.", command_and_day(origin), commit(origin));
     text.push('\n');
     text + &wrapped(&made, "", "")
 }
@@ -76,10 +68,6 @@ pub fn table(name: &str, scenario: &ShapedScenario, result: &ResultFile) -> Stri
     }
     text
 }
-
-/// The path of the page, from the project's folder.
-const PAGE: &str = "docs/reproduced/jitter.md";
-const PICTURES: &str = "docs/img/jitter";
 
 const COLUMNS: &str = "\
 | shaper | p1, ms | median, ms | p99, ms | p99 − p1, ms | rate | least 2 s | most 2 s | refused |

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use weir_experiment::pictures::save_picture;
 use weir_experiment::prelude::*;
 use weir_plot::{Bar, BarGroup, Bars, PointSet, Svg};
 use weir_result::ResultFile;
@@ -14,17 +15,12 @@ use super::results::{SweepResult, samples, together};
 use super::shares::{ShareSetting, SharedRouters, prefix};
 use super::sweep::{Metric, SetPointSweep};
 use super::training::CapCurve;
-use crate::reproduce::figure::save;
 use crate::routers::{Contender, HoldingMeans};
 
 /// Writes the pictures of a figure into `folder`, as SVG and as PNG.
 pub fn write(figure: &Figure, result: &ResultFile, folder: &Path) -> Result<(), ExperimentError> {
-    std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
-    for (part, svg) in draw(figure, result)? {
-        save(&folder.join(figure.picture(&part, "svg")), svg.as_str().as_bytes())?;
-        save(&folder.join(figure.picture(&part, "png")), &svg.to_png(1.0)?)?;
-    }
-    Ok(())
+    let drawn = draw(figure, result)?;
+    drawn.iter().try_for_each(|(part, svg)| save_picture(folder, &figure.picture(part), svg, 1.0))
 }
 
 /// The pictures of a figure, each with what its file is called beside the figure's name.

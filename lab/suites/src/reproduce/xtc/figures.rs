@@ -24,10 +24,10 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Returns the file of one of its pictures.
-    pub(super) fn picture(&self, part: &str, extension: &str) -> String {
+    /// Returns the name of the file of one of its pictures.
+    pub(super) fn picture(&self, part: &str) -> String {
         let dash = if part.is_empty() { "" } else { "-" };
-        format!("{}{dash}{part}.{extension}", self.name)
+        format!("{}{dash}{part}", self.name)
     }
 }
 

@@ -15,45 +15,37 @@ use super::shares::{ShareSetting, SharedRouters, prefix};
 use super::sweep::{Metric, SetPointSweep};
 use super::table::{PageTable, cell, kpps};
 use super::training::CapCurve;
-use crate::reproduce::figure::save;
+use crate::reproduce::generated::{
+    PageFiles, command_and_day, commit, heading, machine, no_results,
+};
 use crate::reproduce::interval::interval;
 use crate::routers::HoldingMeans;
 
 /// Writes the page and its pictures below `root`, the project's folder.
 pub fn write(root: &Path, made: &[(&Figure, ResultFile)]) -> Result<PathBuf, ExperimentError> {
     if made.is_empty() {
-        let (what, needs) = ("a report".to_owned(), "a result; make one figure first".to_owned());
-        return Err(ExperimentError::Missing { what, needs });
+        return Err(no_results("a result; make one figure first"));
     }
-    let (pictures, page) = (root.join(PICTURES), root.join(PAGE));
-    for folder in [pictures.as_path(), page.parent().unwrap_or(root)] {
-        std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
-    }
+    let files = PageFiles::make(root, "xtc")?;
     let mut text = HEAD.to_owned();
     for (figure, result) in made {
         let drawn = draw(figure, result)?;
-        let names: Vec<String> =
-            drawn.iter().map(|(part, _)| figure.picture(part, "svg")).collect();
+        let names: Vec<String> = drawn.iter().map(|(part, _)| figure.picture(part)).collect();
         for ((_, svg), name) in drawn.iter().zip(&names) {
-            save(&pictures.join(name), svg.as_str().as_bytes())?;
+            files.save_picture(name, svg)?;
         }
         text += &section(figure, result, &names);
     }
-    save(&page, text.as_bytes())?;
-    Ok(page)
+    files.save_page(&text)
 }
 
 fn section(figure: &Figure, result: &ResultFile, pictures: &[String]) -> String {
     let name = figure.name;
-    let heading = match (name.strip_prefix("fig"), name.strip_prefix("table")) {
-        (Some(number), _) => format!("Figure {number}"),
-        (_, Some(number)) => format!("Table {number}"),
-        _ => name.to_owned(),
-    };
+    let heading = heading(name).unwrap_or_else(|| name.to_owned());
     let title = figure.title;
     let mut text = format!("\n## {heading}: {title}\n\n{}\n", wrapped(figure.text, "> ", "> "));
     for picture in pictures {
-        let _ = writeln!(text, "![{title}](../img/xtc/{picture})");
+        let _ = writeln!(text, "![{title}](../img/xtc/{picture}.svg)");
     }
     text.push('\n');
     text += &table(figure, result);
@@ -61,16 +53,8 @@ fn section(figure: &Figure, result: &ResultFile, pictures: &[String]) -> String 
         text.push('\n');
         text += &wrapped(figure.differs, "", "");
     }
-    let origin = result.origin();
-    let (day, _) = origin.start.split_once('T').unwrap_or_default();
-    let made = format!(
-        "`{}` on {day}: {} cores of {}, {}, commit {}.",
-        origin.command,
-        origin.machine.cores,
-        origin.machine.cpu,
-        origin.kernel,
-        origin.commit.chars().take(12).collect::<String>(),
-    );
+    let origin = &result.origin();
+    let made = format!("{}: {}, {}.", command_and_day(origin), machine(origin), commit(origin));
     text.push('\n');
     text + &wrapped(&made, "", "")
 }
@@ -220,10 +204,6 @@ impl Metric {
 
 /// Table 1 of the text, in the order of its caps.
 const TABLE_1_KPPS: [f64; 10] = [16.0, 32.0, 50.0, 65.0, 77.0, 85.0, 91.0, 94.0, 96.0, 98.0];
-
-/// The page and the folder of its pictures, from the project's folder.
-const PAGE: &str = "docs/reproduced/xtc.md";
-const PICTURES: &str = "docs/img/xtc";
 
 const HEAD: &str = "\
 # XTC's experiments, made again
