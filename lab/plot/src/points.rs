@@ -39,6 +39,24 @@ pub struct PointSet {
     pub joined: bool,
 }
 
+impl PointSet {
+    /// Points that a line joins.
+    pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.into(), points, halves: Vec::new(), joined: true }
+    }
+
+    /// Points alone.
+    pub fn scatter(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Self { joined: false, ..Self::line(name, points) }
+    }
+
+    /// Gives each point an error bar, which reaches so far to both sides.
+    #[must_use]
+    pub fn within(self, halves: Vec<f64>) -> Self {
+        Self { halves, ..self }
+    }
+}
+
 impl Points {
     /// Draws the chart.
     pub fn draw(&self) -> Result<Svg, PlotError> {

@@ -115,7 +115,7 @@ fn draw(kind: RouterKind, seen: &TrainingRun) -> Result<(), ExperimentError> {
         x: axis("cap", "%"),
         y: axis("forwarded", "packet/s"),
         diagonal: false,
-        sets: vec![PointSet { name, points, halves, joined: true }],
+        sets: vec![PointSet::line(name, points).within(halves)],
     };
     let held_out: Vec<Point> = below(&seen.unseen, None).into_iter().flatten().collect();
     let residuals = free_run(&seen.trained.identified, &held_out);
@@ -126,7 +126,7 @@ fn draw(kind: RouterKind, seen: &TrainingRun) -> Result<(), ExperimentError> {
         x: axis("measured", "packet/s"),
         y: axis("estimated", "packet/s"),
         diagonal: true,
-        sets: vec![PointSet { name, points: points.collect(), halves: vec![], joined: false }],
+        sets: vec![PointSet::scatter(name, points.collect())],
     };
     let save = |what: &str, svg: &Svg| {
         save_picture(Path::new(PICTURES), &format!("{what}-{}", kind.name()), svg, 2.0)

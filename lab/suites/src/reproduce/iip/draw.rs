@@ -65,7 +65,7 @@ fn by_load(
 ) -> Result<Vec<(String, Svg)>> {
     let set = |name: String, of: &FigureLoads| {
         let points = of.loads.iter().map(|load| ((x.2)(load), value(load))).collect();
-        PointSet { name, points, halves: Vec::new(), joined: true }
+        PointSet::line(name, points)
     };
     let of_size = figure.view == FigureView::Beside || figure.sizes.len() == 1;
     let key = |of: &FigureLoads| if of_size { of.size.clone() } else { of.sweep.to_owned() };
@@ -98,8 +98,7 @@ fn processors(figure: &IipFigure, all: &[FigureLoads]) -> Result<Vec<(String, Sv
                     load.tenants.get(internet.index()).map_or(0.0, |one| one.cpu[thread])
                 };
                 let points = of.loads.iter().map(|load| ((x.2)(load), value(load))).collect();
-                let name = format!("{} {}", internet.name(), thread + 1);
-                sets.push(PointSet { name, points, halves: Vec::new(), joined: true });
+                sets.push(PointSet::line(format!("{} {}", internet.name(), thread + 1), points));
             }
         }
         let svg = picture(figure.title.to_owned(), [(x.0, x.1), ("processor", "%")], sets)?;
@@ -116,14 +115,10 @@ fn fit(figure: &IipFigure, all: &[FigureLoads]) -> Result<Vec<(String, Svg)>> {
     let at = |kpps: f64| (kpps * 1e3, line.slope().mul_add(kpps, line.offset()).max(0.0));
     let end = points.iter().map(|point| point.kpps).fold(0.0, f64::max);
     let measured = points.iter().map(|point| (point.kpps * 1e3, point.cpu_percent)).collect();
-    let set = |name: &str, points, joined| PointSet {
-        name: name.to_owned(),
-        points,
-        halves: Vec::new(),
-        joined,
-    };
-    let sets =
-        vec![set("measured, medians", measured, false), set("line", vec![at(0.0), at(end)], true)];
+    let sets = vec![
+        PointSet::scatter("measured, medians", measured),
+        PointSet::line("line", vec![at(0.0), at(end)]),
+    ];
     let title = format!("{} bytes: {}", of.size, figure.title);
     let svg = picture(title, [(KPPS.0, KPPS.1), ("processor", "%")], sets)?;
     Ok(vec![(figure.name.to_owned(), svg)])

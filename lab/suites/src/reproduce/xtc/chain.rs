@@ -57,7 +57,7 @@ pub(super) fn draw(
                     Some((float(hop as u64 + 1), value(&seen.probed(ProbePath::Flow)?)))
                 };
                 let points = (0..HOPS).filter_map(point).collect();
-                PointSet { name, points, halves: vec![], joined: true }
+                PointSet::line(name, points)
             };
             let held = percents(result).into_iter().map(|p| set(means, p, format!("{p} %")));
             let without = set(HoldingMeans::Without, 0, HoldingMeans::Without.name().to_owned());

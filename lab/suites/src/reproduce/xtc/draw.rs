@@ -44,8 +44,8 @@ fn by_cap(
             |name: &str| samples(result, &format!("{}/{name}", FigureFlow::Udp(*percent).key()));
         let caps = of("cap").iter().map(|cap| cap * 100.0);
         let points = caps.zip(of("mean").iter().copied()).collect();
-        let name = FigureFlow::Udp(*percent).name();
-        PointSet { name, points, halves: of("half-interval").to_vec(), joined: true }
+        let halves = of("half-interval").to_vec();
+        PointSet::line(FigureFlow::Udp(*percent).name(), points).within(halves)
     };
     let axes = [("cap", "%"), ("forwarded", "packet/s")];
     let svg = points(figure.title.to_owned(), axes, curve.flows.iter().map(set))?;
@@ -56,8 +56,7 @@ fn residuals(figure: &Figure, result: &ResultFile) -> Result<Vec<(String, Svg)>,
     let names = [("own", "a step, on its own data"), ("unseen", "free run, on a run not seen")];
     let set = |(key, name): (&str, &str)| {
         let of = |what: &str| samples(result, &format!("{key}/{what}")).iter().map(|v| v.max(0.0));
-        let points = of("actual").zip(of("estimated")).collect();
-        PointSet { name: name.to_owned(), points, halves: vec![], joined: false }
+        PointSet::scatter(name, of("actual").zip(of("estimated")).collect())
     };
     let axes = [("measured", "packet/s"), ("estimated", "packet/s")];
     let svg = points(figure.title.to_owned(), axes, names.map(set))?;
@@ -76,7 +75,7 @@ fn by_set_point(
                 let runs = SweepResult::all(result, *flow, *contender, sweep);
                 let point = |held: &SweepResult<'_>| Some((held.set_point, held.metric(*metric)?));
                 let points = runs.iter().filter_map(point).collect();
-                PointSet { name: contender.name(), points, halves: vec![], joined: true }
+                PointSet::line(contender.name(), points)
             };
             let title = format!("{}: {}", figure.title, flow.name());
             let axes = [("set-point", "packet/s"), metric.axis()];
