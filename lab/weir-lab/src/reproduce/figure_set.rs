@@ -76,6 +76,16 @@ pub(super) fn results<const N: usize>(
     Ok(made)
 }
 
+/// Says that there is no figure (or experiment: `kind`) of that name.
+pub(super) fn unknown<'n>(
+    kind: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'n str>,
+) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    format!("no {kind} '{name}': {}, {ALL} or {REPORT}", known.join(", "))
+}
+
 /// Returns a length in hours and minutes, or in seconds.
 pub(super) fn duration_text(length: Duration) -> String {
     match length.as_secs() {

@@ -9,7 +9,7 @@ use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output::print;
 use weir_suites::reproduce::iip::{self, FIGURES, IipFigure, draw, page};
 
-use super::figure_set::{ALL, REPORT, duration_text, record, results};
+use super::figure_set::{ALL, REPORT, duration_text, record, results, unknown};
 use crate::output::Output;
 
 /// Three parallel internets through one node: fig5 to fig12, table1, and what the text left open.
@@ -29,10 +29,8 @@ impl ReproduceIip {
             (ALL, _) => self.make(None),
             (REPORT, _) => self.report(),
             (wrong, _) => {
-                let names: Vec<&str> = FIGURES.iter().map(|known| known.name).collect();
-                let names = names.join(", ");
-                let wrong = format!("no figure '{wrong}': {names}, {ALL} or {REPORT}");
-                Err(UsageError(wrong).into())
+                let names = FIGURES.iter().map(|known| known.name);
+                Err(UsageError(unknown("figure", wrong, names)).into())
             }
         }
     }

@@ -12,7 +12,7 @@ use weir_platform::output::print;
 use weir_suites::jitter::scenario::{SHAPED, ShapedScenario};
 use weir_suites::reproduce::jitter::{self, draw, page};
 
-use super::figure_set::{ALL, REPORT, make_all, record, results};
+use super::figure_set::{ALL, REPORT, make_all, record, results, unknown};
 use crate::output::Output;
 
 /// Delay that a shaper keeps even: RTP video, web pages and bulk at 2 Mb/s.
@@ -40,11 +40,7 @@ impl ReproduceJitter {
                 make_all(&lengths, |name| one(name, &self.output.part(&place(name))))
             }
             (REPORT, _) => self.report(),
-            (wrong, _) => {
-                let names = names.join(", ");
-                let wrong = format!("no experiment '{wrong}': {names}, {ALL} or {REPORT}");
-                Err(UsageError(wrong).into())
-            }
+            (wrong, _) => Err(UsageError(unknown("experiment", wrong, names)).into()),
         }
     }
 

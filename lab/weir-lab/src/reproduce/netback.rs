@@ -12,7 +12,7 @@ use weir_platform::output::print;
 use weir_suites::reproduce::{self, NETBACK, Scenario, VARIANTS, figure, judge, report, runner};
 use weir_units::Nanos;
 
-use super::figure_set::{ALL, REPORT, duration_text, make_all, record, results};
+use super::figure_set::{ALL, REPORT, duration_text, make_all, record, results, unknown};
 use crate::output::Output;
 
 /// Packet scheduling across virtual interfaces: fig5 to fig12, and what the text left open.
@@ -56,10 +56,7 @@ impl ReproduceNetback {
                 let most = NAME_MAX;
                 format!("'{figure}': a name of 1 to {most} letters, digits and -")
             }
-            (None, false) => {
-                let names: Vec<&str> = NETBACK.iter().map(|(name, _)| *name).collect();
-                format!("no figure '{figure}': {}, {ALL} or {REPORT}", names.join(", "))
-            }
+            (None, false) => unknown("figure", figure, NETBACK.iter().map(|(name, _)| *name)),
             _ if is_several && self.output.json => {
                 format!("--json: '{figure}' makes more than one result")
             }

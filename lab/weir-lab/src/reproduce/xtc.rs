@@ -11,7 +11,7 @@ use weir_platform::output::print;
 use weir_suites::reproduce::xtc::{self, FIGURES, Figure, draw, page};
 use weir_suites::routers::RouterKind;
 
-use super::figure_set::{ALL, REPORT, duration_text, make_all, record, results};
+use super::figure_set::{ALL, REPORT, duration_text, make_all, record, results, unknown};
 use crate::output::Output;
 
 /// Packet rates held by feedback: fig3 to fig18, fig20, table1, table2.
@@ -31,9 +31,8 @@ impl ReproduceXtc {
         let figure = self.figure.as_str();
         let several = [ALL, REPORT].contains(&figure);
         if !several && !FIGURES.iter().any(|known| known.name == figure) {
-            let names: Vec<&str> = FIGURES.iter().map(|known| known.name).collect();
-            let wrong = format!("no figure '{figure}': {}, {ALL} or {REPORT}", names.join(", "));
-            return Err(UsageError(wrong).into());
+            let names = FIGURES.iter().map(|known| known.name);
+            return Err(UsageError(unknown("figure", figure, names)).into());
         }
         if several && self.output.json {
             let wrong = format!("--json: '{figure}' makes more than one result");
