@@ -14,6 +14,7 @@ use weir_sim::{
     CreditAccounting, CreditEdfScheduler, CreditScheduler, CreditShare, DomainWork, RealTimeClass,
     SimMachine,
 };
+use weir_tester::LinearFit;
 use weir_units::{CpuShare, Instant};
 
 /// The table.
@@ -57,28 +58,32 @@ fn caps(rec: &mut Recording<'_>) -> Result {
     let (_, cost) = best;
     rec.say(&format!("processor time of a packet, fitted: {} us", float(cost) / 1000.0));
     rec.keep("cost", Series::unordered("ns", vec![float(cost)]))?;
-    let mut points = Vec::new();
-    for accounting in [CreditAccounting::Exact, CreditAccounting::Sampled] {
-        points.clear();
-        let mut off = Vec::new();
-        for (cap, measured) in FITTED.into_iter().chain(PREDICTED) {
-            let got = throughput(cap, cost, accounting, span)?;
-            rec.say(&format!("{accounting:?}, cap {cap} %: {got:.1}, the text {measured} kp/s"));
-            points.push((f64::from(cap).ln(), got));
-            off.push((got / measured - 1.0).abs() * 100.0);
-        }
-        let off = Series::unordered("%", off.split_off(FITTED.len()));
-        match accounting {
-            CreditAccounting::Exact => rec.keep("exact", off)?,
-            CreditAccounting::Sampled => {
-                let text = "predicted caps, off what the text measured";
-                rec.claim_samples("sampled", text, off, Rule::Max, Bound::at_most(6.0))?;
-            }
-        }
-    }
-    let series = Series::unordered("1", vec![r_squared(&points)]);
+    let (exact, _) = compare(rec, cost, CreditAccounting::Exact, span)?;
+    rec.keep("exact", exact)?;
+    let (sampled, points) = compare(rec, cost, CreditAccounting::Sampled, span)?;
+    let text = "predicted caps, off what the text measured";
+    rec.claim_samples("sampled", text, sampled, Rule::Max, Bound::at_most(6.0))?;
+    let series = Series::unordered("1", vec![r_squared(&points)?]);
     let text = "R² of a line through packets a second by the logarithm of the cap";
     rec.claim_samples("r2", text, series, Rule::Min, Bound::at_least(0.98))
+}
+
+/// Runs a router under all caps. Returns by how much the predicted ones are off the text, and the
+/// thousands of packets a second by the logarithm of the cap.
+fn compare(
+    rec: &mut Recording<'_>,
+    cost: u64,
+    accounting: CreditAccounting,
+    seconds: u64,
+) -> Result<(Series, Vec<(f64, f64)>)> {
+    let (mut off, mut points) = (Vec::new(), Vec::new());
+    for (cap, measured) in FITTED.into_iter().chain(PREDICTED) {
+        let got = throughput(cap, cost, accounting, seconds)?;
+        rec.say(&format!("{accounting:?}, cap {cap} %: {got:.1}, the text {measured} kp/s"));
+        points.push((f64::from(cap).ln(), got));
+        off.push((got / measured - 1.0).abs() * 100.0);
+    }
+    Ok((Series::unordered("%", off.split_off(FITTED.len())), points))
 }
 
 /// Returns the thousands of packets a second that a capped router does, of 100 offered.
@@ -104,14 +109,11 @@ fn router(
 }
 
 /// Returns R² of the least-squares line through points.
-fn r_squared(points: &[(f64, f64)]) -> f64 {
-    let count = float(points.len() as u64);
-    let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;
-    let mean_y = points.iter().map(|(_, y)| y).sum::<f64>() / count;
-    let both: f64 = points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
-    let x_squares: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
-    let y_squares: f64 = points.iter().map(|(_, y)| (y - mean_y).powi(2)).sum();
-    both.powi(2) / (x_squares * y_squares)
+fn r_squared(points: &[(f64, f64)]) -> Result<f64> {
+    let (terms, values): (Vec<_>, Vec<f64>) =
+        points.iter().map(|(x, y)| (vec![*x, 1.0], *y)).unzip();
+    let fit = LinearFit::of(&terms, &values);
+    fit.map(|fit| fit.r_square).map_err(|error| ExperimentError::Node(error.to_string()))
 }
 
 /// A stream of the Jitter text beside two busy domains on one processor (row 5). Its staircase of
@@ -188,7 +190,8 @@ mod tests {
 
     #[test]
     fn r_squared_by_hand() {
-        assert!((r_squared(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]) - 1.0).abs() < 1e-12);
-        assert!((r_squared(&[(0.0, 0.0), (1.0, 1.0), (2.0, 0.0)])).abs() < 1e-12);
+        let of = |points: &[(f64, f64)]| r_squared(points).unwrap();
+        assert!((of(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]) - 1.0).abs() < 1e-12);
+        assert!((of(&[(0.0, 0.0), (1.0, 1.0), (2.0, 0.0)])).abs() < 1e-12);
     }
 }
