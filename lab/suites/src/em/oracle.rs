@@ -74,8 +74,7 @@ impl<'a> AdjacencyList<'a> {
             }
             let mut next = vec![none; now.len()];
             for (node, leaving) in self.leaving.iter().enumerate() {
-                for (id, arc) in leaving.iter().filter(|(id, _)| usable(*id)) {
-                    let _ = id;
+                for (_, arc) in leaving.iter().filter(|(id, _)| usable(*id)) {
                     let step = usize::try_from(arc.delay.as_nanos()).unwrap_or(width);
                     for delay in 0..width.saturating_sub(step) {
                         let cost = now[node * width + delay];

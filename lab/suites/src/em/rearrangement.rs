@@ -8,8 +8,8 @@ use weir_experiment::prelude::*;
 use weir_network::{
     AdmissionAnswer, ArcId, ArcShare, ByDirection, ConnectionId, ConnectionRequest,
     ConnectionState, FlowDirection, NetworkId, NetworkLimits, NetworkState, NetworkTopology,
-    NodeId, PathMove, RateBasis, RearrangementLimits, RearrangementOutcome, RefusalReason,
-    RequestedRate, TunnelAccounting,
+    NodeId, PathMove, RearrangementLimits, RearrangementOutcome, RefusalReason, RequestedRate,
+    TunnelAccounting,
 };
 use weir_sim::Seed;
 
@@ -19,6 +19,8 @@ const NODES: u32 = 6;
 const LINKS: u32 = 9;
 /// Most flows of a case, so that all states can be looked at.
 const FLOWS_MAX: usize = 7;
+/// The number of the request that is made room for.
+const NEW: ConnectionId = ConnectionId(1_000);
 
 /// Shows the part of row 9 that needs no wire.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<()> {
@@ -56,9 +58,7 @@ struct RearrangementCounts {
 }
 
 /// A flow in plain numbers.
-#[derive(Clone)]
 struct PlainFlow {
-    key: (ConnectionId, FlowDirection),
     rate: u64,
     /// All simple paths; the first is the present one.
     paths: Vec<Vec<ArcId>>,
@@ -128,7 +128,6 @@ impl RearrangementCase {
         let backward = if draw.one_in(3) { rate(draw) } else { RequestedRate::default() };
         let mut request = drawn::plain_request(NetworkId(1), [source, destination], number);
         request.rate = ByDirection { forward, backward };
-        request.basis = RateBasis::Outer;
         request
     }
 
@@ -151,12 +150,7 @@ impl RearrangementCase {
                 let holds = self.replay(&moves)
                     && self
                         .state
-                        .reserve(
-                            ConnectionId(1_000),
-                            self.request.clone(),
-                            flows,
-                            ConnectionState::Held,
-                        )
+                        .reserve(NEW, self.request.clone(), flows, ConnectionState::Held)
                         .is_ok()
                     && self.state.overcharged(NetworkId(1)).is_empty();
                 counts.invalid += u64::from(!holds);
@@ -189,16 +183,15 @@ impl RearrangementCase {
         let topology = self.state.topology();
         let mut flows = Vec::new();
         for connection in self.state.connections() {
+            debug_assert!(connection.id < NEW, "the number of the request is free");
             for direction in FlowDirection::BOTH {
                 let Some(flow) = connection.flows.of(direction) else { continue };
                 let mut paths = all_paths(topology, ends(&connection.request, direction));
                 paths.retain(|path| *path != flow.path.arcs);
                 paths.insert(0, flow.path.arcs.clone());
-                let key = (connection.id, direction);
-                flows.push(PlainFlow { key, rate: flow.reserved.as_bps(), paths });
+                flows.push(PlainFlow { rate: flow.reserved.as_bps(), paths });
             }
         }
-        debug_assert!(flows.iter().all(|flow| flow.key.0 < ConnectionId(1_000)));
         let new = FlowDirection::BOTH.map(|direction| {
             let rate = self.request.rate_of(direction).as_bps();
             let paths = if rate == 0 {
