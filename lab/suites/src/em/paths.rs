@@ -4,8 +4,8 @@
 use weir_experiment::clock::cpu_time;
 use weir_experiment::prelude::*;
 use weir_network::{
-    ArcId, NetworkTopology, NodeId, PathFinder, PathFinderLimits, PathObjective, PathOutcome,
-    PathQuery,
+    ArcId, LinkArc, NetworkTopology, NodeId, PathFinder, PathFinderLimits, PathObjective,
+    PathOutcome, PathQuery,
 };
 use weir_sim::Seed;
 
@@ -163,8 +163,7 @@ impl MixRun<'_> {
             } else if is_delay_limited {
                 self.list.by_labels([from, to], usable, delay)
             } else {
-                let length =
-                    |arc: &weir_network::LinkArc| (u64::from(arc.cost), arc.delay.as_nanos());
+                let length = |arc: &LinkArc| (u64::from(arc.cost), arc.delay.as_nanos());
                 self.list.dijkstra([from, to], usable, length)
             };
             compared += 1;

@@ -41,18 +41,15 @@ pub(super) fn by_load(rec: &mut Recording<'_>) -> Result {
     let bound = Bound::at_most(1.1);
     rec.claim("dss", text, Rule::GreatestRatio, bound, &["dss-slope", "qos-slope"])?;
     // By bits: a Mbit/s of small frames is more packets.
-    let of_bits = |small: bool| -> Vec<f64> {
-        let each = [&qos, &can, &dss];
-        let find = |slopes: &&Vec<f64>| {
-            let wanted = if small { 128.0 } else { 1024.0 };
-            let mut all = sizes.iter().zip(slopes.iter());
-            let (_, slope) = all.find(|(size, _)| (size.bytes - wanted).abs() < 0.5)?;
-            Some(slope * 1e3 / (8.0 * wanted))
+    for bytes in [128.0, 1024.0] {
+        let find = |slopes: &Vec<f64>| {
+            let mut all = sizes.iter().zip(slopes);
+            let (_, slope) = all.find(|(size, _)| (size.bytes - bytes).abs() < 0.5)?;
+            Some(slope * 1e3 / (8.0 * bytes))
         };
-        each.iter().filter_map(find).collect()
-    };
-    rec.keep("mbit-128", Series::unordered("%/Mbit/s", of_bits(true)))?;
-    rec.keep("mbit-1024", Series::unordered("%/Mbit/s", of_bits(false)))?;
+        let of_bits = [&qos, &can, &dss].into_iter().filter_map(find).collect();
+        rec.keep(&format!("mbit-{bytes}"), Series::unordered("%/Mbit/s", of_bits))?;
+    }
     let text = "a Mbit/s at 128 bytes by one at 1024, least of the guests";
     let bound = Bound::at_least(1.0);
     rec.claim("bits", text, Rule::LeastRatio, bound, &["mbit-128", "mbit-1024"])

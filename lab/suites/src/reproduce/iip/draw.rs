@@ -7,6 +7,7 @@ use weir_experiment::pictures::save_picture;
 use weir_experiment::prelude::*;
 use weir_plot::{PointSet, Points, Svg};
 use weir_result::ResultFile;
+use weir_tester::CpuLine;
 
 use super::figures::{FigureView, IipFigure};
 use super::loads::{FigureLoads, shown};
@@ -111,7 +112,7 @@ fn processors(figure: &IipFigure, all: &[FigureLoads]) -> Result<Vec<(String, Sv
 fn fit(figure: &IipFigure, all: &[FigureLoads]) -> Result<Vec<(String, Svg)>> {
     let Some(of) = all.first() else { return Ok(Vec::new()) };
     let points = points(&of.to_fit(), ParallelInternet::Can);
-    let Ok(line) = weir_tester::CpuLine::of(&points) else { return Ok(Vec::new()) };
+    let Ok(line) = CpuLine::of(&points) else { return Ok(Vec::new()) };
     let at = |kpps: f64| (kpps * 1e3, line.slope().mul_add(kpps, line.offset()).max(0.0));
     let end = points.iter().map(|point| point.kpps).fold(0.0, f64::max);
     let measured = points.iter().map(|point| (point.kpps * 1e3, point.cpu_percent)).collect();

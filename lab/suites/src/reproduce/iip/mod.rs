@@ -17,7 +17,7 @@ use weir_experiment::prelude::*;
 
 pub use figures::{FIGURES, IipFigure};
 
-use crate::guests::scenario::{GuestScenario, SWEEPS};
+use crate::guests::scenario::{GuestScenario, GuestSweep, SWEEPS};
 use crate::guests::sweep;
 
 /// Makes all runs of the text, or those of one figure.
@@ -52,7 +52,7 @@ fn needed(
     scenario: &GuestScenario,
     name: &str,
     figure: Option<&IipFigure>,
-) -> Result<Option<crate::guests::scenario::GuestSweep>> {
+) -> Result<Option<GuestSweep>> {
     let sweep = scenario.sweep(name)?;
     let Some(figure) = figure else { return Ok(Some(sweep)) };
     let part = figure.sweeps.contains(&name).then(|| sweep.with_sizes(figure.sizes));

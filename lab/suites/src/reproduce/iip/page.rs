@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 use weir_experiment::median;
 use weir_experiment::prelude::*;
 use weir_result::{ResultFile, wrapped};
+use weir_tester::CpuLine;
 
 use super::draw::draw;
 use super::figures::{FIGURES, FigureView, IipFigure};
 use super::loads::{FigureLoads, shown};
 use crate::guests::ParallelInternet;
 use crate::guests::sweep::MeasuredLoad;
-use crate::iip::guest_model::{GuestModel, SizeLoads};
-use crate::iip::table1::lines;
+use crate::iip::guest_model::{GuestModel, SizeLoads, points};
+use crate::iip::table1::{TableLine, lines};
 use crate::reproduce::generated::{PageFiles, command_and_day, heading, machine, no_results};
 
 /// Writes the page and its pictures below `root`, the project's folder.
@@ -127,17 +128,17 @@ fn coefficients(all: &[FigureLoads]) -> Result<String> {
     .to_owned();
     for (index, size) in fitted.iter().enumerate() {
         for internet in ParallelInternet::ALL {
-            let points = crate::iip::guest_model::points(size, internet);
+            let points = points(size, internet);
             // The text's smallest size has no room for our headers.
             let bytes = if index == 0 && fitted.len() > 1 { TEXT_LEAST } else { size.bytes };
-            let own = |line: &&crate::iip::table1::TableLine| {
+            let own = |line: &&TableLine| {
                 (line.bytes - bytes).abs() < 0.5 && line.tenant == internet.key()
             };
             let said = known.iter().find(own).map_or_else(
                 || "– | – | –".to_owned(),
                 |line| format!("{:.3} | {:.2} | {:.3}", line.a, line.b, line.r_square),
             );
-            let ours = weir_tester::CpuLine::of(&points).map_or_else(
+            let ours = CpuLine::of(&points).map_or_else(
                 |error| format!("– | – | – | {error}"),
                 |line| {
                     // A step of 10 Mbit/s is so many thousand packets a second.
