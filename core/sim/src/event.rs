@@ -6,11 +6,12 @@
 //!
 //! **Idea.** Time never goes back: an event is scheduled no earlier than the last one taken. A
 //! *radix heap* (Ahuja, Mehlhorn, Orlin, Tarjan, *Faster Algorithms for the Shortest Path Problem*,
-//! 1990, section 2) uses this. Bucket 0 holds the events of the last instant taken. Bucket b holds
-//! those whose highest bit that differs from that instant is bit b - 1. When bucket 0 is empty, the
-//! lowest bucket in use is spread over the buckets below it, relative to its earliest instant.
+//! 1990, section 2) uses this. One queue holds the events due at the last instant taken. Each other
+//! event is in the bucket of the highest bit in which its instant differs from that one. When no
+//! event is due, the earliest instant of the lowest bucket in use becomes the last one, and the
+//! bucket's events move into the queue and the buckets below it.
 //!
-//! **Order.** Events of one instant are always in one bucket. They are appended to it and spread in
+//! **Order.** Events of one instant are always in one place. They are appended to it and spread in
 //! their order, so they keep it without a number.
 
 use std::collections::VecDeque;
@@ -24,7 +25,7 @@ use crate::SimError;
 pub struct EventQueue<E> {
     /// Events due at the last instant taken, or scheduled too late for an earlier one.
     due: VecDeque<(Instant, E)>,
-    /// Bucket b has the events that differ from the last instant in bit b at most.
+    /// Bucket b has the events whose highest bit that differs from the last instant is bit b.
     buckets: Vec<Bucket<E>>,
     /// The buckets in use, a bit for each.
     in_use: u64,
@@ -95,12 +96,11 @@ impl<E> EventQueue<E> {
     }
 
     fn put(&mut self, at: Instant, event: E) {
-        let differs = at.as_nanos() ^ self.last;
         if at.as_nanos() <= self.last {
             self.due.push_back((at, event));
             return;
         }
-        let bit = 63 - differs.leading_zeros();
+        let bit = 63 - (at.as_nanos() ^ self.last).leading_zeros();
         if self.buckets.is_empty() {
             let empty = || Bucket { events: Vec::new(), earliest: Instant::FAR_FUTURE };
             self.buckets.resize_with(64, empty);
@@ -120,7 +120,7 @@ impl<E> EventQueue<E> {
         }
     }
 
-    /// Moves on to the earliest instant of the lowest bucket.
+    /// Makes the earliest instant of the lowest bucket the last one, and moves its events.
     fn spread(&mut self) {
         let Some(lowest) = self.lowest() else { return };
         let Some(bucket) = self.buckets.get_mut(lowest) else { return };
