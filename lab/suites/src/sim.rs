@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The simulated machine beside the machines of the texts (table `sim`).
 //!
-//! All but row 9 is in virtual time, so that it holds on any machine. What is fitted and what is
-//! predicted never meet: `FITTED` and `PREDICTED` are different caps.
+//! All but row 9 is in virtual time, so that it holds on any machine. The model is fitted to the
+//! caps of `FITTED` and judged on the other caps, those of `PREDICTED`.
 
 use std::thread;
 

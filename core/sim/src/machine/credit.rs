@@ -111,7 +111,7 @@ impl CreditScheduler {
         self.vcpus.get(vcpu).is_some_and(|one| one.is_awake && !one.is_parked)
     }
 
-    /// Returns who runs on a processor.
+    /// Returns the virtual processor that runs on a processor.
     pub(super) fn running(&self, cpu: usize) -> Option<usize> {
         self.cpus.get(cpu)?.running
     }
@@ -121,7 +121,7 @@ impl CreditScheduler {
         self.vcpus.get(vcpu).map_or(0, |one| one.cpu)
     }
 
-    /// Puts whoever runs on a processor back among those that wait, if it can run.
+    /// Takes a processor from the virtual one that runs there, which waits again if it can run.
     pub(super) fn preempt(&mut self, cpu: usize) {
         let Some(vcpu) = self.cpus.get_mut(cpu).and_then(|of| of.running.take()) else { return };
         if self.is_ready(vcpu) {
@@ -129,7 +129,7 @@ impl CreditScheduler {
         }
     }
 
-    /// Has `vcpu` run on a processor, wherever it waited.
+    /// Runs `vcpu` on a processor, and takes it out of the queue that it waited in.
     pub(super) fn start(&mut self, cpu: usize, vcpu: usize) {
         self.cpus.iter_mut().for_each(|of| of.waiting.retain(|waits| *waits != vcpu));
         if let (Some(of), Some(one)) = (self.cpus.get_mut(cpu), self.vcpus.get_mut(vcpu)) {
@@ -149,14 +149,15 @@ impl CreditScheduler {
         self.vcpus.get(vcpu).map_or(CreditPriority::Over, |one| one.priority)
     }
 
-    /// Returns who waits first in the highest priority, on this processor's queue.
+    /// Returns the first of the highest priority on this processor's queue.
     fn first_waiting(&self, cpu: usize) -> Option<usize> {
         let waiting = self.cpus.get(cpu)?.waiting.iter().copied();
         // `max_by_key` returns the last of equal ones.
         waiting.rev().max_by_key(|vcpu| self.priority(*vcpu))
     }
 
-    /// Returns someone with credit left that waits on another processor's queue.
+    /// Returns a virtual processor that waits on another one's queue, of a priority higher than
+    /// `above`; of any priority, if that is `None`.
     fn to_steal(&self, cpu: usize, above: Option<CreditPriority>) -> Option<usize> {
         let others = (1..self.cpus.len()).map(|step| (cpu + step) % self.cpus.len());
         let mut all = others.filter_map(|other| {
@@ -169,7 +170,8 @@ impl CreditScheduler {
         all.next()
     }
 
-    /// Queues one that can run again, and names the processor that has to decide.
+    /// Queues a virtual processor that can run again, and returns the processor that has to choose
+    /// anew, if one does.
     fn enter(&mut self, vcpu: usize) -> CpusToDecide {
         let mut decide = CpusToDecide::default();
         let Some(one) = self.vcpus.get(vcpu) else { return decide };
@@ -223,7 +225,7 @@ impl CreditScheduler {
         }
     }
 
-    /// Credits one, and returns whether it can run again, or must not run any more.
+    /// Adds credit to a virtual processor, and returns whether that parks or releases it.
     fn credit(&mut self, vcpu: usize, earned: i64) -> ParkingChange {
         let Some(one) = self.vcpus.get_mut(vcpu) else { return ParkingChange::Stays };
         one.credit += earned;

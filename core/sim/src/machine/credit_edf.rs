@@ -42,7 +42,8 @@ pub struct CreditEdfScheduler {
 }
 
 impl CreditEdfScheduler {
-    /// Puts an EDF queue in front of `credit`. Those beyond `classes` are normal.
+    /// Puts an EDF queue in front of `credit`. Virtual processors
+    /// beyond `classes` are normal.
     #[must_use]
     pub fn new(credit: CreditScheduler, classes: &[RealTimeClass]) -> Self {
         Self { credit, real_time: classes.iter().map(|class| (*class, None)).collect() }
@@ -52,8 +53,8 @@ impl CreditEdfScheduler {
         self.real_time.get(vcpu)?.1
     }
 
-    /// Returns who has the earliest deadline among those that can run on `cpu`; of equal ones the
-    /// first.
+    /// Returns the virtual processor with the earliest deadline of those that can run on `cpu`; of
+    /// equal ones the first.
     fn most_urgent(&self, cpu: usize) -> Option<usize> {
         let ready = (0..self.real_time.len())
             .filter(|vcpu| self.credit.is_ready(*vcpu) && self.credit.cpu_of(*vcpu) == cpu);

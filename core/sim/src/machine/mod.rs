@@ -46,7 +46,7 @@ pub struct SimMachine<S> {
 #[derive(Clone, Copy, Debug, Default)]
 struct PhysicalCpu {
     running: Option<usize>,
-    /// Since when it was not charged.
+    /// The instant up to which its time is charged.
     since: Instant,
     turn_ends: Instant,
     /// Counts decisions, so that the end of an earlier one is recognized as void.
@@ -122,7 +122,7 @@ impl<S: CpuScheduler> SimMachine<S> {
     }
 
     /// Returns by how much each piece of a stream was late, in order: its end less its arrival and
-    /// its own processor time. Some of the latest are missing after a million.
+    /// its own processor time. Only the first 2^20 are kept.
     #[must_use]
     pub fn lateness(&self, domain: usize) -> &[Nanos] {
         self.domains.get(domain).map_or(&[], |state| &state.late)
@@ -246,7 +246,7 @@ impl<S: CpuScheduler> SimMachine<S> {
         Ok(())
     }
 
-    /// Asks the scheduler who runs on a processor from now on.
+    /// Asks the scheduler for the virtual processor that runs on `cpu` from now on.
     fn choose(&mut self, cpu: usize) -> Result<(), SimError> {
         let chosen = self.scheduler.choose(self.now, cpu);
         let turn_ends = self.now + self.scheduler.slice();

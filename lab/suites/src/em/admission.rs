@@ -190,7 +190,7 @@ impl AdmissionTrial {
         self.held.keys().nth(place).copied()
     }
 
-    /// Adds up what connections hold of arcs, by nothing but what was answered.
+    /// Adds up the rates on arcs anew, from the admitted flows alone.
     fn audit(&mut self, network: NetworkId, arcs: &[ArcId]) {
         let Some(known) = self.state.network(network) else { return };
         for arc in arcs {

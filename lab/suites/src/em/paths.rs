@@ -74,7 +74,7 @@ pub(super) fn large(rec: &mut Recording<'_>, kind: usize) -> Result<()> {
     bounded(rec, name, &topology)
 }
 
-/// Asks for more targets than are kept.
+/// Shows that the cache of bounds stays as small as it is to be.
 fn bounded(rec: &mut Recording<'_>, name: &str, topology: &NetworkTopology) -> Result<()> {
     let limits = PathFinderLimits { cached_targets: 8, ..PathFinderLimits::default() };
     let mut finder = PathFinder::new(topology, limits)?;

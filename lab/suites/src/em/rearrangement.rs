@@ -72,8 +72,8 @@ struct RearrangementCase {
 }
 
 impl RearrangementCase {
-    /// A network filled until a request is refused for what is free; `None` if that takes more
-    /// flows than all states can be looked at for.
+    /// Draws a network and fills it until a request is refused for lack of bandwidth; `None` if
+    /// that takes [`FLOWS_MAX`] flows.
     fn draw(draw: &mut Seed) -> Result<Option<Self>> {
         let links: Vec<_> = (0..LINKS)
             .map(|number| {
@@ -178,7 +178,7 @@ impl RearrangementCase {
         arcs.map(|arc| self.state.use_of(NetworkId(1), arc)).collect()
     }
 
-    /// The fewest moves that make room, by all states that moves can reach.
+    /// Finds the fewest moves that make room, by a search of all states that moves can reach.
     fn fewest_moves(&self) -> Option<usize> {
         let topology = self.state.topology();
         let mut flows = Vec::new();

@@ -206,7 +206,7 @@ const CHUNK: u32 = 2048;
 const RECEIVE_BYTES: u32 = 256 * 2304;
 /// The least that the kernel takes.
 const UNREAD_BYTES: u32 = 2304;
-/// Time between looks of the first thread whether it is to end.
+/// The time between two looks of the first thread at the request to end.
 const LOOK: Nanos = Nanos::from_millis(50);
 /// Time until the next try where a device is full.
 const FULL_PAUSE: Duration = Duration::from_micros(50);

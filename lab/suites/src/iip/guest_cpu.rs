@@ -14,7 +14,7 @@ use crate::guests::ParallelInternet::{self, Can, Dss, Qos};
 use crate::guests::scenario::{GuestScenario, GuestSweep, size_key};
 use crate::guests::sweep;
 
-/// Shows who needs how much for a packet.
+/// Shows the processor time that a packet takes of each guest.
 pub(super) fn by_load(rec: &mut Recording<'_>) -> Result {
     let scenario = GuestScenario::load(rec.quick)?;
     let sweep = scenario.sweep(SWEEP)?.with_sizes(&["128", "1024", "1280", "1518"]);
