@@ -207,7 +207,7 @@ pub struct SmoothStatus {
 pub struct FlowsStatus {
     /// Flows that have a queue now.
     pub active: u32,
-    /// Those of `active` that had no full turn yet: they send little, and go before the others.
+    /// Active flows without a full turn yet, which go before the others (RFC 8290 §3).
     #[serde(default)]
     #[schema(required)]
     pub sparse: u32,

@@ -209,7 +209,7 @@ export interface FlowsStatus {
    * theirs.
    */
   shared: number;
-  /** Those of `active` that had no full turn yet: they send little, and go before the others. */
+  /** Active flows without a full turn yet, which go before the others (RFC 8290 §3). */
   sparse: number;
   /** Times that a flow became active. */
   started: number;
