@@ -393,7 +393,7 @@ impl PlaneCounts {
         let LeafObject { device, minor, .. } = leaf;
         let (offered, queue) = if *minor == OTHERS_CLASS {
             let member = self.members.get(device)?;
-            (member.programs.receive.passed, member.receive?)
+            (member.programs.receive.passed, member.receive.unwrap_or_default())
         } else {
             let member = self.members.values().find(|member| member.owner == *minor)?;
             (member.programs.port.passed, member.send)
