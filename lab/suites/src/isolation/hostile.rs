@@ -82,7 +82,7 @@ fn send_hostile(rec: &mut Recording<'_>, star: &StarTopology, node: &NodeProcess
 }
 
 /// Sends frames, and claims that the node counted each.
-fn all_counted(
+pub(crate) fn all_counted(
     rec: &mut Recording<'_>,
     namespace: &str,
     [name, text]: [&str; 2],

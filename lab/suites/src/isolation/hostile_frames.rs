@@ -10,10 +10,10 @@ use weir_switch::Reason;
 
 /// Frames of one kind: the name for the case's identifier, the reason under which each of them is
 /// to be counted, the frame without FCS.
-pub(super) type HostileFrame = (&'static str, Reason, Vec<u8>);
+pub(crate) type HostileFrame = (&'static str, Reason, Vec<u8>);
 
 /// Frames that tenant `index`, whose MAC and IP address are given in the policy, may not send.
-pub(super) fn from_tenant(index: usize) -> Vec<HostileFrame> {
+pub(crate) fn from_tenant(index: usize) -> Vec<HostileFrame> {
     let (own, wire) = (StarTopology::mac(index).0, StarTopology::wire_mac().0);
     let ip = StarTopology::address(index);
     let foreign = Ipv4Addr::new(203, 0, 113, 7);

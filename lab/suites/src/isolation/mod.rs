@@ -29,6 +29,8 @@ mod speed;
 mod variety;
 mod vlan;
 
+pub(crate) use hostile::all_counted;
+pub(crate) use hostile_frames::from_tenant;
 use weir_experiment::RowPart::Plain;
 use weir_experiment::prelude::*;
 use weir_experiment::{Requirement, RequirementTable, RowPart};

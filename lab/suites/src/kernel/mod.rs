@@ -2,6 +2,7 @@
 //! The kernel's own data plane: the host's bridge stays, programs and trees are put on its devices.
 
 mod bulk;
+mod hostile;
 mod life;
 mod packets;
 mod plans;
@@ -21,6 +22,8 @@ const ROWS: &[Requirement] = &[
     row(2, "four tenants on one link: each has its guarantee", &[Plain(tenants::show)]),
     row(6, "killed and started again: nothing lost, nothing changed", &[Plain(life::show)]),
     row(7, "a limit of packets counts the segments of super-frames", &[Plain(packets::show)]),
+    row(8, "hostile frames: dropped under the reasons of the switch", &[Plain(hostile::show)])
+        .correctness(),
     row(
         12,
         "a difference applied is the plan itself; bad input changes nothing",
