@@ -2,10 +2,14 @@
 //! `weir doctor`: what this host offers, what is missing, and what that costs.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use weir_api_types::status::Health;
+use weir_client::Client;
+use weir_platform::StateDir;
 use weir_platform::cap::MissingMeans;
 use weir_platform::cap::xl_text::XenScheduler;
 use weir_platform::doctor::{self, DoctorFinding, Facts, Weight};
@@ -13,8 +17,8 @@ use weir_platform::doctor::{self, DoctorFinding, Facts, Weight};
 use weir_platform::failure::Failure;
 use weir_platform::output;
 
-/// Say what this kernel and host can do, found by trying, and what is missing and what that costs.
-/// Exit status 1: a node cannot run here.
+/// Say what this kernel and host can do, found by trying, and what is missing and what that costs;
+/// and what the nodes that run here complain of. Exit status 1: a node cannot run here.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     /// Print JSON
@@ -29,20 +33,60 @@ struct Report<'f> {
     can_run: bool,
     findings: &'f [DoctorFinding],
     facts: &'f Facts,
+    nodes: &'f [NodeFindings],
+}
+
+/// The complaints of a running node.
+#[derive(Serialize)]
+struct NodeFindings {
+    node: String,
+    findings: Vec<String>,
 }
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let facts = doctor::probe()?;
         let findings = facts.findings();
+        let nodes = running_nodes(StateDir::from_env().path());
         let can_run = findings.iter().all(|finding| finding.weight != Weight::Missing);
         if self.json {
-            output::print_json(&Report { can_run, findings: &findings, facts: &facts })?;
+            output::print_json(&Report {
+                can_run,
+                findings: &findings,
+                facts: &facts,
+                nodes: &nodes,
+            })?;
         } else {
-            output::print(&page(&facts, &findings, can_run))?;
+            output::print(&(page(&facts, &findings, can_run) + &node_lines(&nodes)))?;
         }
         Ok(if can_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// Asks each node that runs here. One that does not answer says so by it.
+fn running_nodes(state: &Path) -> Vec<NodeFindings> {
+    let entries = std::fs::read_dir(state).into_iter().flatten().flatten();
+    let mut nodes: Vec<NodeFindings> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let node = name.strip_prefix("node-")?.strip_suffix(".sock")?.to_owned();
+            let findings = match Client::new(&entry.path()).get::<Health>("/v1/health") {
+                Ok(health) => health.findings,
+                Err(error) => vec![error.to_string()],
+            };
+            Some(NodeFindings { node, findings })
+        })
+        .collect();
+    nodes.sort_by(|a, b| a.node.cmp(&b.node));
+    nodes
+}
+
+fn node_lines(nodes: &[NodeFindings]) -> String {
+    let line = |NodeFindings { node, findings }: &NodeFindings| match findings.as_slice() {
+        [] => format!("node {node} runs: nothing is wrong\n"),
+        some => some.iter().map(|finding| format!("node {node}: {finding}\n")).collect(),
+    };
+    nodes.iter().map(line).collect()
 }
 
 /// Says whether guests of Xen could have a real-time class.

@@ -29,6 +29,7 @@ mod bounds;
 mod chart;
 mod classify;
 mod cpu_model;
+mod drift;
 mod error;
 mod fake;
 mod goal;
@@ -48,6 +49,9 @@ pub use binary::BinarySearch;
 pub use bounds::{GoalResult, SearchEnd};
 pub use classify::{LoadClass, LoadSums, LoadTrials, conditional_throughput};
 pub use cpu_model::{CpuModel, MeasuredSize};
+pub use drift::{
+    CpuDriftWatch, CpuForecast, CpuWindow, DRIFT_POINTS, DRIFT_WINDOWS, DriftReading, DriftSide,
+};
 pub use error::SearchError;
 pub use fake::{DutNoise, FakeDut};
 pub use goal::{Goal, GoalError};

@@ -35,9 +35,57 @@ pub struct NodeStatus {
     /// are recorded, and for a tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_failed: Option<String>,
+    /// CPU model of the node beside the worker's processor time. Absent without a model, and for a
+    /// tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_model: Option<CpuModelStatus>,
     /// The worker thread. Absent for a tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerStatus>,
+}
+
+/// CPU model of a node beside the processor time that its worker takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CpuModelStatus {
+    /// Verdict on the last minute.
+    pub drift: CpuModelDrift,
+    /// Why the model is not used, or in which way it drifted. Absent if it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Latest ten seconds that were compared with the model. Absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest: Option<CpuModelReading>,
+}
+
+/// Verdict on a CPU model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CpuModelDrift {
+    /// The worker takes as much as the model says.
+    Within,
+    /// It takes more: plans that rest on the model promise too much.
+    Above,
+    /// It takes less: plans leave room unused.
+    Below,
+    /// The model cannot be used.
+    Unusable,
+}
+
+/// Processor time of the worker beside the model's forecast, in millionths of a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CpuModelReading {
+    /// Frames forwarded a second.
+    pub rate_pps: u64,
+    /// Their mean size, with checksum.
+    pub frame_bytes: u64,
+    /// Processor time of the worker.
+    pub cpu_ppm: u64,
+    /// Forecast. Absent for a load that the model was not measured with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_ppm: Option<u64>,
+    /// Most that counts as expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_ppm: Option<u64>,
 }
 
 /// Verdicts on the last second of one slice, as the service report judges it.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
+use weir_api_types::status::{Amount, CpuModelDrift, DirectionStatus, IfaceStatus, NodeStatus};
 use weir_loops::{ClassStatus, LoopsLoad, RouterStatus};
 use weir_policy::{Direction, Policy};
 use weir_report::{ReportSubject, Service};
@@ -293,6 +293,7 @@ fn worker(page: &mut Exposition, status: &NodeStatus) {
     let name = "weir_report_disk_failed";
     page.family(name, "Whether no service report is kept, since its disk fails.", "gauge");
     page.sample(name, &[], u64::from(status.report_failed.is_some()));
+    cpu_model(page, status);
     page.family("weir_worker_turns_total", "Turns of the worker's loop.", "counter");
     page.sample("weir_worker_turns_total", &[], worker.turns);
     page.family("weir_worker_busy_turns_total", "Turns in which something moved.", "counter");
@@ -409,6 +410,32 @@ const SERVICE: &[ServiceFamily] = &[
         seconds(of.below.as_nanos()).to_string()
     }),
 ];
+
+/// The CPU model of the node, if it has one, beside the worker's processor time.
+fn cpu_model(page: &mut Exposition, status: &NodeStatus) {
+    let Some(model) = &status.cpu_model else { return };
+    let name = "weir_cpu_model_drifted";
+    let text = "Whether the worker's processor time has left the bounds of the CPU model.";
+    page.family(name, text, "gauge");
+    let drifted = matches!(model.drift, CpuModelDrift::Above | CpuModelDrift::Below);
+    page.sample(name, &[], u64::from(drifted));
+    let name = "weir_cpu_model_unusable";
+    page.family(name, "Whether the CPU model cannot be used.", "gauge");
+    page.sample(name, &[], u64::from(model.drift == CpuModelDrift::Unusable));
+    let Some(latest) = &model.latest else { return };
+    let name = "weir_cpu_model_measured_ratio";
+    page.family(name, "Processor time of the worker in the latest ten seconds.", "gauge");
+    page.sample(name, &[], ratio(latest.cpu_ppm));
+    let Some(expected) = latest.expected_ppm else { return };
+    let name = "weir_cpu_model_expected_ratio";
+    page.family(name, "Processor time by the CPU model at the same load.", "gauge");
+    page.sample(name, &[], ratio(expected));
+}
+
+/// Formats millionths.
+fn ratio(ppm: u64) -> String {
+    format!("{}.{:06}", ppm / 1_000_000, ppm % 1_000_000)
+}
 
 #[cfg(test)]
 mod tests;

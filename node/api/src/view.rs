@@ -39,6 +39,7 @@ pub(crate) fn status<'s>(
         slices: whole.slices.iter().filter(is_own).cloned().collect(),
         removed: None,
         report_failed: None,
+        cpu_model: None,
         worker: None,
     })
 }

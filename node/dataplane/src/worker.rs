@@ -498,6 +498,7 @@ impl Worker {
             }),
             slices: Vec::new(),
             report_failed: None,
+            cpu_model: None,
             worker: Some(WorkerStatus {
                 turns: self.turns,
                 busy_turns: self.busy_turns,

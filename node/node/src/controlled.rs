@@ -23,6 +23,7 @@ use weir_report::{
 
 use crate::changes::PolicyChange;
 use crate::control::{ChangeRequest, Control, InForce, Refusal, RefusalKind};
+use crate::cpu_drift::CpuModelWatch;
 use crate::error::NodeError;
 use crate::live_policy::{ApplyPolicy, LivePolicy};
 use crate::operator_notes::OperatorNotes;
@@ -112,6 +113,8 @@ pub(crate) struct ControlledNode<P> {
     in_force: RwLock<InForce>,
     /// The service report.
     keeper: ReportKeeper,
+    /// The CPU model beside what the worker takes.
+    cpu_model: CpuModelWatch,
     /// Lines for the operator.
     notes: SharedNotes,
     confirmed: AtomicBool,
@@ -151,12 +154,14 @@ impl<P: NodePlane> ControlledNode<P> {
                 .map_err(|error| NodeError::io("signal handler", error))?;
         }
         let notes = SharedNotes::default();
+        let cpu_model = CpuModelWatch::new(&options.state, &live.in_force().policy.node.name);
         Ok(Arc::new(Self {
             plane: plane(&notes),
             config: options.config.clone(),
             in_force: RwLock::new(live.in_force()),
             live: Mutex::new(live),
             keeper: ReportKeeper::default(),
+            cpu_model,
             notes,
             confirmed: AtomicBool::new(options.confirm.is_none()),
             stop,
@@ -184,6 +189,7 @@ impl<P: NodePlane> ControlledNode<P> {
             let Ok(status) = ticker.read_status() else { return };
             let failed = ticker.keeper.take(&status, &ticker.policy_now());
             failed.into_iter().for_each(|why| ticker.tell(why));
+            ticker.cpu_model.tick(&status).into_iter().for_each(|line| ticker.tell(line));
         };
         ReportTicker::start(begin, tick).map_err(|error| NodeError::io("report thread", error))
     }
@@ -288,6 +294,7 @@ impl<P: NodePlane> Control for ControlledNode<P> {
         let mut status = self.read_status()?;
         self.plane.add_waiting(&mut status, &self.policy_now());
         self.keeper.judge(&mut status);
+        self.cpu_model.add_to(&mut status);
         Ok(status)
     }
 

@@ -10,6 +10,7 @@
 pub mod changes;
 pub mod control;
 mod controlled;
+mod cpu_drift;
 mod error;
 mod host_state;
 mod hotplug;

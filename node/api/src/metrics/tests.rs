@@ -6,7 +6,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use weir_api_types::status::{Amount, DirectionStatus, FlowsStatus, IfaceStatus, NodeStatus};
+use weir_api_types::status::{
+    Amount, CpuModelDrift, CpuModelReading, CpuModelStatus, DirectionStatus, FlowsStatus,
+    IfaceStatus, NodeStatus,
+};
 use weir_control::police::Grade;
 use weir_loops::{
     AppliedClass, ClassStatus, LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus,
@@ -46,6 +49,17 @@ fn page() -> String {
         vifs: vec![iface("gold.0", Some(flows))],
         uptime_ns: 1_500_000_000,
         report_failed: Some("no service report is kept".into()),
+        cpu_model: Some(CpuModelStatus {
+            drift: CpuModelDrift::Above,
+            reason: Some("the worker takes more".into()),
+            latest: Some(CpuModelReading {
+                rate_pps: 20_000,
+                frame_bytes: 1000,
+                cpu_ppm: 400_000,
+                expected_ppm: Some(120_000),
+                most_ppm: Some(150_000),
+            }),
+        }),
         ..NodeStatus::default()
     };
     let of =
@@ -148,6 +162,19 @@ fn no_series_comes_twice_and_sums_are_right() {
         "weir_vif_got_bytes_total{slice=\"gold\",vif=\"gold.0\",direction=\"send\"} 100",
     ] {
         assert!(page.lines().any(|one| one == line), "no {line} in:\n{page}");
+    }
+}
+
+#[test]
+fn a_drifted_model_is_told_with_both_sides() {
+    let page = page();
+    for line in [
+        "weir_cpu_model_drifted 1",
+        "weir_cpu_model_unusable 0",
+        "weir_cpu_model_measured_ratio 0.400000",
+        "weir_cpu_model_expected_ratio 0.120000",
+    ] {
+        assert!(page.lines().any(|one| one == line), "{line}");
     }
 }
 
