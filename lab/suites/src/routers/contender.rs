@@ -9,7 +9,7 @@ use weir_policy::{ControllerKind, Decimal, RouterModel, XtcState};
 use weir_units::CpuShare;
 
 use super::lab::RouterLab;
-use super::training::Training;
+use super::training::{CapUnit, Training};
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,9 +95,15 @@ impl RouterKnowledge {
     /// the text's.
     pub(crate) fn learn(lab: &mut RouterLab, offered: PacketRate) -> Result<Self, ExperimentError> {
         let percents = vec![1, 2, 3, 5, 8, 12, 18, 27, 40, 50, 60, 70, 85, 100];
-        let least = CpuShare::from_percent(MODEL_PERCENT);
-        let training = Training { percents, least, repetitions: 1, samples: 2, unseen: false };
-        let trained = training.train(lab, offered, SEED)?;
+        let training = Training {
+            unit: CapUnit::Processor,
+            percents,
+            least_percent: MODEL_PERCENT,
+            repetitions: 1,
+            samples: 2,
+            unseen: false,
+        };
+        let trained = training.train(lab, CpuShare::ONE, offered, SEED)?;
         Ok(Self { map: rising(&trained.curve), model: Some(trained.identified.model) })
     }
 

@@ -164,13 +164,21 @@ impl RouterLab {
 
     /// Measures what a router forwards with its largest cap.
     pub(crate) fn capacity(&mut self, router: usize) -> Result<PacketRate, ExperimentError> {
+        Ok(mean(&self.at_capacity(router)?))
+    }
+
+    /// Watches a router with its largest cap for some seconds, in which it forwards something.
+    pub(super) fn at_capacity(
+        &mut self,
+        router: usize,
+    ) -> Result<Vec<RouterSample>, ExperimentError> {
         let second = self.plan.samples(1);
         self.hold_cap(router, CpuShare::ONE, second)?;
-        let capacity = mean(&self.watch(router, CAPACITY_S * second)?);
+        let taken = self.watch(router, CAPACITY_S * second)?;
         // Every part of nothing would hold.
         let nothing = "the router forwards nothing with its largest cap";
-        (capacity > PacketRate::ZERO)
-            .then_some(capacity)
+        (mean(&taken) > PacketRate::ZERO)
+            .then_some(taken)
             .ok_or_else(|| ExperimentError::Node(nothing.to_owned()))
     }
 

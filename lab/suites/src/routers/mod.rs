@@ -33,4 +33,4 @@ pub(crate) use probe::{ProbeResult, probing};
 pub(crate) use rules::RuleList;
 pub(crate) use sample::{RouterSample, part, pps, shares};
 pub(crate) use traffic::{Flowed, RouterLoad, RouterTraffic};
-pub(crate) use training::{Training, TrainingRun, below, fit_all};
+pub(crate) use training::{CapUnit, Training, TrainingRun, below, fit_all};

@@ -45,6 +45,14 @@ pub(crate) fn mean(taken: &[RouterSample]) -> PacketRate {
     Sample { packets, span, ..Sample::default() }.rate()
 }
 
+/// Returns the mean share of a processor over the samples that have a meter; `None` if none has.
+pub(super) fn mean_used(taken: &[RouterSample]) -> Option<CpuShare> {
+    let shares = taken.iter().filter_map(|one| one.sample.used()).map(|used| used.as_ppm());
+    let shares: Vec<u64> = shares.map(u64::from).collect();
+    let mean = shares.iter().sum::<u64>().checked_div(shares.len() as u64)?;
+    Some(CpuShare::from_ppm(u32::try_from(mean).unwrap_or(u32::MAX)))
+}
+
 /// Returns that part of a rate, at least one packet.
 pub(crate) fn part(rate: PacketRate, percent: u64) -> PacketRate {
     PacketRate::from_pps((rate.as_pps() * percent / 100).max(1))

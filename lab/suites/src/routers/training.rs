@@ -12,19 +12,31 @@ use weir_units::CpuShare;
 
 use super::lab::RouterLab;
 use super::plan::Plan;
-use super::sample::{RouterSample, mean};
+use super::sample::{RouterSample, mean, mean_used};
 use super::traffic::{Flowed, RouterLoad, RouterTraffic};
 
 /// The mean rate of each run, with its cap.
 type Runs = Vec<(CpuShare, PacketRate)>;
 
+/// The whole of which caps are percents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CapUnit {
+    /// A processor, as in the text.
+    Processor,
+    /// The part of a processor that the router takes for what is offered. Its rate depends on caps
+    /// below that alone, and a router that costs little takes less than half of a processor.
+    Load,
+}
+
 /// A training under constant UDP.
 #[derive(Clone, Debug)]
 pub(crate) struct Training {
-    /// The caps to train on, in percent of a processor, rising.
+    /// The whole of the percents.
+    pub(crate) unit: CapUnit,
+    /// The caps to train on, in percent, rising.
     pub(crate) percents: Vec<u32>,
-    /// The model is of the caps from this on.
-    pub(crate) least: CpuShare,
+    /// The model is of the caps from this percent on.
+    pub(crate) least_percent: u32,
     /// The number of times that each cap is set.
     pub(crate) repetitions: u16,
     /// Samples under a cap before the next one.
@@ -51,6 +63,8 @@ pub(crate) struct TrainingRun {
     /// The rate under a flood, with the largest cap.
     pub(crate) flood: PacketRate,
     pub(crate) offered: PacketRate,
+    /// The caps are percents of this.
+    pub(crate) whole: CpuShare,
     pub(crate) trained: Trained,
     /// The length of the training.
     pub(crate) seconds: f64,
@@ -73,36 +87,50 @@ impl Training {
         let (flood, _) = flood.beside(&mut lab, |lab| lab.capacity(0))?;
         let offered = PacketRate::from_pps(flood.as_pps() * 7 / 10 * flow_percent / 100);
         let traffic = RouterTraffic::one(RouterLoad::Udp(Some(offered.as_pps())));
-        let ((trained, seconds, unseen), flowed) = traffic.beside(&mut lab, |lab| {
+        let ((trained, whole, seconds, unseen), flowed) = traffic.beside(&mut lab, |lab| {
+            let whole = self.whole(lab)?;
             let started = Instant::now();
-            let trained = self.train(lab, offered, seed)?;
+            let trained = self.train(lab, whole, offered, seed)?;
             let seconds = started.elapsed().as_secs_f64();
-            let caps = trained.caps_below().filter(|cap| *cap >= self.least).collect();
+            let least = percent_of(whole, self.least_percent);
+            let caps = trained.caps_below().filter(|cap| *cap >= least).collect();
             let unseen = match self.unseen {
                 true => self.take(lab, caps, 1, seed + 1)?.0,
                 false => Vec::new(),
             };
-            Ok((trained, seconds, unseen))
+            Ok((trained, whole, seconds, unseen))
         })?;
-        Ok(TrainingRun { flood, offered, trained, seconds, unseen, flowed })
+        Ok(TrainingRun { flood, offered, whole, trained, seconds, unseen, flowed })
     }
 
-    /// Trains the first router of a lab, in the order that follows from `seed`, under the load that
-    /// the caller sees to.
+    /// Measures, if it has to be, the whole of which the caps are percents.
+    fn whole(&self, lab: &mut RouterLab) -> Result<CpuShare, ExperimentError> {
+        if self.unit == CapUnit::Processor {
+            return Ok(CpuShare::ONE);
+        }
+        let used = mean_used(&lab.at_capacity(0)?).filter(|used| *used > CpuShare::ZERO);
+        let none = "no meter says what the router takes of a processor";
+        used.ok_or_else(|| ExperimentError::Node(none.to_owned()))
+    }
+
+    /// Trains the first router of a lab by caps that are percents of `whole`, in the order that
+    /// follows from `seed`, under the load that the caller sees to.
     pub(crate) fn train(
         &self,
         lab: &mut RouterLab,
+        whole: CpuShare,
         offered: PacketRate,
         seed: u64,
     ) -> Result<Trained, ExperimentError> {
-        let caps = self.percents.iter().map(|percent| CpuShare::from_percent(*percent)).collect();
+        let caps = self.percents.iter().map(|percent| percent_of(whole, *percent)).collect();
+        let least = percent_of(whole, self.least_percent);
         let (taken, runs) = self.take(lab, caps, self.repetitions, seed)?;
         let curve = curve(&runs);
         // The text's 1 kp/s is a hundredth of what it offered.
         let tolerance = PacketRate::from_pps((offered.as_pps() / 100).max(1));
         let threshold = cap_threshold(&curve, tolerance);
         let segments: Vec<Vec<Point>> = taken
-            .split(|one| one.cap < self.least)
+            .split(|one| one.cap < least)
             .flat_map(|stretch| below(stretch, threshold))
             .collect();
         let identified = fit_all(&segments)?;
@@ -131,6 +159,12 @@ impl Training {
         }
         Ok((taken, runs))
     }
+}
+
+/// Returns that part of a cap, rounded down.
+fn percent_of(whole: CpuShare, percent: u32) -> CpuShare {
+    let ppm = u64::from(whole.as_ppm()) * u64::from(percent) / 100;
+    CpuShare::from_ppm(u32::try_from(ppm).unwrap_or(u32::MAX))
 }
 
 /// Fits a model to stretches of periods.
@@ -181,5 +215,6 @@ mod tests {
         assert_eq!(below(&run[..1], None).len(), 0, "one period says nothing of a change");
         assert_eq!(mean(&run), PacketRate::from_pps(360));
         assert_eq!(mean(&[]), PacketRate::ZERO);
+        assert_eq!(percent_of(CpuShare::from_percent(33), 20).as_ppm(), 66_000);
     }
 }

@@ -3,10 +3,9 @@
 
 use weir_control::identify::{CurvePoint, Point, Residual, free_run, one_step, r_squared};
 use weir_experiment::prelude::*;
-use weir_units::CpuShare;
 
 use super::flow::{BESIDE_LAB_S, FigureFlow};
-use crate::routers::{RouterKind, Training, TrainingRun, below, fit_all};
+use crate::routers::{CapUnit, RouterKind, Training, TrainingRun, below, fit_all};
 
 /// Caps set one after the other, in mixed order, under constant UDP.
 #[derive(Debug)]
@@ -84,8 +83,8 @@ fn train(
     let flow = FigureFlow::Udp(percent);
     trial.say(&format!("{}, {} router", flow.name(), kind.name()));
     let (repetitions, samples) = runs(trial.quick);
-    let (percents, least) = (caps.to_vec(), CpuShare::ZERO);
-    let training = Training { percents, least, repetitions, samples, unseen };
+    let (unit, percents, least_percent) = (CapUnit::Processor, caps.to_vec(), 0);
+    let training = Training { unit, percents, least_percent, repetitions, samples, unseen };
     training.run(flow.bench(kind).plan, percent, SEED)
 }
 
