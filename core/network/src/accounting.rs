@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a requested rate to a limiter's rate and to what arcs are charged.
 //!
-//! A limiter passes a little more or less than its rate. It is therefore set above the request, so
-//! that the application gets what it asked for even where the limiter passes too little. An arc is
-//! charged what leaves a limiter that passes too much. And each packet grows by
-//! the outer header of 40 bytes: for small packets that is a large part of the rate.
+//! Each packet grows by the outer header of 40 bytes: for small packets that is a large part of the
+//! rate. A limiter counts packets with that header, so that an arc never carries more than was
+//! reserved, whatever the size of packets is. It passes a little more or less than its rate. It is
+//! therefore set above the request, so that the application gets what it asked for even where the
+//! limiter passes too little, and an arc is charged what leaves a limiter that passes too much.
 
 use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, mul_add_div};
@@ -14,6 +15,8 @@ use crate::error::NetworkError;
 
 /// Bytes that the tunnel's IPv6 header adds to each packet.
 pub const TUNNEL_OVERHEAD: u16 = 40;
+/// Bytes of the Ethernet header, which rates count.
+const LINK_HEADER: u64 = 14;
 /// The largest packet that a tunnel carries whole, on links of 1500 bytes.
 pub const TUNNEL_MTU: u16 = 1460;
 /// The smallest packet: an IPv6 header alone.
@@ -38,9 +41,9 @@ impl Default for TunnelAccounting {
 /// The rates that follow from a requested rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountedRate {
-    /// The limiter's rate, in bits of inner packets.
+    /// The limiter's rate, in layer-2 bits of outer packets.
     pub limit: BitRate,
-    /// The charge of each arc, in bits of outer packets.
+    /// The charge of each arc, likewise.
     pub reserved: BitRate,
 }
 
@@ -74,15 +77,15 @@ impl TunnelAccounting {
     #[must_use]
     pub fn account(&self, asked: BitRate, basis: RateBasis) -> AccountedRate {
         let error = u64::from(self.limiter_error_ppm.min(100_000));
-        let limit = scale_ceil(asked.as_bps(), 1_000_000, 1_000_000 - error);
-        let most = scale_ceil(limit, 1_000_000 + error, 1_000_000);
-        let reserved = match basis {
-            RateBasis::Outer => most,
+        let outer = match basis {
+            RateBasis::Outer => asked.as_bps(),
             RateBasis::Inner { smallest_packet } => {
-                let packet = u64::from(smallest_packet.max(PACKET_MIN));
-                scale_ceil(most, packet + u64::from(TUNNEL_OVERHEAD), packet)
+                let frame = u64::from(smallest_packet.max(PACKET_MIN)) + LINK_HEADER;
+                scale_ceil(asked.as_bps(), frame + u64::from(TUNNEL_OVERHEAD), frame)
             }
         };
+        let limit = scale_ceil(outer, 1_000_000, 1_000_000 - error);
+        let reserved = scale_ceil(limit, 1_000_000 + error, 1_000_000);
         AccountedRate { limit: BitRate::from_bps(limit), reserved: BitRate::from_bps(reserved) }
     }
 }
@@ -102,9 +105,9 @@ mod tests {
         let asked = BitRate::from_mbps(100);
         let outer = accounting.account(asked, RateBasis::Outer);
         assert_eq!(outer.reserved, asked);
-        // 40 of 80 bytes are the outer header's.
-        let inner = accounting.account(asked, RateBasis::Inner { smallest_packet: 40 });
-        assert_eq!((inner.limit, inner.reserved), (asked, BitRate::from_mbps(200)));
+        // Frames of 80 bytes become frames of 120, for the limiter and for the arcs.
+        let inner = accounting.account(asked, RateBasis::Inner { smallest_packet: 66 });
+        assert_eq!((inner.limit, inner.reserved), (BitRate::from_mbps(150), inner.limit));
     }
 
     #[test]

@@ -84,36 +84,16 @@ pub enum NodeInstruction {
     AddEntry(TunnelEntry),
     /// The direction's packets are no longer selected here.
     RemoveEntry(TunnelEntry),
-    /// The entry sends into another tunnel: one replacement, without a moment between.
-    ReplaceEntry {
-        /// The connection.
-        connection: ConnectionId,
-        /// The direction.
-        direction: FlowDirection,
-        /// Its network.
-        network: NetworkId,
-        /// The tunnel before.
-        from: EntryTarget,
-        /// The tunnel after.
-        to: EntryTarget,
+    /// The entry has another rate or sends into another tunnel: one replacement, without a moment
+    /// between.
+    ChangeEntry {
+        /// The entry before.
+        from: TunnelEntry,
+        /// The entry after.
+        to: TunnelEntry,
         /// Nanoseconds for which the entry holds packets first, so that a shorter path does not
         /// overtake a longer one.
         hold: u64,
-    },
-    /// The limiter has another rate.
-    SetLimit {
-        /// The connection.
-        connection: ConnectionId,
-        /// The direction.
-        direction: FlowDirection,
-        /// Its network.
-        network: NetworkId,
-        /// The rate before.
-        #[serde(with = "bps")]
-        from: BitRate,
-        /// The rate after.
-        #[serde(with = "bps")]
-        to: BitRate,
     },
 }
 
@@ -140,13 +120,7 @@ impl NodeInstruction {
             Self::AddEntry(entry) => Self::RemoveEntry(entry),
             Self::RemoveEntry(entry) => Self::AddEntry(entry),
             // Back to the old path nothing is held: a failure is repaired at once.
-            Self::ReplaceEntry { connection, direction, network, from, to, .. } => {
-                let (from, to) = (to, from);
-                Self::ReplaceEntry { connection, direction, network, from, to, hold: 0 }
-            }
-            Self::SetLimit { connection, direction, network, from, to } => {
-                Self::SetLimit { connection, direction, network, from: to, to: from }
-            }
+            Self::ChangeEntry { from, to, .. } => Self::ChangeEntry { from: to, to: from, hold: 0 },
         }
     }
 }

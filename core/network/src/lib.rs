@@ -19,6 +19,7 @@ mod intent;
 mod ledger;
 mod lifecycle;
 mod path_search;
+mod plan;
 mod rearrangement;
 mod refusal;
 mod serde_units;
@@ -46,6 +47,7 @@ pub use lifecycle::{
     ConnectionEvent, ConnectionState, IllegalTransition, PathChangeStep, RecoveryAction, recovery,
 };
 pub use path_search::{PathObjective, PathOutcome, PathQuery};
+pub use plan::ConnectionTunnels;
 pub use rearrangement::{PathMove, RearrangementLimits, RearrangementOutcome};
 pub use state::{AdmittedFlows, NetworkLimits, NetworkState};
 pub use topology::{LinkArc, NetworkNode, NetworkTopology, TOPOLOGY_ARCS_MAX, TOPOLOGY_NODES_MAX};

@@ -302,6 +302,12 @@ impl NetworkState {
         self.connections.get(&id).map(|known| &known.connection)
     }
 
+    /// The request and flows that a connection's change leads to; `None` if it does not change.
+    #[must_use]
+    pub fn change_of(&self, id: ConnectionId) -> Option<&(ConnectionRequest, AdmittedFlows)> {
+        self.connections.get(&id)?.next.as_ref()
+    }
+
     /// All connections, by id.
     pub fn connections(&self) -> impl Iterator<Item = &NetworkConnection> {
         self.connections.values().map(|known| &known.connection)
