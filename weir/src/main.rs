@@ -5,6 +5,7 @@
 //! confirmed in time and has undone what it did, 5 the slices of a plan do not fit, 6 a
 //! plan is not held. (3 is `weir-lab`'s: a case does not hold.)
 
+mod broker;
 mod classes;
 mod clean;
 mod doctor;
@@ -72,6 +73,16 @@ enum Command {
     Measure(measure::MeasureCommand),
     /// Place slices on nodes: whether they fit, where, with which caps and phases
     Plan(plan::PlanCommand),
+    /// Run a broker of guaranteed connections over a network of routers
+    #[command(subcommand)]
+    Broker(broker::BrokerCommand),
+    /// Show a broker's networks and what is reserved in them
+    Network(broker::NetworkCommand),
+    /// Ask a broker for a guaranteed connection, change it, give it back
+    #[command(subcommand)]
+    Connection(broker::ConnectionCommand),
+    /// Run a command while a guaranteed connection is up for it
+    Connect(broker::Connect),
     /// Show the real-time classes of routers
     Realtime(classes::RealtimeCommand),
     /// Open the node's page to a browser on this machine
@@ -118,6 +129,10 @@ fn main() -> ExitCode {
         Command::Xtc(command) => command.run(),
         Command::Measure(command) => command.run(),
         Command::Plan(command) => command.run(),
+        Command::Broker(command) => command.run(),
+        Command::Network(command) => command.run(),
+        Command::Connection(command) => command.run(),
+        Command::Connect(command) => command.run(),
         Command::Realtime(command) => command.run(),
         Command::Page(command) => command.run(),
         Command::Token(command) => command.run(),

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The broker's configuration: one TOML file that names the networks, their routers and links, and
+//! the end nodes behind them.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+use weir_units::{BitRate, Nanos};
+
+/// The whole file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BrokerConfig {
+    /// Version of the format: 1.
+    pub version: u32,
+    /// The broker itself.
+    pub broker: BrokerSettings,
+    /// The virtual networks.
+    #[serde(default)]
+    pub network: Vec<NetworkConfig>,
+}
+
+/// The broker itself.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BrokerSettings {
+    /// Names the holder of the lease: 1 to 24 letters, digits and '-'.
+    pub name: String,
+    /// Address of the interface.
+    pub listen: SocketAddr,
+    /// PEM file of the interface's certificate chain.
+    pub certificate: PathBuf,
+    /// PEM file of the certificate's key.
+    pub key: PathBuf,
+    /// File of the embedded store.
+    pub store: PathBuf,
+    /// File of the private key that the nodes accept, in OpenSSH's format. It is read at the start
+    /// and never stored.
+    pub ssh_key: PathBuf,
+    /// Callers of the interface.
+    #[serde(default)]
+    pub token: Vec<BrokerToken>,
+    /// Requests that may wait for the writer.
+    #[serde(default = "default_requests")]
+    pub requests: usize,
+    /// Open connections to the interface.
+    #[serde(default = "default_clients")]
+    pub clients: usize,
+    /// The interval at which each node is compared with what it is to have.
+    #[serde(default = "default_check", deserialize_with = "duration")]
+    pub check: Duration,
+    /// The time after which a lease that is not renewed can be taken by another broker.
+    #[serde(default = "default_lease", deserialize_with = "duration")]
+    pub lease: Duration,
+}
+
+/// A caller of the interface.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BrokerToken {
+    /// Its owner's name.
+    pub name: String,
+    /// SHA-256 of the token, as hexadecimal digits.
+    pub sha256: String,
+    /// The network that its owner manages; without one, all.
+    pub network: Option<String>,
+}
+
+/// A virtual network.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkConfig {
+    /// Unique name.
+    pub name: String,
+    /// Pool of outer addresses: the first 64 bits.
+    pub outer: Ipv6Addr,
+    /// Its virtual routers.
+    pub router: Vec<RouterConfig>,
+    /// Its end nodes.
+    #[serde(default)]
+    pub host: Vec<HostConfig>,
+    /// Its links.
+    #[serde(default)]
+    pub link: Vec<BrokerLink>,
+}
+
+/// A virtual router.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouterConfig {
+    /// Unique among all networks: letters, digits and '-'.
+    pub name: String,
+    /// Address of its SSH server.
+    pub ssh: SocketAddr,
+    /// Its host key, as `ssh-keyscan` prints it: algorithm and key.
+    pub host_key: String,
+    /// The user there.
+    #[serde(default = "default_user")]
+    pub user: String,
+}
+
+/// An end node. It needs no software; the broker never talks to it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostConfig {
+    /// Unique in the network.
+    pub name: String,
+    /// Router that is its gateway.
+    pub router: String,
+    /// Device of that router towards it.
+    pub device: String,
+    /// Its address.
+    pub address: Ipv6Addr,
+}
+
+/// A link between two routers, with the same rate in each direction.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BrokerLink {
+    /// Unique in the network.
+    pub name: String,
+    /// One end.
+    pub a: LinkEnd,
+    /// The other end.
+    pub b: LinkEnd,
+    /// Rate of the network's share of the link.
+    #[serde(deserialize_with = "rate")]
+    pub rate: BitRate,
+    /// The part of it that connections may reserve; without it nine tenths. What is left is
+    /// guaranteed to everything outside tunnels: routing, management, best effort.
+    #[serde(default, deserialize_with = "some_rate")]
+    pub reservable: Option<BitRate>,
+    /// Delay of the link.
+    #[serde(default, deserialize_with = "delay")]
+    pub delay: Duration,
+    /// Cost of the link: paths are as cheap as they can be.
+    #[serde(default = "default_cost")]
+    pub cost: u32,
+}
+
+/// One end of a link.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkEnd {
+    /// The router.
+    pub router: String,
+    /// Its device.
+    pub device: String,
+    /// Its address on the link, which is the other end's next hop.
+    pub address: Ipv6Addr,
+}
+
+/// Why a file is no configuration.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {what}")]
+pub struct BrokerConfigError {
+    path: String,
+    what: String,
+}
+
+impl BrokerConfig {
+    /// Reads and checks the file.
+    ///
+    /// # Errors
+    /// It cannot be read, has another form, or names what is not there.
+    pub fn read(path: &Path) -> Result<Self, BrokerConfigError> {
+        let wrong = |what: String| BrokerConfigError { path: path.display().to_string(), what };
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        Self::parse(&text).map_err(wrong)
+    }
+
+    /// Parses and checks the text of a file. Returns the fault in words.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let config: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.version != 1 {
+            return Err(format!("version {}; this Weir reads 1", self.version));
+        }
+        name("broker.name", &self.broker.name)?;
+        if self.broker.requests == 0 || self.broker.clients == 0 {
+            return Err("broker.requests and broker.clients must be at least 1".to_owned());
+        }
+        let (mut networks, mut routers) = (BTreeSet::new(), BTreeSet::new());
+        for network in &self.network {
+            name("network", &network.name)?;
+            if !networks.insert(&network.name) {
+                return Err(format!("network \"{}\": named twice", network.name));
+            }
+            for router in &network.router {
+                name("router", &router.name)?;
+                if !routers.insert(&router.name) {
+                    return Err(format!("router \"{}\": named twice", router.name));
+                }
+            }
+            network.check()?;
+        }
+        for token in &self.broker.token {
+            let known = token.network.as_ref().is_none_or(|name| networks.contains(name));
+            if !known {
+                return Err(format!("token \"{}\": its network is not there", token.name));
+            }
+            if token.sha256.len() != 64 || !token.sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
+                return Err(format!("token \"{}\": sha256 has not 64 digits", token.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl NetworkConfig {
+    fn check(&self) -> Result<(), String> {
+        let of = &self.name;
+        let has = |router: &str| self.router.iter().any(|known| known.name == router);
+        let mut names = BTreeSet::new();
+        for host in &self.host {
+            name("host", &host.name)?;
+            device(&host.device)?;
+            if !names.insert(&host.name) {
+                return Err(format!("network \"{of}\": host \"{}\" named twice", host.name));
+            }
+            if !has(&host.router) {
+                return Err(format!("host \"{}\": no router \"{}\"", host.name, host.router));
+            }
+        }
+        let (mut names, mut ends) = (BTreeSet::new(), BTreeSet::new());
+        for link in &self.link {
+            name("link", &link.name)?;
+            if !names.insert(&link.name) {
+                return Err(format!("network \"{of}\": link \"{}\" named twice", link.name));
+            }
+            for end in [&link.a, &link.b] {
+                device(&end.device)?;
+                if !has(&end.router) {
+                    return Err(format!("link \"{}\": no router \"{}\"", link.name, end.router));
+                }
+                if !ends.insert((&end.router, &end.device)) {
+                    let (router, device) = (&end.router, &end.device);
+                    return Err(format!("device \"{router}:{device}\" is an end of two links"));
+                }
+            }
+            if link.rate.is_zero() || link.reservable() >= link.rate {
+                return Err(format!(
+                    "link \"{}\": reservable {} must be below its rate {}",
+                    link.name,
+                    link.reservable(),
+                    link.rate
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl BrokerLink {
+    /// Returns the rate that connections may reserve.
+    #[must_use]
+    pub fn reservable(&self) -> BitRate {
+        self.reservable.unwrap_or_else(|| BitRate::from_bps(self.rate.as_bps() / 10 * 9))
+    }
+}
+
+/// Checks a name, which becomes part of file names and commands.
+fn name(what: &str, name: &str) -> Result<(), String> {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if (1..=24).contains(&name.len()) && name.bytes().all(good) {
+        return Ok(());
+    }
+    Err(format!("{what} {name:?}: 1 to 24 letters, digits and '-'"))
+}
+
+/// Checks a device's name, which becomes part of commands.
+fn device(name: &str) -> Result<(), String> {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if (1..=15).contains(&name.len()) && name.bytes().all(good) {
+        return Ok(());
+    }
+    Err(format!("device {name:?}: 1 to 15 letters, digits, '-', '_' and '.'"))
+}
+
+fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<BitRate, D::Error> {
+    String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+}
+
+fn some_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BitRate>, D::Error> {
+    rate(from).map(Some)
+}
+
+fn delay<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let time: Nanos = String::deserialize(from)?.parse().map_err(serde::de::Error::custom)?;
+    Ok(Duration::from_nanos(time.as_nanos()))
+}
+
+fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let time = delay(from)?;
+    if time < LEAST_TIME {
+        return Err(serde::de::Error::custom("at least 100ms"));
+    }
+    Ok(time)
+}
+
+const fn default_requests() -> usize {
+    1024
+}
+
+const fn default_clients() -> usize {
+    256
+}
+
+const fn default_cost() -> u32 {
+    10
+}
+
+const fn default_check() -> Duration {
+    Duration::from_secs(1)
+}
+
+const fn default_lease() -> Duration {
+    Duration::from_secs(3)
+}
+
+fn default_user() -> String {
+    "root".to_owned()
+}
+
+/// A token bucket counts bytes: below this its rate is not exact enough.
+pub(crate) const RATE_LEAST: BitRate = BitRate::from_bps(8_000);
+
+const LEAST_TIME: Duration = Duration::from_millis(100);

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The configured networks: names and devices by number, and the graph that decisions are made on.
+//!
+//! A router is a node of the graph, a link two arcs, the link's rate the network's share of both.
+//! What is no longer configured keeps its number, and is down: no path passes it.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+use weir_network::{
+    ArcId, ArcShare, EndNode, EndNodeId, Ipv6Prefix, LinkArc, LinkId, NetworkId, NetworkLimits,
+    NetworkNode, NetworkState, NetworkTopology, NodeId, TunnelAccounting, VirtualNetwork,
+};
+use weir_units::{BitRate, Nanos};
+
+use crate::config::{BrokerConfig, BrokerLink, HostConfig, LinkEnd, NetworkConfig};
+use crate::ids::StableIds;
+
+/// Names and devices by number.
+#[derive(Debug, Default)]
+pub(crate) struct NetworkDirectory {
+    networks: BTreeMap<NetworkId, ConfiguredNetwork>,
+    routers: BTreeMap<NodeId, KnownRouter>,
+    arcs: BTreeMap<ArcId, KnownArc>,
+    hosts: BTreeMap<EndNodeId, (NetworkId, HostConfig)>,
+}
+
+/// A configured network.
+#[derive(Debug)]
+pub(crate) struct ConfiguredNetwork {
+    pub(crate) name: String,
+    /// First 64 bits of outer addresses.
+    pub(crate) outer: Ipv6Addr,
+}
+
+#[derive(Debug)]
+struct KnownRouter {
+    name: String,
+    /// A device for routes that end tunnels. The kernel asks for one, and does not use it.
+    device: String,
+}
+
+/// One direction of a configured link.
+#[derive(Debug)]
+pub(crate) struct KnownArc {
+    pub(crate) network: NetworkId,
+    pub(crate) link: String,
+    link_id: LinkId,
+    /// The router that sends, its device, and the other end's address.
+    pub(crate) from: String,
+    pub(crate) device: String,
+    pub(crate) next_hop: Ipv6Addr,
+    /// The router that receives.
+    pub(crate) to: String,
+}
+
+impl NetworkDirectory {
+    /// Numbers what a checked configuration names, and builds the graph without connections.
+    ///
+    /// # Errors
+    /// A table is full, in words.
+    pub(crate) fn new(
+        config: &BrokerConfig,
+        ids: &mut StableIds,
+    ) -> Result<(Self, NetworkState), String> {
+        let mut directory = Self::default();
+        let mut arcs = BTreeMap::new();
+        for network in &config.network {
+            let id = NetworkId(ids.id("network", network.name.clone()));
+            directory.add_network(id, network, ids);
+            for link in &network.link {
+                for (near, far) in [(&link.a, &link.b), (&link.b, &link.a)] {
+                    let (arc, known) = directory.add_arc(id, network, link, [near, far], ids);
+                    arcs.insert(arc, known);
+                }
+            }
+        }
+        let topology = topology(&directory, &arcs, ids);
+        let state = directory.state(config, topology, &arcs).map_err(|error| error.to_string())?;
+        Ok((directory, state))
+    }
+
+    fn add_network(&mut self, id: NetworkId, config: &NetworkConfig, ids: &mut StableIds) {
+        let known = ConfiguredNetwork { name: config.name.clone(), outer: config.outer };
+        self.networks.insert(id, known);
+        for router in &config.router {
+            let ends = config.link.iter().flat_map(|link| [&link.a, &link.b]);
+            let device = ends.clone().find(|end| end.router == router.name);
+            let device = device.map(|end| end.device.clone()).unwrap_or_default();
+            let node = NodeId(ids.id("router", router.name.clone()));
+            self.routers.insert(node, KnownRouter { name: router.name.clone(), device });
+        }
+        for host in &config.host {
+            let end = EndNodeId(ids.id("host", format!("{}/{}", config.name, host.name)));
+            self.hosts.insert(end, (id, host.clone()));
+        }
+    }
+
+    fn add_arc(
+        &mut self,
+        id: NetworkId,
+        network: &NetworkConfig,
+        link: &BrokerLink,
+        [near, far]: [&LinkEnd; 2],
+        ids: &mut StableIds,
+    ) -> (ArcId, LinkArc) {
+        let name = format!("{}/{}", network.name, link.name);
+        let link_id = LinkId(ids.id("link", name.clone()));
+        let arc = ArcId(ids.id("arc", format!("{name}/{}", near.router)));
+        let known = KnownArc {
+            network: id,
+            link: link.name.clone(),
+            link_id,
+            from: near.router.clone(),
+            device: near.device.clone(),
+            next_hop: far.address,
+            to: far.router.clone(),
+        };
+        self.arcs.insert(arc, known);
+        let node =
+            |ids: &mut StableIds, end: &LinkEnd| NodeId(ids.id("router", end.router.clone()));
+        let arc_of_graph = LinkArc {
+            link: link_id,
+            from: node(ids, near),
+            to: node(ids, far),
+            capacity: link.rate,
+            room: BitRate::ZERO,
+            delay: Nanos::new(u64::try_from(link.delay.as_nanos()).unwrap_or(u64::MAX)),
+            cost: link.cost,
+            affinity: 0,
+            is_up: true,
+        };
+        (arc, arc_of_graph)
+    }
+
+    fn state(
+        &self,
+        config: &BrokerConfig,
+        topology: NetworkTopology,
+        arcs: &BTreeMap<ArcId, LinkArc>,
+    ) -> Result<NetworkState, weir_network::NetworkError> {
+        let limits = NetworkLimits { connections: CONNECTIONS_MAX, ..NetworkLimits::default() };
+        let mut state = NetworkState::new(topology, TunnelAccounting::default(), limits)?;
+        for (id, network) in &self.networks {
+            let links = config.network.iter().find(|of| of.name == network.name);
+            let links = links.map(|of| of.link.as_slice()).unwrap_or_default();
+            let own = self.arcs.iter().filter(|(_, arc)| arc.network == *id);
+            let shares = own.filter_map(|(arc, known)| {
+                let link = links.iter().find(|link| link.name == known.link)?;
+                let rest = link.rate.as_bps().saturating_sub(link.reservable().as_bps());
+                let rate = arcs.get(arc)?.capacity;
+                Some(ArcShare { arc: *arc, rate, untunnelled: BitRate::from_bps(rest) })
+            });
+            state.add_network(VirtualNetwork {
+                id: *id,
+                name: network.name.clone(),
+                // Networks have links of their own: no frame is tagged.
+                vlan: u16::try_from(id.0).unwrap_or(u16::MAX).saturating_add(1),
+                inside: Ipv6Prefix { address: network.outer, length: 48 },
+                outer: Ipv6Prefix { address: network.outer, length: 64 },
+                shares: shares.collect(),
+            })?;
+        }
+        for (id, (network, host)) in &self.hosts {
+            let gateway = self.routers.iter().find(|(_, router)| router.name == host.router);
+            state.add_end_node(EndNode {
+                id: *id,
+                name: host.name.clone(),
+                network: *network,
+                gateway: gateway.map_or(NodeId(u32::MAX), |(node, _)| *node),
+                is_behind_unmanaged: false,
+                addresses: vec![host.address],
+            })?;
+        }
+        Ok(state)
+    }
+
+    /// Returns all networks.
+    pub(crate) fn networks(&self) -> impl Iterator<Item = (NetworkId, &ConfiguredNetwork)> {
+        self.networks.iter().map(|(id, network)| (*id, network))
+    }
+
+    /// Returns a network by its name.
+    pub(crate) fn network(&self, name: &str) -> Option<NetworkId> {
+        self.networks().find(|(_, network)| network.name == name).map(|(id, _)| id)
+    }
+
+    /// Returns a network's pool of outer addresses: its first 64 bits.
+    pub(crate) fn outer_pool(&self, network: NetworkId) -> Ipv6Addr {
+        self.networks.get(&network).map_or(Ipv6Addr::UNSPECIFIED, |network| network.outer)
+    }
+
+    /// Returns the end nodes of a network.
+    pub(crate) fn hosts(
+        &self,
+        network: NetworkId,
+    ) -> impl Iterator<Item = (EndNodeId, &HostConfig)> {
+        let own = self.hosts.iter().filter(move |(_, (of, _))| *of == network);
+        own.map(|(id, (_, host))| (*id, host))
+    }
+
+    /// Returns the arcs of a network.
+    pub(crate) fn arcs(&self, network: NetworkId) -> impl Iterator<Item = (ArcId, &KnownArc)> {
+        let own = self.arcs.iter().filter(move |(_, arc)| arc.network == network);
+        own.map(|(id, arc)| (*id, arc))
+    }
+
+    /// Returns a link of a network by its name.
+    pub(crate) fn link(&self, network: NetworkId, name: &str) -> Option<LinkId> {
+        self.arcs(network).find(|(_, arc)| arc.link == name).map(|(_, arc)| arc.link_id)
+    }
+
+    /// Returns an arc; none if it is no longer configured.
+    pub(crate) fn arc(&self, id: ArcId) -> Option<&KnownArc> {
+        self.arcs.get(&id)
+    }
+
+    /// Returns a router's name and its device for routes that end tunnels; none if it is no longer
+    /// configured.
+    pub(crate) fn router(&self, id: NodeId) -> Option<(&str, &str)> {
+        self.routers.get(&id).map(|router| (router.name.as_str(), router.device.as_str()))
+    }
+}
+
+/// Builds the topology with all numbers that were ever given.
+fn topology(
+    directory: &NetworkDirectory,
+    arcs: &BTreeMap<ArcId, LinkArc>,
+    ids: &StableIds,
+) -> NetworkTopology {
+    let number = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
+    let nodes = (0..ids.count("router")).map(|place| {
+        let known = directory.router(NodeId(number(place)));
+        NetworkNode {
+            name: known.map_or(String::new(), |(name, _)| name.to_owned()),
+            is_up: known.is_some(),
+        }
+    });
+    let gone = LinkArc {
+        link: LinkId(u32::MAX),
+        from: NodeId(0),
+        to: NodeId(0),
+        capacity: BitRate::ZERO,
+        room: BitRate::ZERO,
+        delay: Nanos::ZERO,
+        cost: 0,
+        affinity: 0,
+        is_up: false,
+    };
+    let arc = |place: usize| arcs.get(&ArcId(number(place))).cloned();
+    let all = (0..ids.count("arc")).map(|place| arc(place).unwrap_or_else(|| gone.clone()));
+    NetworkTopology { nodes: nodes.collect(), arcs: all.collect() }
+}
+
+/// Most connections: rules and tables on routers have numbers for two tunnels of each.
+pub(crate) const CONNECTIONS_MAX: usize = 2000;

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Items: what a router is to have for the connections through it, with its devices and addresses.
+//!
+//! The plan of a connection says what is to be so on a node, without a dialect. Here it becomes
+//! items: an entry at the tunnel's first router, a relay at each router between, an exit at the
+//! last. An item is a whole value: putting it twice is putting it once, and its key alone is enough
+//! to remove it. Two paths of one tunnel have different outer addresses, so both can be in place
+//! while the traffic moves from one to the other.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+use weir_network::{
+    FlowDirection, FlowSelector, NodeInstruction, NodeIntent, TransportProtocol, TunnelEntry,
+    TunnelFarEnd, TunnelTransit,
+};
+
+use crate::directory::NetworkDirectory;
+
+/// Items by key.
+pub(crate) type Items = BTreeMap<String, NodeItem>;
+
+/// A change of items: put the item, or remove what has that key.
+pub(crate) type ItemChange = (String, Option<NodeItem>);
+
+/// One item of a router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NodeItem {
+    Entry(EntryItem),
+    Relay(RelayItem),
+    Exit(ExitItem),
+    Link(LinkItem),
+    /// Something is there under that key, but it is incomplete or was changed by somebody else.
+    Broken,
+}
+
+/// Steering, limiter and encapsulation of a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EntryItem {
+    pub(crate) tunnel: u16,
+    /// Device towards the sender.
+    pub(crate) access: String,
+    pub(crate) selector: FlowSelector,
+    pub(crate) outer: Ipv6Addr,
+    pub(crate) next_hop: Ipv6Addr,
+    pub(crate) next_device: String,
+    /// Rate of the token bucket in bytes a second, with the tunnel's header.
+    pub(crate) rate_bytes: u64,
+}
+
+/// A fixed route of an outer address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RelayItem {
+    pub(crate) outer: Ipv6Addr,
+    pub(crate) next_hop: Ipv6Addr,
+    pub(crate) device: String,
+}
+
+/// The end of a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExitItem {
+    pub(crate) outer: Ipv6Addr,
+    pub(crate) device: String,
+}
+
+/// Classes of a link: tunnels, and everything else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LinkItem {
+    pub(crate) device: String,
+    /// Rate of the link and the part for tunnels, bytes a second.
+    pub(crate) rate_bytes: u64,
+    pub(crate) tunnels_bytes: u64,
+    /// First 64 bits of the outer addresses.
+    pub(crate) pool: Ipv6Addr,
+}
+
+impl NodeItem {
+    /// Returns the key of the item; none for a broken one, whose key is known to who found it.
+    pub(crate) fn key(&self) -> Option<String> {
+        match self {
+            Self::Entry(entry) => Some(entry_key(entry.tunnel)),
+            Self::Relay(RelayItem { outer, .. }) | Self::Exit(ExitItem { outer, .. }) => {
+                Some(outer_key(*outer))
+            }
+            Self::Link(link) => Some(format!("link/{}", link.device)),
+            Self::Broken => None,
+        }
+    }
+}
+
+/// Returns the key of a tunnel's entry.
+pub(crate) fn entry_key(tunnel: u16) -> String {
+    format!("entry/{tunnel}")
+}
+
+/// Returns the key of an outer address's route.
+pub(crate) fn outer_key(outer: Ipv6Addr) -> String {
+    format!("outer/{outer}")
+}
+
+/// Returns the number of a tunnel: two for each number of a connection.
+pub(crate) fn tunnel_number(connection: u16, direction: FlowDirection) -> u16 {
+    connection * 2 + u16::from(direction == FlowDirection::Backward)
+}
+
+/// Returns the outer address of a tunnel: pool, number, generation.
+pub(crate) fn outer_address(pool: Ipv6Addr, tunnel: u16, generation: u32) -> Ipv6Addr {
+    let [a, b, c, d, ..] = pool.segments();
+    // Neighbouring generations differ, and no more than two are there at once.
+    let generation = u16::try_from(generation & 0xffff).unwrap_or_default();
+    Ipv6Addr::new(a, b, c, d, 0, 0, tunnel, generation)
+}
+
+/// Returns the tunnel that has this outer address.
+fn tunnel_of(outer: Ipv6Addr) -> u16 {
+    outer.segments()[6]
+}
+
+impl NetworkDirectory {
+    /// Returns the router of an intent and the changes of its items.
+    ///
+    /// # Errors
+    /// A router, link or end node is no longer configured.
+    pub(crate) fn changes(
+        &self,
+        intent: &NodeIntent,
+    ) -> Result<(String, Vec<ItemChange>), NotConfigured> {
+        let (router, device) = self.router(intent.node).ok_or(NotConfigured("router"))?;
+        let changes = intent.commands.iter().map(|command| self.change(command, device));
+        Ok((router.to_owned(), changes.collect::<Result<_, _>>()?))
+    }
+
+    fn change(&self, command: &NodeInstruction, device: &str) -> Result<ItemChange, NotConfigured> {
+        let put = |item: NodeItem| (item.key().unwrap_or_default(), Some(item));
+        Ok(match command {
+            NodeInstruction::AddFarEnd(TunnelFarEnd { outer, .. }) => {
+                put(NodeItem::Exit(ExitItem { outer: *outer, device: device.to_owned() }))
+            }
+            NodeInstruction::AddTransit(TunnelTransit { outer, next, .. }) => {
+                let arc = self.arc(*next).ok_or(NotConfigured("link"))?;
+                let (next_hop, device) = (arc.next_hop, arc.device.clone());
+                put(NodeItem::Relay(RelayItem { outer: *outer, next_hop, device }))
+            }
+            NodeInstruction::AddEntry(entry) | NodeInstruction::ChangeEntry { to: entry, .. } => {
+                put(NodeItem::Entry(self.entry(entry)?))
+            }
+            NodeInstruction::RemoveFarEnd(TunnelFarEnd { outer, .. })
+            | NodeInstruction::RemoveTransit(TunnelTransit { outer, .. }) => {
+                (outer_key(*outer), None)
+            }
+            NodeInstruction::RemoveEntry(entry) => (entry_key(tunnel_of(entry.target.outer)), None),
+        })
+    }
+
+    fn entry(&self, entry: &TunnelEntry) -> Result<EntryItem, NotConfigured> {
+        let TunnelEntry { network, selector, limit, target, .. } = *entry;
+        let mut hosts = self.hosts(network);
+        let sender = hosts.find(|(_, host)| host.address == selector.source);
+        let (_, sender) = sender.ok_or(NotConfigured("end node"))?;
+        let next = target.next.and_then(|next| self.arc(next)).ok_or(NotConfigured("link"))?;
+        Ok(EntryItem {
+            tunnel: tunnel_of(target.outer),
+            access: sender.device.clone(),
+            selector,
+            outer: target.outer,
+            next_hop: next.next_hop,
+            next_device: next.device.clone(),
+            rate_bytes: limit.as_bps().div_ceil(8),
+        })
+    }
+}
+
+/// Tells that the configuration no longer has something that a connection passes.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("a {0} that it passes is no longer configured")]
+pub(crate) struct NotConfigured(&'static str);
+
+/// Returns the protocol as `ip` has it.
+pub(crate) const fn protocol_name(protocol: TransportProtocol) -> &'static str {
+    match protocol {
+        TransportProtocol::Tcp => "tcp",
+        TransportProtocol::Udp => "udp",
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The bandwidth broker of a network of routers: end-to-end connections with a guaranteed rate.
+//!
+//! A request names two end nodes, a rate and, if it likes, ports, a largest delay and a second rate
+//! for the way back. [`weir_network`] finds a path on which every link has room, and admits the
+//! connection or refuses it with the reason and the smallest change that would fit; here the names
+//! become its numbers and back ([`directory`], [`requests`], [`refusal`]).
+//!
+//! An admitted connection is a tunnel between two edge routers: the entry router steers the
+//! packets of that source, destination and ports into a device of their own, a token bucket there
+//! holds the rate, and the outer address follows fixed routes ([`item`]). Nothing is asked of end
+//! nodes.
+//!
+//! **Rows before commands.** One transaction of the embedded store has the connection, its path
+//! and the commands for each node, before the first of them leaves ([`store`], [`writer`]).
+//! Whoever takes the lease after a crash finds there what was under way, and goes on ([`state`]). A
+//! lease has a fencing number that grows with each holder; the store and the nodes refuse an older
+//! one.
+//!
+//! **One queue a node.** A node's queue ([`node_queue`]) holds the items that the node is to have.
+//! It takes whatever waits, compares wanted with actual, applies the difference as one batch over
+//! one kept shell ([`shell`]) and reads back ([`linux`]). Drift is repaired by the same steps.
+
+pub mod config;
+mod directory;
+mod error;
+mod execution;
+mod ids;
+mod item;
+mod linux;
+mod node_queue;
+mod record;
+mod refusal;
+mod requests;
+mod routes;
+mod run;
+mod server;
+mod shell;
+mod state;
+mod store;
+mod views;
+mod writer;
+
+pub use config::BrokerConfig;
+pub use error::BrokerError;
+pub use run::run;
+pub use views::{
+    ConnectionChange, ConnectionView, LinkUse, NetworkView, RequestedConnection, RouterState,
+    StepTimes, TunnelReport, TunnelView,
+};

@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A generic Linux router: items as commands of `ip` and `tc`, and back from their JSON.
+//!
+//! A tunnel's entry is a veth pair. Rules steer the packets of the connection into the pair's near
+//! end, whose root is the token bucket; at its far end they are encapsulated by segment routing
+//! with one segment, which is plain IPv6 in IPv6. The pair is there for three reasons: the bucket
+//! has a device of its own, a packet that is too large gets the right Packet Too Big, and a change
+//! of path is one replaced route behind the bucket.
+//!
+//! Without the `unreachable` routes a missing tunnel would silently become best effort.
+//!
+//! Everything of ours is marked: devices `wcNUMBER`, rules and routes of protocol 87, queueing
+//! disciplines with handle `57:` on links. Other lines are neither read nor touched.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::net::Ipv6Addr;
+
+use serde_json::Value;
+use weir_network::{FlowSelector, TUNNEL_MTU, TUNNEL_OVERHEAD, TransportProtocol};
+
+use crate::item::{EntryItem, ExitItem, Items, LinkItem, NodeItem, RelayItem};
+use crate::item::{entry_key, outer_key, protocol_name};
+
+/// Translation of items for one kind of router: all of it is pure.
+pub(crate) trait NodeDriver {
+    /// Returns the script that takes a node from `actual` to `wanted`; empty if they are equal.
+    fn plan(&self, wanted: &Items, actual: &Items) -> String;
+
+    /// Returns the script that reads a node.
+    fn reading(&self) -> String;
+
+    /// Reads the answer to [`Self::reading`].
+    ///
+    /// # Errors
+    /// It has another form.
+    fn read(&self, answer: &str) -> Result<Items, String>;
+}
+
+/// The driver of a generic Linux router.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LinuxDriver;
+
+impl NodeDriver for LinuxDriver {
+    fn plan(&self, wanted: &Items, actual: &Items) -> String {
+        let (mut ip, mut tc) = (String::new(), String::new());
+        for (key, item) in actual {
+            if !wanted.contains_key(key) {
+                remove(key, Some(item), &mut ip);
+            }
+        }
+        // Routes before entries: an entry sends at once.
+        let rank = |item: &NodeItem| u8::from(matches!(item, NodeItem::Entry(_)));
+        let mut puts: Vec<_> =
+            wanted.iter().filter(|(key, item)| actual.get(*key) != Some(item)).collect();
+        puts.sort_by_key(|(_, item)| rank(item));
+        for (key, item) in puts {
+            put(key, item, actual.get(key), &mut ip, &mut tc);
+        }
+        let mut script = String::new();
+        for (program, lines) in [("ip -6", ip), ("tc", tc)] {
+            if !lines.is_empty() {
+                let _ = write!(script, "{program} -force -batch - 2>&1 <<'WEIR'\n{lines}WEIR\n");
+            }
+        }
+        script
+    }
+
+    fn reading(&self) -> String {
+        format!(
+            "ip -6 -j -batch - <<'WEIR'\nroute show table all proto {PROTOCOL}\nrule show\nWEIR\n\
+             tc -j qdisc show\n"
+        )
+    }
+
+    fn read(&self, answer: &str) -> Result<Items, String> {
+        let documents: Result<Vec<Vec<Value>>, _> =
+            serde_json::Deserializer::from_str(answer).into_iter().collect();
+        let documents = documents.map_err(|error| format!("{error}: {answer:.200}"))?;
+        let [routes, rules, qdiscs] = documents.as_slice() else {
+            return Err(format!("{} documents instead of three", documents.len()));
+        };
+        let mut items = read_outer(routes);
+        items.extend(read_entries(routes, rules, qdiscs));
+        items.extend(read_links(qdiscs));
+        Ok(items)
+    }
+}
+
+/// Writes the lines that remove an item.
+fn remove(key: &str, item: Option<&NodeItem>, ip: &mut String) {
+    if let Some(tunnel) = key.strip_prefix("entry/").and_then(|number| number.parse().ok()) {
+        let of = Numbers::of(tunnel);
+        for preference in [of.by_ports, of.by_addresses, of.behind] {
+            let _ = writeln!(ip, "rule del pref {preference} protocol {PROTOCOL}");
+        }
+        let _ = writeln!(ip, "link del wc{tunnel}");
+        for table in [of.before_bucket, of.after_bucket] {
+            let _ = writeln!(ip, "route flush table {table}");
+        }
+    } else if let Some(outer) = key.strip_prefix("outer/")
+        && item.is_some()
+    {
+        let _ = writeln!(ip, "route del {outer}/128 proto {PROTOCOL}");
+    }
+}
+
+/// Writes the lines that put an item in the place of `actual`.
+fn put(key: &str, item: &NodeItem, actual: Option<&NodeItem>, ip: &mut String, tc: &mut String) {
+    match item {
+        NodeItem::Relay(RelayItem { outer, next_hop, device }) => {
+            let _ = writeln!(
+                ip,
+                "route replace {outer}/128 via {next_hop} dev {device} proto {PROTOCOL}"
+            );
+        }
+        NodeItem::Exit(ExitItem { outer, device }) => {
+            let _ = writeln!(
+                ip,
+                "route replace {outer}/128 encap seg6local action End.DT6 table 254 \
+                 dev {device} proto {PROTOCOL}"
+            );
+        }
+        NodeItem::Link(link) => put_link(link, tc),
+        NodeItem::Entry(entry) => match actual {
+            Some(NodeItem::Entry(old)) if old.steering() == entry.steering() => {
+                change_entry(old, entry, ip, tc);
+            }
+            old => {
+                if old.is_some() {
+                    remove(key, old, ip);
+                }
+                put_entry(entry, ip, tc);
+            }
+        },
+        NodeItem::Broken => {}
+    }
+}
+
+/// Writes the lines of a new entry.
+fn put_entry(entry: &EntryItem, ip: &mut String, tc: &mut String) {
+    let EntryItem { tunnel, access, selector, .. } = entry;
+    let FlowSelector { source, destination, protocol, source_port, destination_port } = selector;
+    let Numbers { by_ports, by_addresses, behind, before_bucket, after_bucket } =
+        Numbers::of(*tunnel);
+    let mac = format!("02:57:01:00:{:02x}:{:02x}", tunnel >> 8, tunnel & 0xff);
+    // The kernel would let a super-frame pass the bucket as one packet with one header.
+    let _ = write!(
+        ip,
+        "link add wc{tunnel} mtu {TUNNEL_MTU} type veth peer name wc{tunnel}x mtu {TUNNEL_MTU} \
+         address {mac}\n\
+         link set wc{tunnel} gso_max_segs 1 up\n\
+         link set wc{tunnel}x up\n\
+         neigh replace fe80::2 lladdr {mac} dev wc{tunnel} nud permanent\n\
+         route replace default via fe80::2 dev wc{tunnel} table {before_bucket} proto {PROTOCOL}\n\
+         route replace unreachable default metric 9999 table {before_bucket} proto {PROTOCOL}\n\
+         route replace unreachable default metric 9999 table {after_bucket} proto {PROTOCOL}\n"
+    );
+    put_path(entry, ip);
+    let (mut ports, mut preference) = (String::new(), by_addresses);
+    if let Some(protocol) = protocol {
+        preference = by_ports;
+        let _ = write!(ports, "ipproto {} ", protocol_name(*protocol));
+        for (key, port) in [("sport", source_port), ("dport", destination_port)] {
+            if let Some(port) = port {
+                let _ = write!(ports, "{key} {port} ");
+            }
+        }
+    }
+    let _ = write!(
+        ip,
+        "rule add pref {behind} iif wc{tunnel}x lookup {after_bucket} protocol {PROTOCOL}\n\
+         rule add pref {preference} from {source} to {destination} iif {access} {ports}\
+         lookup {before_bucket} protocol {PROTOCOL}\n"
+    );
+    put_bucket(entry, tc);
+}
+
+/// Writes the lines that move an entry to another path or rate: no packet is lost by them.
+fn change_entry(old: &EntryItem, entry: &EntryItem, ip: &mut String, tc: &mut String) {
+    let old_path = (old.outer, old.next_hop, &old.next_device);
+    if old_path != (entry.outer, entry.next_hop, &entry.next_device) {
+        put_path(entry, ip);
+        if old.outer != entry.outer {
+            let table = Numbers::of(entry.tunnel).after_bucket;
+            let _ = writeln!(ip, "route del {}/128 table {table} proto {PROTOCOL}", old.outer);
+        }
+    }
+    if old.rate_bytes != entry.rate_bytes {
+        put_bucket(entry, tc);
+    }
+}
+
+/// Writes the route of the outer address, then that into the tunnel.
+///
+/// The destination's route is for that address alone: the packet with its outer header meets the
+/// same table again.
+fn put_path(entry: &EntryItem, ip: &mut String) {
+    let EntryItem { outer, next_hop, next_device, selector, .. } = entry;
+    let destination = selector.destination;
+    let table = Numbers::of(entry.tunnel).after_bucket;
+    let _ = write!(
+        ip,
+        "route replace {outer}/128 via {next_hop} dev {next_device} table {table} \
+         proto {PROTOCOL}\n\
+         route replace {destination}/128 table {table} encap seg6 mode encap.red segs {outer} \
+         dev {next_device} proto {PROTOCOL}\n"
+    );
+}
+
+fn put_bucket(entry: &EntryItem, tc: &mut String) {
+    let (tunnel, rate) = (entry.tunnel, entry.rate_bytes);
+    // A millisecond at the rate: timers are late by up to that.
+    let burst = (rate / 1000).max(BURST_LEAST);
+    let _ = writeln!(
+        tc,
+        "qdisc replace dev wc{tunnel} root tbf rate {rate}bps burst {burst} latency 20ms \
+         overhead {TUNNEL_OVERHEAD}"
+    );
+}
+
+fn put_link(link: &LinkItem, tc: &mut String) {
+    let LinkItem { device, rate_bytes, tunnels_bytes, pool } = link;
+    let rest = rate_bytes.saturating_sub(*tunnels_bytes).max(1);
+    let burst = (rate_bytes / 500).max(BURST_LEAST);
+    let class = "quantum 3000 burst";
+    let _ = write!(
+        tc,
+        "qdisc replace dev {device} root handle 57: htb default 2\n\
+         class replace dev {device} parent 57: classid 57:1 htb \
+         rate {rate_bytes}bps ceil {rate_bytes}bps {class} {burst}\n\
+         class replace dev {device} parent 57:1 classid 57:10 htb prio 0 \
+         rate {tunnels_bytes}bps ceil {rate_bytes}bps {class} {burst}\n\
+         class replace dev {device} parent 57:1 classid 57:2 htb prio 1 \
+         rate {rest}bps ceil {rate_bytes}bps {class} {burst}\n\
+         filter replace dev {device} parent 57: protocol ipv6 prio 1 handle 800::800 u32 \
+         match ip6 dst {pool}/64 flowid 57:10\n"
+    );
+}
+
+/// Numbers of a tunnel's rules and tables.
+struct Numbers {
+    by_ports: u32,
+    by_addresses: u32,
+    behind: u32,
+    before_bucket: u32,
+    after_bucket: u32,
+}
+
+impl Numbers {
+    fn of(tunnel: u16) -> Self {
+        let tunnel = u32::from(tunnel);
+        // Rules with ports are met before those without.
+        Self {
+            by_ports: 10_000 + tunnel,
+            by_addresses: 15_000 + tunnel,
+            behind: 20_000 + tunnel,
+            before_bucket: TABLE_BEFORE + tunnel,
+            after_bucket: TABLE_AFTER + tunnel,
+        }
+    }
+}
+
+impl EntryItem {
+    /// Returns the part that cannot be changed in place.
+    fn steering(&self) -> impl PartialEq + '_ {
+        (self.tunnel, &self.access, self.selector)
+    }
+}
+
+fn read_outer(routes: &[Value]) -> Items {
+    let main = routes.iter().filter(|route| matches!(text(route, "table"), None | Some("main")));
+    let read = main.filter_map(|route| {
+        let outer: Ipv6Addr = text(route, "dst")?.parse().ok()?;
+        let device = text(route, "dev")?.to_owned();
+        let item = match (text(route, "action"), address(route, "gateway")) {
+            (Some("End.DT6"), None) => NodeItem::Exit(ExitItem { outer, device }),
+            (None, Some(next_hop)) => NodeItem::Relay(RelayItem { outer, next_hop, device }),
+            _ => NodeItem::Broken,
+        };
+        Some((outer_key(outer), item))
+    });
+    read.collect()
+}
+
+fn read_entries(routes: &[Value], rules: &[Value], qdiscs: &[Value]) -> Items {
+    let mut tunnels = BTreeSet::new();
+    for route in routes {
+        let table = text(route, "table").and_then(|table| table.parse().ok());
+        tunnels.extend(table.and_then(tunnel_of_table));
+    }
+    for rule in rules.iter().filter(|rule| text(rule, "protocol") == Some("87")) {
+        let table = text(rule, "table").and_then(|table| table.parse().ok());
+        tunnels.extend(table.and_then(tunnel_of_table));
+    }
+    for qdisc in qdiscs {
+        let device = text(qdisc, "dev").and_then(|device| device.strip_prefix("wc"));
+        let number = device.map(|device| device.strip_suffix('x').unwrap_or(device));
+        tunnels.extend(number.and_then(|number| number.parse::<u16>().ok()));
+    }
+    let read = |tunnel| read_entry(tunnel, routes, rules, qdiscs).map(NodeItem::Entry);
+    let each = tunnels
+        .into_iter()
+        .map(|tunnel: u16| (entry_key(tunnel), read(tunnel).unwrap_or(NodeItem::Broken)));
+    each.collect()
+}
+
+/// Reads an entry; none if a part of it is missing.
+fn read_entry(
+    tunnel: u16,
+    routes: &[Value],
+    rules: &[Value],
+    qdiscs: &[Value],
+) -> Option<EntryItem> {
+    let of = Numbers::of(tunnel);
+    let (device, far) = (format!("wc{tunnel}"), format!("wc{tunnel}x"));
+    let in_table = |table: u32| {
+        let table = table.to_string();
+        routes.iter().filter(move |route| text(route, "table") == Some(&table))
+    };
+    let looking_up = |table: u32| {
+        let table = table.to_string();
+        let mut found =
+            rules.iter().filter(move |rule| text(rule, "table") == Some(table.as_str()));
+        found.next().filter(|_| found.next().is_none())
+    };
+    in_table(of.before_bucket).find(|route| text(route, "dev") == Some(&device))?;
+    let behind = looking_up(of.after_bucket)?;
+    (text(behind, "iif") == Some(&far)).then_some(())?;
+    let steering = looking_up(of.before_bucket)?;
+    let into = in_table(of.after_bucket).find(|route| text(route, "encap") == Some("seg6"))?;
+    let [outer] = into["segs"].as_array()?.as_slice() else { return None };
+    let outer: Ipv6Addr = outer.as_str()?.parse().ok()?;
+    let onwards = in_table(of.after_bucket).find(|route| address(route, "dst") == Some(outer))?;
+    let bucket = qdiscs
+        .iter()
+        .find(|qdisc| text(qdisc, "dev") == Some(&device) && text(qdisc, "kind") == Some("tbf"))?;
+    (bucket["options"]["overhead"] == TUNNEL_OVERHEAD).then_some(())?;
+    let port = |key: &str| steering[key].as_u64().and_then(|port| u16::try_from(port).ok());
+    let protocol = match text(steering, "ipproto") {
+        None => None,
+        Some("tcp") => Some(TransportProtocol::Tcp),
+        Some("udp") => Some(TransportProtocol::Udp),
+        Some(_) => return None,
+    };
+    Some(EntryItem {
+        tunnel,
+        access: text(steering, "iif")?.to_owned(),
+        selector: FlowSelector {
+            source: address(steering, "src")?,
+            destination: address(steering, "dst")
+                .filter(|destination| address(into, "dst") == Some(*destination))?,
+            protocol,
+            source_port: port("sport"),
+            destination_port: port("dport"),
+        },
+        outer,
+        next_hop: address(onwards, "gateway")?,
+        next_device: text(onwards, "dev")?.to_owned(),
+        rate_bytes: bucket["options"]["rate"].as_u64()?,
+    })
+}
+
+/// Reads which links have a tree of ours. `tc` prints classes for people only, so their rates are
+/// not in it: the caller knows whether it put them.
+fn read_links(qdiscs: &[Value]) -> Items {
+    let ours = qdiscs
+        .iter()
+        .filter(|qdisc| text(qdisc, "kind") == Some("htb") && text(qdisc, "handle") == Some("57:"));
+    let links = ours.filter_map(|qdisc| {
+        let device = text(qdisc, "dev")?.to_owned();
+        let (rate_bytes, tunnels_bytes, pool) = (0, 0, Ipv6Addr::UNSPECIFIED);
+        let link = NodeItem::Link(LinkItem { device, rate_bytes, tunnels_bytes, pool });
+        Some((link.key()?, link))
+    });
+    links.collect()
+}
+
+fn tunnel_of_table(table: u32) -> Option<u16> {
+    let number = table.checked_sub(TABLE_AFTER).or_else(|| table.checked_sub(TABLE_BEFORE))?;
+    u16::try_from(number).ok()
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
+    value[key].as_str()
+}
+
+fn address(value: &Value, key: &str) -> Option<Ipv6Addr> {
+    text(value, key)?.parse().ok()
+}
+
+/// Routing protocol that marks routes and rules of ours.
+const PROTOCOL: u32 = 87;
+
+const TABLE_BEFORE: u32 = 1_000_000;
+const TABLE_AFTER: u32 = 2_000_000;
+
+/// Ten full frames.
+const BURST_LEAST: u64 = 15_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> EntryItem {
+        EntryItem {
+            tunnel: 1,
+            access: "acc".to_owned(),
+            selector: FlowSelector {
+                source: "fd01:1::2".parse().unwrap(),
+                destination: "fd01:3::2".parse().unwrap(),
+                protocol: Some(TransportProtocol::Udp),
+                source_port: Some(1000),
+                destination_port: Some(2000),
+            },
+            outer: "fd0f::1:1".parse().unwrap(),
+            next_hop: "fd01:12::2".parse().unwrap(),
+            next_device: "n2".to_owned(),
+            rate_bytes: 2_500_000,
+        }
+    }
+
+    fn with(item: NodeItem) -> Items {
+        item.key().map(|key| (key, item)).into_iter().collect()
+    }
+
+    /// Answer of a router with [`entry`].
+    const ANSWER: &str = r#"
+        [{"dst":"default","gateway":"fe80::2","dev":"wc1","table":"1000001","metric":1024},
+         {"type":"unreachable","dst":"default","dev":"lo","table":"1000001","metric":9999},
+         {"dst":"fd01:3::2","encap":"seg6","mode":"encap.red","segs":["fd0f::1:1"],"dev":"n2",
+          "table":"2000001","metric":1024},
+         {"dst":"fd0f::1:1","gateway":"fd01:12::2","dev":"n2","table":"2000001","metric":1024},
+         {"type":"unreachable","dst":"default","dev":"lo","table":"2000001","metric":9999}]
+        [{"priority":0,"src":"all","table":"local"},
+         {"priority":10001,"src":"fd01:1::2","dst":"fd01:3::2","iif":"acc","ipproto":"udp",
+          "sport":1000,"dport":2000,"table":"1000001","protocol":"87"},
+         {"priority":20001,"src":"all","iif":"wc1x","table":"2000001","protocol":"87"},
+         {"priority":32766,"src":"all","table":"main"}]
+        [{"kind":"noqueue","handle":"0:","dev":"wc1x","root":true},
+         {"kind":"tbf","handle":"84c4:","dev":"wc1","root":true,
+          "options":{"rate":2500000,"burst":15040,"lat":19984,"overhead":40}}]"#;
+
+    #[test]
+    fn an_entry_is_read_as_it_was_put() {
+        let read = LinuxDriver.read(ANSWER).unwrap();
+        assert_eq!(read, with(NodeItem::Entry(entry())));
+        assert_eq!(LinuxDriver.plan(&read, &read), "");
+    }
+
+    /// Goal: whatever part of an entry is missing, it is read as broken and put anew.
+    #[test]
+    fn a_damaged_entry_is_put_anew() {
+        for (part, other) in [
+            ("\"segs\":[\"fd0f::1:1\"]", "\"segs\":[]"),
+            ("\"dst\":\"fd01:3::2\",\"iif\"", "\"iif\""),
+            ("wc1x\",\"table\"", "wc2x\",\"table\""),
+            ("\"overhead\":40", "\"overhead\":0"),
+            ("\"kind\":\"tbf\"", "\"kind\":\"fq\""),
+        ] {
+            let answer = ANSWER.replace(part, other);
+            assert_ne!(answer, ANSWER, "{part}");
+            let read = LinuxDriver.read(&answer).unwrap();
+            assert_eq!(read.get("entry/1"), Some(&NodeItem::Broken), "{part}");
+            let script = LinuxDriver.plan(&with(NodeItem::Entry(entry())), &read);
+            let (removed, put) = (script.find("link del wc1"), script.find("link add wc1"));
+            assert!(removed.is_some() && removed < put, "{part}: {script}");
+        }
+    }
+
+    /// Goal: a change of rate touches the bucket alone, a change of path replaces one route.
+    #[test]
+    fn a_change_is_in_place() {
+        let old = with(NodeItem::Entry(entry()));
+        let rate = with(NodeItem::Entry(EntryItem { rate_bytes: 5_000_000, ..entry() }));
+        let script = LinuxDriver.plan(&rate, &old);
+        assert!(script.contains("tbf rate 5000000bps") && !script.contains("ip "), "{script}");
+        let outer = "fd0f::1:2".parse().unwrap();
+        let path = with(NodeItem::Entry(EntryItem { outer, ..entry() }));
+        let script = LinuxDriver.plan(&path, &old);
+        assert!(!script.contains("link") && !script.contains("tc "), "{script}");
+        let order = ["route replace fd0f::1:2", "route replace fd01:3::2", "route del fd0f::1:1"];
+        let places = order.map(|line| script.find(line));
+        assert!(places.is_sorted() && places[0].is_some(), "{script}");
+    }
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The queue of one node: whatever waits for it becomes one batch.
+//!
+//! The queue holds the items that the node is to have. A request changes them; the requests that
+//! wait, up to [`BATCH_MAX`], are applied by one script and answered after one reading of the
+//! node. They are taken in the order in which they came, so nobody starves. Without requests the
+//! node is compared at an interval, and what somebody else changed is put right.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::config::RouterConfig;
+use crate::item::{ItemChange, Items, NodeItem};
+use crate::linux::NodeDriver;
+use crate::shell::{NodeShell, ShellAccess, ShellError};
+use crate::views::RouterState;
+
+/// A handle of the queue.
+#[derive(Clone)]
+pub(crate) struct NodeQueue {
+    sender: mpsc::Sender<NodeRequest>,
+    status: Arc<Mutex<RouterState>>,
+}
+
+enum NodeRequest {
+    Change { changes: Vec<ItemChange>, done: oneshot::Sender<Result<(), NodeFault>> },
+    Counters { device: String, done: oneshot::Sender<Result<Value, NodeFault>> },
+}
+
+/// Why a node does not have what it was to have.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum NodeFault {
+    /// No exchange with the node.
+    #[error("router \"{0}\" does not answer: {1}")]
+    Unreachable(String, String),
+    /// The node was read back and has something else.
+    #[error("router \"{0}\" did not take {1}: {2}")]
+    NotApplied(String, String, String),
+    /// A later broker has taken over.
+    #[error("a broker with a later lease has taken over")]
+    Fenced,
+}
+
+impl NodeQueue {
+    /// Starts the queue of a router that is to have `wanted`.
+    pub(crate) fn start(
+        router: RouterConfig,
+        driver: impl NodeDriver + Send + 'static,
+        access: ShellAccess,
+        wanted: Items,
+        check: Duration,
+    ) -> Self {
+        let (sender, requests) = mpsc::channel(WAITING_MAX);
+        let name = router.name.clone();
+        let status = RouterState { name, reachable: false, repaired: 0, fault: None };
+        let status = Arc::new(Mutex::new(status));
+        let node = ConfiguredNode {
+            router,
+            driver,
+            access,
+            wanted,
+            actual: None,
+            shell: None,
+            links_put: false,
+            status: Arc::clone(&status),
+        };
+        tokio::spawn(node.serve(requests, check));
+        Self { sender, status }
+    }
+
+    /// Changes the items that the node is to have, and waits until it has them. After a failure
+    /// they stay wanted: the caller takes them back.
+    pub(crate) async fn change(&self, changes: Vec<ItemChange>) -> Result<(), NodeFault> {
+        let (done, answer) = oneshot::channel();
+        self.ask(NodeRequest::Change { changes, done }, answer).await
+    }
+
+    /// Reads the counters of a device's queueing discipline.
+    pub(crate) async fn counters(&self, device: String) -> Result<Value, NodeFault> {
+        let (done, answer) = oneshot::channel();
+        self.ask(NodeRequest::Counters { device, done }, answer).await
+    }
+
+    /// Returns the state of the node as the queue knows it.
+    pub(crate) fn status(&self) -> RouterState {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn ask<T>(
+        &self,
+        request: NodeRequest,
+        answer: oneshot::Receiver<Result<T, NodeFault>>,
+    ) -> Result<T, NodeFault> {
+        let ended = || NodeFault::Unreachable(self.status().name, "its queue ended".to_owned());
+        self.sender.send(request).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+}
+
+/// The node behind a queue.
+struct ConfiguredNode<D> {
+    router: RouterConfig,
+    driver: D,
+    access: ShellAccess,
+    wanted: Items,
+    /// Items that the node had when it was last read; none if that is not known.
+    actual: Option<Items>,
+    shell: Option<NodeShell>,
+    /// True once this broker has put the classes of links.
+    links_put: bool,
+    status: Arc<Mutex<RouterState>>,
+}
+
+impl<D: NodeDriver + Send> ConfiguredNode<D> {
+    async fn serve(mut self, mut requests: mpsc::Receiver<NodeRequest>, check: Duration) {
+        let mut ticks = tokio::time::interval_at(Instant::now(), check);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut batch = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                taken = requests.recv_many(&mut batch, BATCH_MAX) => {
+                    if taken == 0 {
+                        return;
+                    }
+                    self.execute(std::mem::take(&mut batch)).await;
+                }
+                _ = ticks.tick() => self.compare().await,
+            }
+        }
+    }
+
+    async fn execute(&mut self, batch: Vec<NodeRequest>) {
+        let mut waiting = Vec::new();
+        for request in batch {
+            match request {
+                NodeRequest::Change { changes, done } => {
+                    for (key, item) in &changes {
+                        match item {
+                            Some(item) => self.wanted.insert(key.clone(), item.clone()),
+                            None => self.wanted.remove(key),
+                        };
+                    }
+                    waiting.push((changes, done));
+                }
+                NodeRequest::Counters { device, done } => {
+                    // A caller that went away needs no answer.
+                    let _gone = done.send(self.read_counters(&device).await);
+                }
+            }
+        }
+        if waiting.is_empty() {
+            return;
+        }
+        let applied = self.converge().await;
+        for (changes, done) in waiting {
+            let _gone = done.send(applied.clone().and_then(|said| self.verify(&changes, &said)));
+        }
+    }
+
+    /// Compares the node with what is wanted, and repairs it.
+    async fn compare(&mut self) {
+        let known = self.actual.take();
+        if let Ok(actual) = self.read().await {
+            let drifted = known.is_some_and(|known| known != actual);
+            self.actual = Some(actual);
+            if drifted {
+                self.note(|status| status.repaired += 1);
+            }
+            // A fault is in the status.
+            let _fault = self.converge().await;
+        }
+    }
+
+    /// Brings the node to what is wanted, and returns what the commands said.
+    async fn converge(&mut self) -> Result<String, NodeFault> {
+        let mut said = String::new();
+        for _attempt in 0..ATTEMPTS {
+            if self.actual.is_none() {
+                self.actual = Some(self.read().await?);
+            }
+            let actual = self.actual.get_or_insert_default();
+            let script = self.driver.plan(&self.wanted, actual);
+            if script.is_empty() {
+                return Ok(said);
+            }
+            said = self.run(&script).await?;
+            self.links_put = true;
+            self.actual = Some(self.read().await?);
+        }
+        Ok(said)
+    }
+
+    /// Returns an error if the node, as read, does not have these changes.
+    fn verify(&self, changes: &[ItemChange], said: &str) -> Result<(), NodeFault> {
+        let actual = self.actual.as_ref();
+        for (key, item) in changes {
+            if actual.and_then(|actual| actual.get(key)) != item.as_ref() {
+                let said: String = said.chars().take(SAID_MAX).collect();
+                let (name, key) = (self.router.name.clone(), key.clone());
+                return Err(NodeFault::NotApplied(name, key, said.trim().to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<Items, NodeFault> {
+        let script = self.driver.reading();
+        let answer = self.run(&script).await?;
+        let name = || self.router.name.clone();
+        let mut items =
+            self.driver.read(&answer).map_err(|what| NodeFault::Unreachable(name(), what))?;
+        // The rates of a link's classes are not read. A tree that this broker put has them; one of
+        // an earlier broker is put again.
+        items.retain(|key, item| match (&item, self.wanted.get(key)) {
+            (NodeItem::Link(_), Some(wanted)) if self.links_put => {
+                *item = wanted.clone();
+                true
+            }
+            (NodeItem::Link(_), _) => false,
+            _ => true,
+        });
+        Ok(items)
+    }
+
+    async fn read_counters(&mut self, device: &str) -> Result<Value, NodeFault> {
+        let answer = self.run(&format!("tc -s -j qdisc show dev {device}")).await?;
+        serde_json::from_str(&answer).map_err(|error| {
+            NodeFault::Unreachable(self.router.name.clone(), format!("{device}: {error}"))
+        })
+    }
+
+    /// Runs a script in the kept shell, which is opened if there is none. One that broke is opened
+    /// again once: the node may have closed it.
+    async fn run(&mut self, script: &str) -> Result<String, NodeFault> {
+        let kept = self.shell.is_some();
+        match self.run_once(script).await {
+            Err(ShellError::Broken(_)) if kept => {
+                self.actual = None;
+                let again = self.run_once(script).await;
+                again.map_err(|error| self.fault(error))
+            }
+            Err(error) => Err(self.fault(error)),
+            Ok(said) => Ok(said),
+        }
+    }
+
+    async fn run_once(&mut self, script: &str) -> Result<String, ShellError> {
+        let mut shell = match self.shell.take() {
+            Some(shell) => shell,
+            None => NodeShell::open(&self.router, &self.access).await?,
+        };
+        let said = shell.run(script).await?;
+        self.shell = Some(shell);
+        self.note(|status| {
+            status.reachable = true;
+            status.fault = None;
+        });
+        Ok(said)
+    }
+
+    fn fault(&mut self, error: ShellError) -> NodeFault {
+        self.actual = None;
+        let text = error.to_string();
+        self.note(|status| {
+            status.reachable = false;
+            status.fault = Some(text.clone());
+        });
+        match error {
+            ShellError::Broken(text) => NodeFault::Unreachable(self.router.name.clone(), text),
+            ShellError::Fenced => NodeFault::Fenced,
+        }
+    }
+
+    fn note(&self, change: impl FnOnce(&mut RouterState)) {
+        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Requests that become one batch.
+const BATCH_MAX: usize = 64;
+
+/// Requests that may wait for a node; who asks for more waits for a place.
+const WAITING_MAX: usize = 256;
+
+/// A second attempt starts from what was read back.
+const ATTEMPTS: usize = 2;
+
+/// Characters of what commands said, in a fault.
+const SAID_MAX: usize = 300;

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One kept shell on a node, over SSH.
+//!
+//! A new SSH connection takes tens of milliseconds, a login shell may read files first. Here one
+//! channel runs `sh`, which reads scripts from its input; a mark with a random part that the
+//! script itself does not contain tells where the answer to each ends.
+//!
+//! The host's key is pinned by the configuration. The node keeps the broker's fencing number in a
+//! file: a shell of an older broker is refused there, whatever it still has under way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use russh::keys::{PrivateKey, PrivateKeyWithHashAlg, PublicKey, PublicKeyOrCertificate};
+use russh::{Channel, ChannelMsg, client};
+
+use crate::config::RouterConfig;
+
+/// An open shell.
+pub(crate) struct NodeShell {
+    channel: Channel<client::Msg>,
+    _session: client::Handle<PinnedKey>,
+    exchanges: u64,
+    fence: String,
+}
+
+/// Key and identity with which shells are opened.
+#[derive(Clone)]
+pub(crate) struct ShellAccess {
+    pub(crate) key: Arc<PrivateKey>,
+    /// Identity of the broker's store, which names the file of the fencing number: another store
+    /// counts anew.
+    pub(crate) store: String,
+    pub(crate) fence: u64,
+}
+
+/// Why an exchange failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum ShellError {
+    /// No connection, or it broke.
+    #[error("{0}")]
+    Broken(String),
+    /// A later broker has taken over.
+    #[error("a broker with a later lease configures this node")]
+    Fenced,
+}
+
+struct PinnedKey(PublicKey);
+
+impl client::Handler for PinnedKey {
+    type Error = russh::Error;
+
+    async fn check_server_key(
+        &mut self,
+        key: &PublicKeyOrCertificate,
+    ) -> Result<bool, Self::Error> {
+        Ok(match key {
+            PublicKeyOrCertificate::PublicKey { key, .. } => key.key_data() == self.0.key_data(),
+            PublicKeyOrCertificate::Certificate(_) => false,
+        })
+    }
+}
+
+impl NodeShell {
+    /// Opens a shell on the router, within [`OPEN_PATIENCE`], and takes the node for this fence.
+    pub(crate) async fn open(
+        router: &RouterConfig,
+        access: &ShellAccess,
+    ) -> Result<Self, ShellError> {
+        let opened = tokio::time::timeout(OPEN_PATIENCE, Self::connect(router, access)).await;
+        let mut shell = opened.map_err(|_| {
+            ShellError::Broken(format!("no shell within {} s", OPEN_PATIENCE.as_secs()))
+        })??;
+        let (store, fence) = (&access.store, access.fence);
+        let file = format!("/run/weir/fence-{store}-{}", router.name);
+        shell.fence = format!("read weir_fence <{file} && [ \"$weir_fence\" = {fence} ]");
+        let take = format!(
+            "mkdir -p /run/weir; weir_fence=0; [ ! -e {file} ] || read weir_fence <{file}\n\
+             if [ \"$weir_fence\" -le {fence} ]; then echo {fence} >{file}.new && \
+             mv {file}.new {file}; fi"
+        );
+        shell.exchange(&take).await?;
+        Ok(shell)
+    }
+
+    async fn connect(router: &RouterConfig, access: &ShellAccess) -> Result<Self, ShellError> {
+        let pinned = PublicKey::from_openssh(&router.host_key)
+            .map_err(|error| ShellError::Broken(format!("host_key: {error}")))?;
+        let config = client::Config {
+            nodelay: true,
+            keepalive_interval: Some(KEEPALIVE),
+            ..Default::default()
+        };
+        let mut session = client::connect(Arc::new(config), router.ssh, PinnedKey(pinned)).await?;
+        let key = PrivateKeyWithHashAlg::new(Arc::clone(&access.key), None);
+        if !session.authenticate_publickey(router.user.clone(), key).await?.success() {
+            return Err(ShellError::Broken(format!("{}: key not accepted", router.user)));
+        }
+        let channel = session.channel_open_session().await?;
+        channel.exec(false, "exec sh").await?;
+        Ok(Self { channel, _session: session, exchanges: 0, fence: "true".to_owned() })
+    }
+
+    /// Runs a script and returns what it said, unless another broker has taken the node.
+    pub(crate) async fn run(&mut self, script: &str) -> Result<String, ShellError> {
+        let guarded = format!("if {}; then\n{script}\nelse echo {FENCED}; fi", self.fence);
+        let said = self.exchange(&guarded).await?;
+        if said.trim() == FENCED { Err(ShellError::Fenced) } else { Ok(said) }
+    }
+
+    async fn exchange(&mut self, script: &str) -> Result<String, ShellError> {
+        let exchanged = tokio::time::timeout(ANSWER_PATIENCE, self.ask(script)).await;
+        exchanged.unwrap_or_else(|_| {
+            let seconds = ANSWER_PATIENCE.as_secs();
+            Err(ShellError::Broken(format!("no answer within {seconds} s")))
+        })
+    }
+
+    async fn ask(&mut self, script: &str) -> Result<String, ShellError> {
+        self.exchanges += 1;
+        let number = self.exchanges;
+        // The shell joins the two halves, so an echo of the script is not taken for the mark.
+        let text = format!("{script}\necho \"WEIR\"\"-DONE-{number}\"\n");
+        let mark = format!("WEIR-DONE-{number}\n");
+        self.channel.data(text.as_bytes()).await?;
+        let mut said = Vec::new();
+        loop {
+            match self.channel.wait().await {
+                Some(ChannelMsg::Data { data }) => said.extend_from_slice(&data),
+                None | Some(ChannelMsg::Eof | ChannelMsg::Close) => {
+                    return Err(ShellError::Broken("the shell ended".to_owned()));
+                }
+                Some(_) => {}
+            }
+            if said.len() > ANSWER_BYTES_MAX {
+                let bytes = ANSWER_BYTES_MAX;
+                return Err(ShellError::Broken(format!("an answer above {bytes} bytes")));
+            }
+            if said.ends_with(mark.as_bytes()) {
+                said.truncate(said.len() - mark.len());
+                return Ok(String::from_utf8_lossy(&said).into_owned());
+            }
+        }
+    }
+}
+
+impl From<russh::Error> for ShellError {
+    fn from(error: russh::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+const FENCED: &str = "WEIR-FENCED";
+
+const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// A node with 4000 tunnels answers with 6 MB.
+const ANSWER_BYTES_MAX: usize = 16 << 20;

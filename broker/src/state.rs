@@ -1,0 +1,674 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The broker's state: the networks with what is reserved, and each connection's record.
+//!
+//! `weir-network` decides, accounts and plans, and its state machine says what an event leads to.
+//! Here each decision becomes one change of both: the reservation and the record that is stored.
+//! What the nodes must do follows from a connection's state and plan alone
+//! ([`BrokerState::work`]), so a broker and its successor do the same.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use weir_api_types::error::ErrorCode;
+use weir_network::{
+    AdmissionAnswer, AdmittedFlows, ByDirection, ConnectionEvent, ConnectionId, ConnectionPlan,
+    ConnectionRequest, ConnectionState, ConnectionStep, ConnectionTunnels, FlowDirection,
+    NetworkConnection, NetworkId, NetworkState, PathChangeStep, RecoveryAction, recovery,
+};
+use weir_units::Nanos;
+
+use crate::config::BrokerConfig;
+use crate::directory::{CONNECTIONS_MAX, NetworkDirectory};
+use crate::execution::NodePhase;
+use crate::ids::{StableIds, id_text, parsed_id};
+use crate::item::{Items, outer_address, tunnel_number};
+use crate::record::{ConnectionRecord, StoredConnection, StoredKey};
+use crate::refusal::BrokerRefusal;
+use crate::requests::unknown;
+use crate::views::{ConnectionChange, RequestedConnection, StepTimes};
+
+/// The state.
+#[derive(Debug)]
+pub(crate) struct BrokerState {
+    pub(crate) directory: NetworkDirectory,
+    pub(crate) network: NetworkState,
+    records: BTreeMap<ConnectionId, ConnectionRecord>,
+    numbers: BTreeSet<u16>,
+    keys: RememberedKeys,
+}
+
+/// The newest idempotency keys.
+#[derive(Debug, Default)]
+struct RememberedKeys {
+    by_key: BTreeMap<String, StoredKey>,
+    oldest_first: VecDeque<String>,
+}
+
+/// Progress of a connection after an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StepProgress {
+    /// Another step follows.
+    Next,
+    /// The step is tried again.
+    Again,
+    /// Nothing is under way any more.
+    Settled,
+    /// The connection is gone.
+    Gone,
+}
+
+impl BrokerState {
+    /// Builds the state of a configuration and of what the store holds.
+    ///
+    /// # Errors
+    /// A stored connection has no room on the links of the configuration, or one of them is gone.
+    pub(crate) fn new(
+        config: &BrokerConfig,
+        ids: &mut StableIds,
+        connections: Vec<StoredConnection>,
+        keys: Vec<StoredKey>,
+    ) -> Result<Self, String> {
+        let (directory, network) = NetworkDirectory::new(config, ids)?;
+        let (records, numbers) = (BTreeMap::new(), BTreeSet::new());
+        let mut state =
+            Self { directory, network, records, numbers, keys: RememberedKeys::default() };
+        for key in keys {
+            state.remember(key);
+        }
+        for StoredConnection { connection, next, record } in connections {
+            let NetworkConnection { id, request, flows, state: step } = connection;
+            let restored = state.network.reserve(id, request, flows, step);
+            let restored = restored.and_then(|()| {
+                next.map_or(Ok(()), |(request, flows)| {
+                    state.network.begin_change(id, request, flows)
+                })
+            });
+            restored.map_err(|error| format!("stored connection {}: {error}", id_text(id)))?;
+            state.numbers.insert(record.number);
+            state.records.insert(id, record);
+        }
+        Ok(state)
+    }
+
+    /// Returns a connection with its record.
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<(&NetworkConnection, &ConnectionRecord)> {
+        Some((self.network.connection(id)?, self.records.get(&id)?))
+    }
+
+    /// Returns all connections with their records.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&NetworkConnection, &ConnectionRecord)> {
+        self.network.connections().filter_map(|known| Some((known, self.records.get(&known.id)?)))
+    }
+
+    /// Returns a connection as it is stored.
+    pub(crate) fn row(&self, id: ConnectionId) -> Option<StoredConnection> {
+        let (connection, record) = self.get(id)?;
+        let next = self.network.change_of(id).cloned();
+        Some(StoredConnection { connection: connection.clone(), next, record: record.clone() })
+    }
+
+    /// Returns the connection that an earlier request with this key made; none if there was none.
+    pub(crate) fn of_key(
+        &self,
+        key: &str,
+        request: &str,
+    ) -> Result<Option<ConnectionId>, BrokerRefusal> {
+        let Some(known) = self.keys.by_key.get(key) else { return Ok(None) };
+        let conflict = |text: &str| Err(BrokerRefusal::new(ErrorCode::Conflict, text));
+        if known.request != request {
+            return conflict("this Idempotency-Key was used for another request");
+        }
+        match parsed_id(&known.connection) {
+            Some(id) if self.records.contains_key(&id) => Ok(Some(id)),
+            _ => conflict("the connection that this Idempotency-Key made was removed or failed"),
+        }
+    }
+
+    /// Remembers the key of a request, and forgets the oldest beyond the bound.
+    pub(crate) fn remember(&mut self, key: StoredKey) {
+        let RememberedKeys { by_key, oldest_first } = &mut self.keys;
+        oldest_first.push_back(key.key.clone());
+        by_key.insert(key.key.clone(), key);
+        if by_key.len() > KEYS_MAX
+            && let Some(oldest) = oldest_first.pop_front()
+        {
+            by_key.remove(&oldest);
+        }
+    }
+
+    /// Admits a new connection, reserves for it and plans it.
+    pub(crate) fn admit(
+        &mut self,
+        id: ConnectionId,
+        requested: RequestedConnection,
+    ) -> Result<(), BrokerRefusal> {
+        let request = self.directory.request(&requested)?;
+        let flows = match self.network.admit(&request) {
+            AdmissionAnswer::Admitted(flows) => flows,
+            AdmissionAnswer::Refused(refusal) => return Err(self.directory.refusal(&refusal)),
+        };
+        let most = u16::try_from(CONNECTIONS_MAX).unwrap_or(u16::MAX);
+        let free = (1..=most).find(|number| !self.numbers.contains(number));
+        let number = free.ok_or_else(|| {
+            let text = format!("{most} connections are there, which is the most");
+            BrokerRefusal::new(ErrorCode::Busy, text)
+        })?;
+        let tunnels = self.tunnels(id, request, flows, number, 1);
+        let plan = ConnectionPlan::creation(self.network.topology(), &tunnels);
+        let state = advanced(ConnectionState::Held, ConnectionEvent::Commit, &plan)?;
+        self.network.reserve(id, tunnels.request, tunnels.flows, state)?;
+        self.numbers.insert(number);
+        let (generation, next, took) = (1, None, None);
+        let record = ConnectionRecord { requested, number, generation, next, plan, took };
+        self.records.insert(id, record);
+        Ok(())
+    }
+
+    /// Admits a change of an active connection, reserves for it and plans it.
+    pub(crate) fn change(
+        &mut self,
+        id: ConnectionId,
+        change: &ConnectionChange,
+    ) -> Result<(), BrokerRefusal> {
+        let (connection, record) = self.active(id)?;
+        let (state, old_flows) = (connection.state, connection.flows.clone());
+        let old_request = connection.request.clone();
+        let (number, generation) = (record.number, record.generation);
+        let mut requested = record.requested.clone();
+        requested.apply(change)?;
+        let request = self.directory.request(&requested)?;
+        let flows = match self.network.admit_change(id, &request) {
+            AdmissionAnswer::Admitted(flows) => flows,
+            AdmissionAnswer::Refused(refusal) => return Err(self.directory.refusal(&refusal)),
+        };
+        let path = |flows: &AdmittedFlows, direction| {
+            flows.of(direction).as_ref().map(|flow| flow.path.arcs.clone())
+        };
+        let stays = FlowDirection::BOTH
+            .into_iter()
+            .all(|direction| path(&flows, direction) == path(&old_flows, direction));
+        let next = generation.wrapping_add(u32::from(!stays));
+        let old = self.tunnels(id, old_request, old_flows, number, generation);
+        let new = self.tunnels(id, request, flows, number, next);
+        let plan = ConnectionPlan::change(self.network.topology(), &old, &new, DRAIN_MARGIN);
+        let state = advanced(state, ConnectionEvent::Change, &plan)?;
+        self.network.begin_change(id, new.request, new.flows)?;
+        self.network.set_state(id, state)?;
+        if let Some(record) = self.records.get_mut(&id) {
+            (record.next, record.plan) = (Some((requested, next)), plan);
+        }
+        Ok(())
+    }
+
+    /// Plans the removal of an active connection.
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Result<(), BrokerRefusal> {
+        let (connection, record) = self.active(id)?;
+        let tunnels = self.tunnels_of(connection, record);
+        let plan = ConnectionPlan::removal(self.network.topology(), &tunnels);
+        let state = advanced(connection.state, ConnectionEvent::End, &plan)?;
+        self.network.set_state(id, state)?;
+        if let Some(record) = self.records.get_mut(&id) {
+            record.plan = plan;
+        }
+        Ok(())
+    }
+
+    /// Returns the steps that the nodes are to do now; none if nothing is under way.
+    pub(crate) fn work(&self, id: ConnectionId) -> Option<Vec<NodePhase>> {
+        let (connection, record) = self.get(id)?;
+        let plan = &record.plan;
+        let steps = match recovery(connection.state) {
+            RecoveryAction::None => return None,
+            RecoveryAction::RepeatStep(step) => plan.step(step).cloned().into_iter().collect(),
+            RecoveryAction::RollBack => {
+                let kept = connection.state == ConnectionState::RollingBack { to_active: true };
+                let last = if kept { PathChangeStep::ReadBack } else { PathChangeStep::Release };
+                plan.roll_back(last).steps
+            }
+            RecoveryAction::Remove => plan.steps.clone(),
+        };
+        Some(steps.iter().map(|step| self.phase(step)).collect())
+    }
+
+    /// Takes the outcome of what [`Self::work`] returned.
+    pub(crate) fn finish(
+        &mut self,
+        id: ConnectionId,
+        succeeded: bool,
+    ) -> Result<StepProgress, BrokerRefusal> {
+        let (connection, record) = self.get(id).ok_or_else(|| unknown_id(id))?;
+        let before = connection.state;
+        let event = match (recovery(before), succeeded) {
+            (RecoveryAction::RepeatStep(_), true) => ConnectionEvent::StepDone,
+            (RecoveryAction::RepeatStep(_), false) => ConnectionEvent::StepFailed,
+            (RecoveryAction::RollBack, true) => ConnectionEvent::RolledBack,
+            (RecoveryAction::Remove, true) => ConnectionEvent::Removed,
+            _ => return Ok(StepProgress::Again),
+        };
+        let state = advanced(before, event, &record.plan)?;
+        match (before, state) {
+            (_, ConnectionState::Released) => {
+                self.network.release(id)?;
+                if let Some(record) = self.records.remove(&id) {
+                    self.numbers.remove(&record.number);
+                }
+                return Ok(StepProgress::Gone);
+            }
+            (ConnectionState::Changing(_), ConnectionState::Active) => {
+                self.network.finish_change(id)?;
+                if let Some(record) = self.records.get_mut(&id)
+                    && let Some(next) = record.next.take()
+                {
+                    (record.requested, record.generation) = next;
+                }
+            }
+            (ConnectionState::RollingBack { .. }, ConnectionState::Active) => {
+                self.network.abort_change(id)?;
+                if let Some(record) = self.records.get_mut(&id) {
+                    record.next = None;
+                }
+            }
+            _ => {}
+        }
+        self.network.set_state(id, state)?;
+        Ok(match state {
+            ConnectionState::Active => StepProgress::Settled,
+            _ if state == before => StepProgress::Again,
+            _ => StepProgress::Next,
+        })
+    }
+
+    /// Notes the times of a step.
+    pub(crate) fn took(&mut self, id: ConnectionId, took: Option<StepTimes>) {
+        if let Some(record) = self.records.get_mut(&id) {
+            record.took = took.or(record.took);
+        }
+    }
+
+    /// Returns what routers are to have for connections, before any step goes on.
+    pub(crate) fn present(&self) -> BTreeMap<String, Items> {
+        let mut all: BTreeMap<String, Items> = BTreeMap::new();
+        for (connection, record) in self.all() {
+            let changing = match connection.state {
+                ConnectionState::Configuring(_)
+                | ConnectionState::Active
+                | ConnectionState::Broken
+                | ConnectionState::RollingBack { to_active: true } => None,
+                ConnectionState::Changing(step) => Some(step),
+                _ => continue,
+            };
+            let tunnels = self.tunnels_of(connection, record);
+            let creation = ConnectionPlan::creation(self.network.topology(), &tunnels);
+            let done =
+                record.plan.steps.iter().filter(|of| changing.is_some_and(|at| of.step < at));
+            for (router, changes) in
+                creation.steps.iter().chain(done).flat_map(|step| self.phase(step).changes)
+            {
+                let items = all.entry(router).or_default();
+                for (key, item) in changes {
+                    match item {
+                        Some(item) => items.insert(key, item),
+                        None => items.remove(&key),
+                    };
+                }
+            }
+        }
+        all
+    }
+
+    /// Returns the connections in the middle of a step.
+    pub(crate) fn under_way(&self) -> Vec<ConnectionId> {
+        let busy = self
+            .network
+            .connections()
+            .filter(|known| !matches!(recovery(known.state), RecoveryAction::None));
+        busy.map(|known| known.id).collect()
+    }
+
+    fn active(
+        &self,
+        id: ConnectionId,
+    ) -> Result<(&NetworkConnection, &ConnectionRecord), BrokerRefusal> {
+        let (connection, record) = self.get(id).ok_or_else(|| unknown_id(id))?;
+        if connection.state == ConnectionState::Active {
+            return Ok((connection, record));
+        }
+        let text = format!("connection {} is {}", id_text(id), state_name(connection.state));
+        Err(BrokerRefusal::new(ErrorCode::Conflict, text + "; ask again later"))
+    }
+
+    fn phase(&self, step: &ConnectionStep) -> NodePhase {
+        let mut phase = NodePhase { wait: Duration::from_nanos(step.wait), ..NodePhase::default() };
+        for intent in &step.intents {
+            // What is no longer configured is out of the broker's reach.
+            if let Ok((router, changes)) = self.directory.changes(intent) {
+                phase.changes.entry(router).or_default().extend(changes);
+            }
+        }
+        phase
+    }
+
+    fn tunnels_of(
+        &self,
+        connection: &NetworkConnection,
+        record: &ConnectionRecord,
+    ) -> ConnectionTunnels {
+        let NetworkConnection { id, request, flows, .. } = connection;
+        self.tunnels(*id, request.clone(), flows.clone(), record.number, record.generation)
+    }
+
+    fn tunnels(
+        &self,
+        id: ConnectionId,
+        request: ConnectionRequest,
+        flows: AdmittedFlows,
+        number: u16,
+        generation: u32,
+    ) -> ConnectionTunnels {
+        let outer = outer_addresses(&self.directory, request.network, number, generation);
+        ConnectionTunnels { id, request, flows, generation, outer }
+    }
+}
+
+/// Returns the outer addresses of a connection's tunnels.
+pub(crate) fn outer_addresses(
+    directory: &NetworkDirectory,
+    network: NetworkId,
+    number: u16,
+    generation: u32,
+) -> ByDirection<std::net::Ipv6Addr> {
+    let pool = directory.outer_pool(network);
+    let of = |direction| outer_address(pool, tunnel_number(number, direction), generation);
+    ByDirection { forward: of(FlowDirection::Forward), backward: of(FlowDirection::Backward) }
+}
+
+/// Returns the name of a state that users see.
+pub(crate) const fn state_name(state: ConnectionState) -> &'static str {
+    match state {
+        ConnectionState::Held => "held",
+        ConnectionState::Scheduled => "scheduled",
+        ConnectionState::Configuring(_) => "configuring",
+        ConnectionState::Active => "active",
+        ConnectionState::Changing(_) => "changing",
+        ConnectionState::RollingBack { .. } => "rolling_back",
+        ConnectionState::Removing => "removing",
+        ConnectionState::Broken => "broken",
+        ConnectionState::Released => "released",
+    }
+}
+
+/// Returns the state after an event; steps for which the plan has no commands are done at once.
+fn advanced(
+    state: ConnectionState,
+    event: ConnectionEvent,
+    plan: &ConnectionPlan,
+) -> Result<ConnectionState, BrokerRefusal> {
+    let illegal = |error| BrokerRefusal::new(ErrorCode::Conflict, format!("{error}"));
+    let mut state = state.after(event).map_err(illegal)?;
+    while let RecoveryAction::RepeatStep(step) = recovery(state)
+        && plan.step(step).is_none()
+    {
+        state = state.after(ConnectionEvent::StepDone).map_err(illegal)?;
+    }
+    Ok(state)
+}
+
+pub(crate) fn unknown_id(id: ConnectionId) -> BrokerRefusal {
+    unknown("connection", &id_text(id))
+}
+
+/// Keys that are remembered.
+pub(crate) const KEYS_MAX: usize = 10_000;
+
+/// The time, beside its delay, for which a packet may be under way on an old path.
+const DRAIN_MARGIN: Nanos = Nanos::new(50_000_000);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One link between x and y, and a longer way of two.
+    const CONFIG: &str = r#"
+        version = 1
+        [broker]
+        name = "t"
+        listen = "[::1]:1"
+        certificate = "c"
+        key = "k"
+        store = "s"
+        ssh_key = "i"
+        [[network]]
+        name = "n"
+        outer = "fd0f::"
+        router = [
+            { name = "a", ssh = "[::1]:22", host_key = "" },
+            { name = "b", ssh = "[::1]:22", host_key = "" },
+            { name = "c", ssh = "[::1]:22", host_key = "" },
+        ]
+        host = [
+            { name = "x", router = "a", device = "x", address = "fd10::1" },
+            { name = "y", router = "c", device = "y", address = "fd10::2" },
+        ]
+        [[network.link]]
+        name = "short"
+        a = { router = "a", device = "c", address = "fd11::1" }
+        b = { router = "c", device = "a", address = "fd11::2" }
+        rate = "100Mbit"
+        reservable = "50Mbit"
+        delay = "1ms"
+        [[network.link]]
+        name = "first"
+        a = { router = "a", device = "b", address = "fd12::1" }
+        b = { router = "b", device = "a", address = "fd12::2" }
+        rate = "100Mbit"
+        delay = "3ms"
+        [[network.link]]
+        name = "second"
+        a = { router = "b", device = "c", address = "fd13::1" }
+        b = { router = "c", device = "b", address = "fd13::2" }
+        rate = "100Mbit"
+        delay = "3ms"
+    "#;
+
+    const ID: ConnectionId = ConnectionId(1);
+
+    fn state() -> BrokerState {
+        let config = BrokerConfig::parse(CONFIG).unwrap();
+        BrokerState::new(&config, &mut StableIds::default(), Vec::new(), Vec::new()).unwrap()
+    }
+
+    fn request(rate: &str, delay_max: Option<&str>) -> RequestedConnection {
+        let mut request: RequestedConnection =
+            serde_json::from_str(r#"{ "network": "n", "from": "x", "to": "y", "rate": "1Mbit" }"#)
+                .unwrap();
+        request.rate = rate.to_owned();
+        request.delay_max = delay_max.map(str::to_owned);
+        request
+    }
+
+    /// Admits a connection and lets its nodes have it.
+    fn active(state: &mut BrokerState, rate: &str) {
+        state.admit(ID, request(rate, None)).unwrap();
+        assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Settled);
+    }
+
+    fn reserved(state: &BrokerState) -> Vec<u64> {
+        let network = state.directory.network("n").unwrap();
+        let arcs = state.directory.arcs(network).map(|(arc, _)| arc);
+        arcs.filter_map(|arc| Some(state.network.use_of(network, arc)?.0)).collect()
+    }
+
+    fn routers(phases: &[NodePhase]) -> Vec<Vec<&str>> {
+        phases.iter().map(|phase| phase.changes.keys().map(String::as_str).collect()).collect()
+    }
+
+    fn avoiding(link: &str) -> ConnectionChange {
+        ConnectionChange { avoid: Some(vec![link.to_owned()]), ..ConnectionChange::default() }
+    }
+
+    /// Goal: a refusal names the largest rate and the least delay, each of which is admitted; 1 %
+    /// more is not. What was refused leaves nothing reserved.
+    #[test]
+    fn a_refusal_names_what_would_be_admitted() {
+        let mut state = state();
+        let refused = state.admit(ID, request("60Mbit", Some("2ms"))).unwrap_err();
+        let (text, changes) = (refused.error.message, refused.changes);
+        assert!(text.contains("the least delay with room is 6ms, delay_max is 2ms"), "{text}");
+        assert_eq!(reserved(&state), [0; 6]);
+        let rate = changes.iter().find_map(|change| change.rate.clone()).unwrap();
+        let bits: u64 = rate.strip_suffix("bit").unwrap().parse().unwrap();
+        let above = format!("{}bit", bits / 100 * 101);
+        state.admit(ID, request(&above, Some("2ms"))).unwrap_err();
+        state.admit(ID, request(&rate, Some("2ms"))).unwrap();
+        let delay = changes.iter().find_map(|change| change.delay_max.clone());
+        assert_eq!(delay.as_deref(), Some("6ms"));
+        let mut other = request("60Mbit", delay.as_deref());
+        other.protocol = Some("udp".to_owned());
+        state.admit(ConnectionId(2), other).unwrap();
+    }
+
+    /// Goal: a connection's nodes are told at once. A change tells first the nodes of the new path,
+    /// then the entry, then those of the old path, and charges the larger of the two meanwhile.
+    #[test]
+    fn a_change_makes_before_it_breaks() {
+        let mut state = state();
+        state.admit(ID, request("20Mbit", None)).unwrap();
+        assert_eq!(routers(&state.work(ID).unwrap()), [["a", "c"]]);
+        state.finish(ID, true).unwrap();
+        assert_eq!(state.work(ID), None);
+        let before = reserved(&state);
+        state.change(ID, &avoiding("short")).unwrap();
+        assert_eq!(reserved(&state).iter().sum::<u64>(), before.iter().sum::<u64>() * 3);
+        for step in [vec!["b", "c"], vec!["a"]] {
+            assert_eq!(routers(&state.work(ID).unwrap()), [step]);
+            assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Next);
+        }
+        assert_eq!(routers(&state.work(ID).unwrap()), [["c"]]);
+        assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Settled);
+        assert_eq!(reserved(&state).iter().sum::<u64>(), before.iter().sum::<u64>() * 2);
+        assert_eq!(state.row(ID).unwrap().record.generation, 2);
+        let faster =
+            ConnectionChange { rate: Some("30Mbit".to_owned()), ..ConnectionChange::default() };
+        state.change(ID, &faster).unwrap();
+        assert_eq!(routers(&state.work(ID).unwrap()), [["a"]]);
+        assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Settled);
+    }
+
+    /// Goal: a change that fails before the entry is replaced is taken back, and what it reserved
+    /// is free again. Afterwards its steps are repeated until they succeed.
+    #[test]
+    fn a_failed_change_is_taken_back() {
+        let mut state = state();
+        active(&mut state, "20Mbit");
+        let before = reserved(&state);
+        state.change(ID, &avoiding("short")).unwrap();
+        assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Next);
+        let undo = state.work(ID).unwrap();
+        assert_eq!(routers(&undo), [["b", "c"]]);
+        assert!(undo[0].changes.values().flatten().all(|(_, item)| item.is_none()));
+        assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Again);
+        assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Settled);
+        assert_eq!(reserved(&state), before);
+        state.change(ID, &avoiding("short")).unwrap();
+        state.finish(ID, true).unwrap();
+        assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Again);
+        assert_eq!(routers(&state.work(ID).unwrap()), [["a"]]);
+    }
+
+    /// Goal: a creation that fails is rolled back, and leaves nothing.
+    #[test]
+    fn a_failed_creation_leaves_nothing() {
+        let mut state = state();
+        state.admit(ID, request("20Mbit", None)).unwrap();
+        assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Next);
+        assert!(state.present().is_empty());
+        assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Gone);
+        assert_eq!(reserved(&state), [0; 6]);
+        assert!(state.row(ID).is_none());
+    }
+
+    /// Goal: whatever the state, a successor that reads the stored rows has the same reservations,
+    /// the same work, and wants the same items on the routers.
+    #[test]
+    fn a_successor_goes_on_from_the_rows() {
+        let mut state = state();
+        let same = |state: &BrokerState| {
+            let text = serde_json::to_string(&state.row(ID).unwrap()).unwrap();
+            let row = serde_json::from_str(&text).unwrap();
+            let config = BrokerConfig::parse(CONFIG).unwrap();
+            let mut ids = StableIds::default();
+            let next = BrokerState::new(&config, &mut ids, vec![row], Vec::new()).unwrap();
+            assert_eq!(reserved(&next), reserved(state));
+            assert_eq!(next.work(ID), state.work(ID));
+            assert_eq!(next.present(), state.present());
+        };
+        state.admit(ID, request("20Mbit", None)).unwrap();
+        same(&state);
+        state.finish(ID, true).unwrap();
+        same(&state);
+        state.change(ID, &avoiding("short")).unwrap();
+        for _step in 0..3 {
+            same(&state);
+            state.finish(ID, true).unwrap();
+        }
+        state.remove(ID).unwrap();
+        same(&state);
+        assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Gone);
+    }
+
+    /// Goal: numbers stay when the configuration changes. A connection over a link that is gone is
+    /// named, and nothing starts.
+    #[test]
+    fn a_lost_link_is_named() {
+        let mut state = state();
+        active(&mut state, "20Mbit");
+        let config = BrokerConfig::parse(CONFIG).unwrap();
+        let mut ids = StableIds::default();
+        NetworkDirectory::new(&config, &mut ids).unwrap();
+        let mut later = config.clone();
+        later.network[0].link.remove(0);
+        let row = || vec![state.row(ID).unwrap()];
+        let lost = BrokerState::new(&later, &mut ids.clone(), row(), Vec::new()).unwrap_err();
+        assert!(lost.contains("stored connection c0000000000000001"), "{lost}");
+        later = config;
+        later.network[0].link.remove(1);
+        BrokerState::new(&later, &mut ids, row(), Vec::new()).unwrap();
+    }
+
+    /// Goal: bad requests are refused by the value that is wrong.
+    #[test]
+    fn bad_requests_are_refused_by_name() {
+        let mut state = state();
+        let mut check = |edit: fn(&mut RequestedConnection), why: &str| {
+            let mut request = request("1Mbit", None);
+            edit(&mut request);
+            let refused = state.admit(ID, request).unwrap_err();
+            assert!(refused.error.message.contains(why), "{}", refused.error.message);
+        };
+        check(|of| of.rate = "1".to_owned(), "rate");
+        check(|of| of.rate = "1kbit".to_owned(), "8kbit");
+        check(|of| of.rate = "1000Mbit".to_owned(), "would be admitted");
+        check(|of| of.to = "z".to_owned(), "\"z\"");
+        check(|of| of.to = "x".to_owned(), "one router");
+        check(|of| of.from_port = Some(1), "protocol");
+        check(|of| of.protocol = Some("icmp".to_owned()), "icmp");
+        check(|of| of.packet = Some(1461), "1461");
+        check(|of| of.network = "m".to_owned(), "\"m\"");
+        check(|of| of.avoid = vec!["short".to_owned(), "first".to_owned()], "no path");
+        check(|of| of.disjoint_from = Some("c0".to_owned()), "c0");
+    }
+
+    /// Goal: a key is good for one request, and the oldest key is forgotten beyond the bound.
+    #[test]
+    fn keys_are_remembered_within_a_bound() {
+        let mut state = state();
+        active(&mut state, "1Mbit");
+        for number in 0..=KEYS_MAX {
+            let (key, request) = (number.to_string(), "r".to_owned());
+            state.remember(StoredKey { key, request, connection: id_text(ID) });
+        }
+        assert_eq!(state.of_key("0", "r").unwrap(), None);
+        assert_eq!(state.of_key("1", "r").unwrap(), Some(ID));
+        assert!(state.of_key("1", "other").is_err());
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Requests and answers of the broker's interface.
+
+use std::net::Ipv6Addr;
+
+use serde::{Deserialize, Serialize};
+
+/// A request for a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RequestedConnection {
+    /// The virtual network.
+    pub network: String,
+    /// End node that sends.
+    pub from: String,
+    /// End node that receives.
+    pub to: String,
+    /// Guaranteed rate, such as `20Mbit`, in layer-2 bytes without FCS.
+    pub rate: String,
+    /// Guaranteed rate of the way back; without it the way back is best effort.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back_rate: Option<String>,
+    /// `tcp` or `udp`; without it, everything between the two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// Port of the sender; needs a protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_port: Option<u16>,
+    /// Port of the receiver; needs a protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_port: Option<u16>,
+    /// Largest sum of the links' delays, such as `5ms`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_max: Option<String>,
+    /// Most links of a path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hops_max: Option<u16>,
+    /// Links that its paths avoid.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub avoid: Vec<String>,
+    /// A connection with which its paths share no link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disjoint_from: Option<String>,
+    /// Smallest IP packet, in bytes, at which the rate is to hold; 1460 without it. The tunnel adds
+    /// 40 bytes to each packet, so smaller packets need more of each link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packet: Option<u16>,
+}
+
+/// A change of a connection; what is left out stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConnectionChange {
+    /// Guaranteed rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// Guaranteed rate of the way back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back_rate: Option<String>,
+    /// Largest sum of the links' delays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_max: Option<String>,
+    /// Most links of a path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hops_max: Option<u16>,
+    /// Links that its paths avoid from now on, in place of those before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub avoid: Option<Vec<String>>,
+}
+
+/// A connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionView {
+    /// Its identity.
+    pub id: String,
+    /// The request, with its changes.
+    pub request: RequestedConnection,
+    /// `configuring`, `active`, `changing`, `removing` or `rolling_back`.
+    pub state: String,
+    /// Its tunnels: the way there, and the way back if that was asked for.
+    pub tunnels: Vec<TunnelView>,
+    /// The largest packet that fits into its tunnels whole.
+    pub mtu: u16,
+    /// Time that the last step took. Absent after a restart of the broker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took: Option<StepTimes>,
+}
+
+/// One direction of a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelView {
+    /// Its number on the nodes: the entry's device is `wcNUMBER`.
+    pub number: u16,
+    /// Outer address.
+    pub outer: Ipv6Addr,
+    /// Routers that it passes.
+    pub routers: Vec<String>,
+    /// Links that it passes.
+    pub links: Vec<String>,
+    /// Guaranteed rate, bit/s.
+    pub rate_bps: u64,
+    /// Rate of the token bucket, which counts the tunnel's header, bit/s.
+    pub limit_bps: u64,
+    /// Reserved of each link, bit/s.
+    pub reserved_bps: u64,
+    /// Sum of the links' delays, ns.
+    pub delay_ns: u64,
+}
+
+/// Where the time of a step went, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepTimes {
+    /// From the request received to the answer.
+    pub total_ms: f64,
+    /// Waiting for the store, which includes the wait for the batch before.
+    pub store_ms: f64,
+    /// Configuring the nodes and reading them back.
+    pub nodes_ms: f64,
+}
+
+/// A virtual network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkView {
+    /// Its name.
+    pub name: String,
+    /// Its routers.
+    pub routers: Vec<RouterState>,
+    /// Its end nodes.
+    pub hosts: Vec<String>,
+    /// Its links, each direction on its own.
+    pub links: Vec<LinkUse>,
+    /// Connections in it.
+    pub connections: usize,
+}
+
+/// A router as the broker sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouterState {
+    /// Its name.
+    pub name: String,
+    /// True if the last exchange with it succeeded.
+    pub reachable: bool,
+    /// Differences found by the regular comparison, and repaired.
+    pub repaired: u64,
+    /// The last fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkUse {
+    /// The link.
+    pub link: String,
+    /// Router that sends.
+    pub from: String,
+    /// Router that receives.
+    pub to: String,
+    /// Rate that connections may reserve, bit/s.
+    pub reservable_bps: u64,
+    /// Reserved, bit/s.
+    pub reserved_bps: u64,
+}
+
+/// Guarantee and use of one direction of a connection, from the counters of its entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelReport {
+    /// Number of the tunnel.
+    pub number: u16,
+    /// Guaranteed rate, bit/s.
+    pub asked_bps: u64,
+    /// Rate of the token bucket, which counts the tunnel's header, bit/s.
+    pub given_bps: u64,
+    /// Layer-2 bytes that passed the bucket.
+    pub passed_bytes: u64,
+    /// Packets that passed the bucket.
+    pub passed_packets: u64,
+    /// Packets beyond the rate, dropped.
+    pub dropped_packets: u64,
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir broker`: a broker is run, and asked for connections: `network`, `connection`, `connect`.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use clap::{Args, Subcommand};
+use weir_broker::{
+    BrokerConfig, ConnectionChange, ConnectionView, NetworkView, RequestedConnection, RouterState,
+    TunnelReport,
+};
+use weir_client::{Client, Method, escaped};
+use weir_platform::failure::Failure;
+use weir_platform::output;
+use weir_units::BitRate;
+
+/// A broker of guaranteed connections over a network of routers.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BrokerCommand {
+    /// Run a broker until SIGTERM; connections stay as they are
+    Run {
+        /// The configuration, as TOML: docs/broker.md
+        file: PathBuf,
+    },
+    /// Check a configuration, and change nothing
+    Check {
+        /// The configuration
+        file: PathBuf,
+    },
+}
+
+impl BrokerCommand {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Run { file } => {
+                weir_broker::run(&BrokerConfig::read(&file)?, |line| eprintln!("{line}"))?;
+            }
+            Self::Check { file } => {
+                BrokerConfig::read(&file)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The broker that is asked, and the form of its answer.
+#[derive(Debug, Args)]
+pub(crate) struct BrokerAddress {
+    /// The broker, https://HOST:PORT; without it, the variable `WEIR_BROKER`
+    #[arg(long)]
+    url: Option<String>,
+    /// Authority of its certificate, as PEM; without it `WEIR_BROKER_CA`, or the system's
+    #[arg(long)]
+    ca: Option<PathBuf>,
+    /// File of the token; without it, the variable `WEIR_TOKEN` has the token itself
+    #[arg(long)]
+    token_file: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Virtual networks and what is reserved in them.
+#[derive(Debug, Args)]
+pub(crate) struct NetworkCommand {
+    #[command(flatten)]
+    at: BrokerAddress,
+}
+
+/// A connection that is asked for.
+#[derive(Debug, Args)]
+pub(crate) struct Wanted {
+    /// The virtual network
+    #[arg(long)]
+    network: String,
+    /// End node that sends
+    #[arg(long)]
+    from: String,
+    /// End node that receives
+    #[arg(long)]
+    to: String,
+    /// Guaranteed rate, such as 20Mbit
+    #[arg(long)]
+    rate: String,
+    /// Guaranteed rate of the way back
+    #[arg(long)]
+    back_rate: Option<String>,
+    /// tcp or udp; without it, everything between the two
+    #[arg(long)]
+    protocol: Option<String>,
+    /// Port of the sender
+    #[arg(long)]
+    from_port: Option<u16>,
+    /// Port of the receiver
+    #[arg(long)]
+    to_port: Option<u16>,
+    /// Largest sum of the links' delays, such as 5ms
+    #[arg(long)]
+    delay_max: Option<String>,
+    /// Most links of a path
+    #[arg(long)]
+    hops_max: Option<u16>,
+    /// A link that its paths avoid; may be repeated
+    #[arg(long)]
+    avoid: Vec<String>,
+    /// A connection with which its paths share no link
+    #[arg(long)]
+    disjoint_from: Option<String>,
+    /// Smallest IP packet at which the rate is to hold; 1460 without it
+    #[arg(long)]
+    packet: Option<u16>,
+}
+
+/// Connections of a broker.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConnectionCommand {
+    /// List connections
+    List {
+        #[command(flatten)]
+        at: BrokerAddress,
+    },
+    /// Ask for a connection
+    Create {
+        #[command(flatten)]
+        wanted: Wanted,
+        #[command(flatten)]
+        at: BrokerAddress,
+    },
+    /// Show a connection
+    Show {
+        /// Its identity
+        id: String,
+        #[command(flatten)]
+        at: BrokerAddress,
+    },
+    /// Change a connection without losing a packet
+    Change {
+        /// Its identity
+        id: String,
+        /// Guaranteed rate
+        #[arg(long)]
+        rate: Option<String>,
+        /// Guaranteed rate of the way back
+        #[arg(long)]
+        back_rate: Option<String>,
+        /// Largest sum of the links' delays
+        #[arg(long)]
+        delay_max: Option<String>,
+        /// Most links of a path
+        #[arg(long)]
+        hops_max: Option<u16>,
+        /// A link that its paths avoid from now on, in place of those before; may be repeated
+        #[arg(long)]
+        avoid: Vec<String>,
+        #[command(flatten)]
+        at: BrokerAddress,
+    },
+    /// Give a connection back
+    Remove {
+        /// Its identity
+        id: String,
+        #[command(flatten)]
+        at: BrokerAddress,
+    },
+    /// Report what a connection asked for, was given and got
+    Report {
+        /// Its identity
+        id: String,
+        #[command(flatten)]
+        at: BrokerAddress,
+    },
+}
+
+/// Ask for a connection, run a command, and give the connection back when it ends.
+#[derive(Debug, Args)]
+pub(crate) struct Connect {
+    #[command(flatten)]
+    wanted: Wanted,
+    #[command(flatten)]
+    at: BrokerAddress,
+    /// The command and its arguments, after `--`
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+impl NetworkCommand {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let networks: Vec<NetworkView> = self.at.client()?.get("/v1/networks")?;
+        if self.at.json {
+            output::print_json(&networks)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut text = String::new();
+        for NetworkView { name, routers, hosts, links, connections } in networks {
+            text += &format!("{name}: {connections} connections; end nodes {}\n", hosts.join(" "));
+            for link in links {
+                let [reserved, most] =
+                    [link.reserved_bps, link.reservable_bps].map(BitRate::from_bps);
+                let (from, to, link) = (link.from, link.to, link.link);
+                text += &format!("  {link}: {from} -> {to}: {reserved} of {most} reserved\n");
+            }
+            for RouterState { name, fault, .. } in routers {
+                if let Some(fault) = fault {
+                    text += &format!("  {name} is not reachable: {fault}\n");
+                }
+            }
+        }
+        output::print(&text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl ConnectionCommand {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::List { at } => {
+                let all: Vec<ConnectionView> = at.client()?.get("/v1/connections")?;
+                at.show(&all)?;
+            }
+            Self::Create { wanted, at } => {
+                let made = wanted.create(&at.client()?)?;
+                at.show(&[made])?;
+            }
+            Self::Show { id, at } => {
+                let shown: ConnectionView = at.client()?.get(&path(&id))?;
+                at.show(&[shown])?;
+            }
+            Self::Change { id, rate, back_rate, delay_max, hops_max, avoid, at } => {
+                let avoid = (!avoid.is_empty()).then_some(avoid);
+                let change = ConnectionChange { rate, back_rate, delay_max, hops_max, avoid };
+                let changed: ConnectionView =
+                    at.client()?.ask(Method::PATCH, &path(&id), Some(&change))?;
+                at.show(&[changed])?;
+            }
+            Self::Remove { id, at } => remove(&at.client()?, &id)?,
+            Self::Report { id, at } => {
+                let report: Vec<TunnelReport> =
+                    at.client()?.get(&format!("{}/report", path(&id)))?;
+                if at.json {
+                    output::print_json(&report)?;
+                } else {
+                    output::print(&report.iter().map(report_line).collect::<String>())?;
+                }
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Connect {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let client = self.at.client()?;
+        let [program, arguments @ ..] = self.command.as_slice() else {
+            return Err("no command after --".into());
+        };
+        let connection = self.wanted.create(&client)?;
+        eprintln!("{}", line(&connection));
+        let mut command = Command::new(program);
+        command.args(arguments).env("WEIR_CONNECTION", &connection.id);
+        let ended = command.env("WEIR_CONNECTION_MTU", connection.mtu.to_string()).status();
+        remove(&client, &connection.id)?;
+        let status = ended.map_err(|error| format!("{program}: {error}"))?;
+        let code = status.code().and_then(|code| u8::try_from(code).ok());
+        Ok(ExitCode::from(code.unwrap_or(1)))
+    }
+}
+
+impl BrokerAddress {
+    fn client(&self) -> Result<Client, Failure> {
+        let of_environment = |name: &str| std::env::var(name).ok();
+        let url = self.url.clone().or_else(|| of_environment("WEIR_BROKER"));
+        let url = url.ok_or("no broker: give --url or set WEIR_BROKER")?;
+        let ca = self.ca.clone().or_else(|| of_environment("WEIR_BROKER_CA").map(PathBuf::from));
+        let token = match &self.token_file {
+            Some(file) => std::fs::read_to_string(file)
+                .map_err(|error| format!("{}: {error}", file.display()))?,
+            None => of_environment("WEIR_TOKEN")
+                .ok_or("no token: give --token-file or set WEIR_TOKEN")?,
+        };
+        Ok(Client::remote(&url, ca.as_deref())?.with_token(token.trim()))
+    }
+
+    fn show(&self, connections: &[ConnectionView]) -> Result<(), Failure> {
+        if self.json {
+            output::print_json(&connections)?;
+        } else {
+            let lines = connections.iter().map(|connection| line(connection) + "\n");
+            output::print(&lines.collect::<String>())?;
+        }
+        Ok(())
+    }
+}
+
+impl Wanted {
+    fn create(&self, client: &Client) -> Result<ConnectionView, Failure> {
+        let Self { network, from, to, rate, back_rate, protocol, delay_max, .. } = self;
+        let request = RequestedConnection {
+            network: network.clone(),
+            from: from.clone(),
+            to: to.clone(),
+            rate: rate.clone(),
+            back_rate: back_rate.clone(),
+            protocol: protocol.clone(),
+            from_port: self.from_port,
+            to_port: self.to_port,
+            delay_max: delay_max.clone(),
+            hops_max: self.hops_max,
+            avoid: self.avoid.clone(),
+            disjoint_from: self.disjoint_from.clone(),
+            packet: self.packet,
+        };
+        Ok(client.ask(Method::POST, "/v1/connections", Some(&request))?)
+    }
+}
+
+fn remove(client: &Client, id: &str) -> Result<(), Failure> {
+    client.ask::<()>(Method::DELETE, &path(id), None::<&()>)?;
+    Ok(())
+}
+
+fn path(id: &str) -> String {
+    format!("/v1/connections/{}", escaped(id))
+}
+
+fn line(connection: &ConnectionView) -> String {
+    let ConnectionView { id, request, state, tunnels, took, .. } = connection;
+    let mut text = format!("{id} {state}: {} -> {}", request.from, request.to);
+    for tunnel in tunnels {
+        let rate = BitRate::from_bps(tunnel.rate_bps);
+        text += &format!("; {rate} by {}", tunnel.routers.join(" "));
+    }
+    if let Some(took) = took {
+        text += &format!("; took {:.1} ms", took.total_ms);
+    }
+    text
+}
+
+fn report_line(report: &TunnelReport) -> String {
+    let [asked, given] = [report.asked_bps, report.given_bps].map(BitRate::from_bps);
+    format!(
+        "tunnel {}: asked {asked}; given {given} with its header; got {} packets, {} bytes; \
+         {} packets beyond the rate dropped\n",
+        report.number, report.passed_packets, report.passed_bytes, report.dropped_packets
+    )
+}
