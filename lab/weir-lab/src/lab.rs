@@ -10,6 +10,7 @@ use serde_json::json;
 use weir_platform::StateDir;
 use weir_platform::output;
 use weir_policy::MacAddr;
+use weir_suites::em::broker_lab;
 use weir_suites::guests::process::GuestSpec;
 use weir_suites::guests::{self, HopKind, ParallelInternet};
 use weir_suites::jitter::timely_process::{self, TimelyMachine};
@@ -30,6 +31,8 @@ pub(crate) enum LabCommand {
     Up(LabFile),
     /// Take it down
     Down(LabFile),
+    /// Build a network of routers with SSH servers, and run a broker there, until ended
+    Broker,
     /// Delay frames between devices of this namespace, until ended
     #[command(hide = true)]
     DelayLine {
@@ -199,6 +202,7 @@ impl LabCommand {
                     output::print(&format!("lab {name} is up\n"))?;
                 }
             }
+            Self::Broker => broker_lab::hold(|text| println!("{text}"))?,
             Self::Down(LabFile { file, json }) => {
                 let report = lab::down(&read(&file)?.name, &state)?;
                 report.print(json)?;

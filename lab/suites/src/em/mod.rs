@@ -2,10 +2,15 @@
 //! Execution Management: guaranteed connections inside virtual networks, asked for and given.
 
 mod admission;
+pub mod broker_lab;
+mod crash;
 mod drawn;
+mod guarantee;
 mod oracle;
+mod path_change;
 mod paths;
 mod rearrangement;
+mod setup;
 
 use weir_experiment::RowPart::{Plain, With};
 use weir_experiment::{Requirement, RequirementTable, RowPart};
@@ -17,15 +22,31 @@ const NAME: &str = "em";
 
 const ROWS: &[Requirement] = &[
     row(
+        1,
+        "a connection asked for by JSON has its rate beside floods, a refusal names what fits",
+        &[Plain(guarantee::show)],
+    )
+    .correctness(),
+    row(2, "set-up, alone, 10 and 100 at once", &[Plain(setup::show)]),
+    row(3, "the store's share of set-up time", &[Plain(setup::show_store)]),
+    row(
         6,
         "random requests: no arc above its capacity, the smallest change named is the smallest",
         &[Plain(admission::show)],
     )
     .correctness(),
+    row(8, "changes between equal paths lose and reorder nothing", &[Plain(path_change::show)])
+        .correctness(),
     row(
         9,
         "rearrangement solves each case that the search of all states solves",
         &[Plain(rearrangement::show)],
+    )
+    .correctness(),
+    row(
+        10,
+        "a killed broker's successor finishes what was under way, and loses nothing",
+        &[Plain(crash::show)],
     )
     .correctness(),
     row(

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Two virtual networks of routers with SSH servers, and a broker beside them: real programs in
+//! namespaces (`lab/scenarios/em`).
+//!
+//! The broker reaches the routers over links of its own. End nodes have an address and a default
+//! route, and nothing is installed there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Process};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use weir_client::{Client, ClientError, Method};
+use weir_experiment::prelude::*;
+use weir_experiment::run_folder::RunFolder;
+use weir_experiment::weir_program::{RunningProgram, WeirProgram, spawn_logged};
+use weir_experiment::{build_lab, clock};
+use weir_platform::StateDir;
+use weir_platform::run::{Command, Host, Platform};
+use weir_testbed::Lab;
+
+/// The network, its SSH servers and the broker's files. All is gone with this value.
+pub struct BrokerLab {
+    program: WeirProgram,
+    token: String,
+    servers: Vec<EndedChild>,
+    lab: Lab,
+    place: RunFolder,
+}
+
+impl BrokerLab {
+    /// Builds the network and starts the SSH servers. [`Self::broker`] starts the broker.
+    ///
+    /// # Errors
+    /// There is no SSH server, or the lab cannot be built.
+    pub fn up() -> Result<Self> {
+        if !Path::new(SSHD).exists() {
+            let (what, needs) = ("a broker's lab".to_owned(), "openssh-server".to_owned());
+            return Err(ExperimentError::Missing { what, needs });
+        }
+        weir_traffic::stop_on_signals()?;
+        let place = RunFolder::take(NAME, &StateDir::from_env())?;
+        let lab = build_lab(TOPOLOGY, &place)?;
+        let program = WeirProgram::new(lab.namespace(MANAGEMENT)?, place.folder())?;
+        let (token, digest) =
+            weir_api::token::new().map_err(|error| ExperimentError::io("token", error))?;
+        let mut built = Self { program, token, servers: Vec::new(), lab, place };
+        let host_key = built.make_keys()?;
+        let file = CONFIGURATION.replace("HOST_KEY", &host_key);
+        built.write("broker.toml", &file.replace("TOKEN_SHA256", &digest.to_string()))?;
+        built.write("token", &built.token)?;
+        for (index, router) in ROUTERS.iter().enumerate() {
+            built.start_server(router, index + 1)?;
+        }
+        Ok(built)
+    }
+
+    /// Starts a broker, and waits until it answers and reaches all routers.
+    ///
+    /// # Errors
+    /// It ends, or does not answer in time.
+    pub fn broker(&self) -> Result<RunningProgram> {
+        let mut broker = self.program.start(&["broker", "run", "broker.toml"])?;
+        let answers = clock::wait_for(STARTED_WITHIN, POLL, || {
+            if !broker.is_alive() {
+                return Ok(Some(false));
+            }
+            let networks = self.ask(Method::GET, "/v1/networks", None);
+            let routers = networks.iter().flat_map(|all| all.as_array()).flatten();
+            let routers = routers.flat_map(|of| of["routers"].as_array()).flatten();
+            let reached = routers.filter(|of| of["reachable"] == true).count();
+            Ok((reached == ROUTERS.len()).then_some(true))
+        })?;
+        if answers == Some(true) {
+            return Ok(broker);
+        }
+        let ended = broker.end_within(Duration::ZERO)?;
+        Err(ExperimentError::Node(format!("the broker did not start: {}", ended.said)))
+    }
+
+    /// Returns the folder with `broker.toml`, `cert.pem` and `token`.
+    pub fn folder(&self) -> &Path {
+        self.place.folder()
+    }
+
+    /// Asks the broker.
+    pub(super) fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, ClientError> {
+        let broken = |error: ExperimentError| ClientError::Io {
+            endpoint: BROKER.to_owned(),
+            error: std::io::Error::other(error.to_string()),
+        };
+        let client = self.client().map_err(broken)?;
+        self.within(|| client.ask(method, path, body)).map_err(broken)?
+    }
+
+    /// Removes a connection.
+    pub(super) fn remove(&self, connection: &Value) -> Result {
+        let path = connection_path(connection);
+        let client = self.client()?;
+        Ok(self.within(|| client.ask::<()>(Method::DELETE, &path, None::<&()>))??)
+    }
+
+    /// Returns a client, to be used within [`Self::within`].
+    pub(super) fn client(&self) -> Result<Client> {
+        let client = Client::remote(BROKER, Some(&self.file("cert.pem")));
+        let client = client.map_err(|error| ExperimentError::io("cert.pem", error))?;
+        Ok(client.with_token(&self.token))
+    }
+
+    /// Runs `work` in the broker's namespace.
+    pub(super) fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        Ok(self.lab.namespace(MANAGEMENT)?.run(work)?)
+    }
+
+    /// Runs a command at a node and returns what it printed.
+    pub(super) fn run(&self, node: &str, command: Command) -> Result<String> {
+        Ok(Host::default().run(&command.in_namespace(&format!("{NAME}-{node}")))?)
+    }
+
+    /// Starts a program at a node.
+    pub(super) fn start(&self, node: &str, line: &str) -> Result<EndedChild> {
+        let mut words = line.split(' ');
+        let mut command = Process::new(words.next().unwrap_or_default());
+        command.args(words);
+        let log = self.file(&format!("{node}.log"));
+        Ok(EndedChild(spawn_logged(&self.lab.namespace(node)?, command, &log)?))
+    }
+
+    /// Counts the outer addresses that a router has routes for, and its entries, from outside.
+    pub(super) fn tunnels_at(&self, router: &str) -> Result<(usize, usize)> {
+        let line = "ip -6 -j route show table main proto 87";
+        let routes: Vec<Value> = parsed(&self.run(router, Command::line(line))?)?;
+        let links: Vec<Value> = parsed(&self.run(router, Command::line("ip -j link show"))?)?;
+        let entry = |link: &&Value| {
+            let name = link["ifname"].as_str().unwrap_or_default();
+            name.strip_prefix("wc").is_some_and(|number| number.parse::<u16>().is_ok())
+        };
+        Ok((routes.len(), links.iter().filter(entry).count()))
+    }
+
+    /// Takes everything down.
+    ///
+    /// # Errors
+    /// Something of it cannot be removed.
+    pub fn down(self) -> Result {
+        let Self { servers, lab, place: _place, .. } = self;
+        drop(servers);
+        lab.down()?;
+        Ok(())
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.place.folder().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result {
+        let file = self.file(name);
+        fs::write(&file, text).map_err(|error| ExperimentError::io(&file, error))
+    }
+
+    /// Makes the broker's key, the routers' host key and the certificate. Returns the host key.
+    fn make_keys(&self) -> Result<String> {
+        for name in ["id", "host"] {
+            let _none = fs::remove_file(self.file(name));
+            let file = self.file(name).display().to_string();
+            let words = ["-q", "-t", "ed25519", "-N", "", "-f", file.as_str()];
+            Host::default().run(&Command::new("ssh-keygen", words))?;
+        }
+        let own = rcgen::generate_simple_self_signed([BROKER_ADDRESS.to_owned()])
+            .map_err(|error| ExperimentError::Node(format!("certificate: {error}")))?;
+        self.write("cert.pem", &own.cert.pem())?;
+        self.write("key.pem", &own.signing_key.serialize_pem())?;
+        let file = self.file("host.pub");
+        let key = fs::read_to_string(&file).map_err(|error| ExperimentError::io(&file, error))?;
+        Ok(key.split(' ').take(2).collect::<Vec<_>>().join(" "))
+    }
+
+    fn start_server(&mut self, router: &str, number: usize) -> Result {
+        // Debian's server wants this folder, which its service would make.
+        let folder = "/run/sshd";
+        fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
+        let file = |name: &str| self.file(name).display().to_string();
+        let text = format!(
+            "ListenAddress [fd1f:{number}::2]:22\nHostKey {}\nAuthorizedKeysFile {}\n\
+             StrictModes no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\n\
+             UsePAM no\nPidFile none\n",
+            file("host"),
+            file("id.pub"),
+        );
+        let name = format!("sshd-{router}");
+        self.write(&name, &text)?;
+        let mut command = Process::new(SSHD);
+        command.args(["-D", "-e", "-f", &file(&name)]);
+        let log = self.file(&format!("{name}.log"));
+        let server = spawn_logged(&self.lab.namespace(router)?, command, &log)?;
+        self.servers.push(EndedChild(server));
+        Ok(())
+    }
+}
+
+/// Builds the lab, runs a broker in it until a signal comes, and takes all down. Tells how the
+/// broker is asked.
+///
+/// # Errors
+/// The lab cannot be built, or the broker does not start.
+pub fn hold(say: impl Fn(&str)) -> Result {
+    let lab = BrokerLab::up()?;
+    let broker = lab.broker()?;
+    let folder = lab.place.folder().display();
+    say(&format!(
+        "The broker runs; ^C ends it and takes everything down. In another shell, as root:\n\n\
+         ip netns exec {NAME}-{MANAGEMENT} sh    # end nodes: {NAME}-bh1, {NAME}-bh2 …\n\
+         cd {folder}\n\
+         export WEIR_BROKER={BROKER} WEIR_BROKER_CA=cert.pem WEIR_TOKEN=$(cat token)"
+    ));
+    while clock::sleep(Duration::from_secs(1)).is_ok() {}
+    broker.terminate();
+    lab.down()
+}
+
+/// A child that is killed with this value.
+pub(super) struct EndedChild(Child);
+
+impl Drop for EndedChild {
+    fn drop(&mut self) {
+        // One that ended already needs nothing.
+        let _ended = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+/// Returns the path of a connection that the broker showed.
+pub(super) fn connection_path(connection: &Value) -> String {
+    format!("/v1/connections/{}", connection["id"].as_str().unwrap_or_default())
+}
+
+/// Reads JSON that a program printed.
+pub(super) fn parsed<T: DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text)
+        .map_err(|error| ExperimentError::Node(format!("{error}: {text:.200}")))
+}
+
+const NAME: &str = "em";
+
+const TOPOLOGY: &str = include_str!("../../../scenarios/em/network.toml");
+const CONFIGURATION: &str = include_str!("../../../scenarios/em/broker.toml");
+
+/// The routers of both networks, in the order of their management links.
+pub(super) const ROUTERS: [&str; 6] = ["b1", "b2", "b3", "b4", "r1", "r2"];
+
+const MANAGEMENT: &str = "mg";
+
+const BROKER_ADDRESS: &str = "fd1f:1::1";
+const BROKER: &str = "https://[fd1f:1::1]:8443";
+
+const SSHD: &str = "/usr/sbin/sshd";
+
+/// A broker waits for the lease of a killed one, then opens a shell on each router.
+const STARTED_WITHIN: Duration = Duration::from_secs(20);
+
+const POLL: Duration = Duration::from_millis(10);
