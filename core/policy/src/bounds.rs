@@ -17,6 +17,10 @@ pub const MACS_MAX: usize = 1024;
 pub const ADDRESSES_MAX: usize = 256;
 /// Filter rules of a vif; they are looked through in order.
 pub const FILTERS_MAX: usize = 256;
+/// Rules of a port; each device is compared with them in order.
+pub const RULES_MAX: usize = 32;
+/// Devices that all rules of a node take: as many as the programs of the kernel have room for.
+pub const RULE_DEVICES_MAX: u32 = 1008;
 /// Frames in the pool: 8 GiB of 2048 bytes.
 pub const FRAMES_MAX: u32 = 4 << 20;
 

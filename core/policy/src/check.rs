@@ -15,9 +15,9 @@ use crate::bounds::FRAMES_MAX;
 use crate::cycle;
 use crate::dataplane_check;
 use crate::finding::Finding;
-use crate::fit::check_sums;
 use crate::format::quoted;
 use crate::realtime_check;
+use crate::rule_check::{self, check_sums, of_rule};
 use crate::xtc_check;
 use crate::{
     Direction, Filter, Idle, Kind, MacAddr, Policy, PortId, Queue, Reservation, Share, Vif,
@@ -54,6 +54,8 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
             check_rule(index, number, rule, findings);
         }
     }
+    rule_check::check(policy, findings);
+    check_rule_values(policy, findings);
     check_sums(policy, findings);
     xtc_check::check(policy, findings);
     realtime_check::check(policy, findings);
@@ -301,6 +303,27 @@ fn check_queue(
     if let Some(codel) = queue.codel.filter(|codel| codel.target >= codel.interval) {
         let message = format!("{} is not less than the interval, {}", codel.target, codel.interval);
         findings.push(Finding::new("vif", vif, format!("{name}.queue.target"), message));
+    }
+}
+
+/// Checks the values of rules as those of vifs and slices.
+fn check_rule_values(policy: &Policy, findings: &mut Vec<Finding>) {
+    let packet = policy.node.frame_size.packet_max();
+    for (port, config) in policy.ports.iter().enumerate() {
+        for (number, rule) in config.rules.iter().enumerate() {
+            for direction in Direction::ALL {
+                let (mut of_vif, mut of_slice) = (Vec::new(), Vec::new());
+                check_share(("vif", 0), direction, rule.vif.share(direction), packet, &mut of_vif);
+                check_queue(0, direction, rule.vif.queue(direction), packet, &mut of_vif);
+                let share = rule.slice.share(direction);
+                check_share(("slice", 0), direction, share, packet, &mut of_slice);
+                let of_vif = of_vif.into_iter().map(|one| (one.key, one.message));
+                let of_slice = of_slice.into_iter();
+                let of_slice = of_slice.map(|one| (format!("slice_{}", one.key), one.message));
+                let all = of_vif.chain(of_slice);
+                findings.extend(all.map(|(key, message)| of_rule(port, number, &key, message)));
+            }
+        }
     }
 }
 

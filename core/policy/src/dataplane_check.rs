@@ -23,6 +23,10 @@ fn check_switch(policy: &Policy, findings: &mut Vec<Finding>) {
         let message = "needs node.dataplane = \"kernel\": the switch is a bridge itself";
         findings.push(Finding::new("port", index, "bridge", message));
     }
+    for (index, _) in policy.ports.iter().enumerate().filter(|(_, port)| !port.rules.is_empty()) {
+        let message = "needs node.dataplane = \"kernel\", where guests' devices stay on a bridge";
+        findings.push(Finding::new("port", index, "rule", message));
+    }
 }
 
 fn check_kernel(policy: &Policy, findings: &mut Vec<Finding>) {

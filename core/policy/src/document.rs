@@ -14,13 +14,17 @@ use crate::address::{MacAddr, Prefix};
 use crate::api::ApiTable;
 use crate::bounds::{
     ADDRESSES_MAX, BPS_MAX, BYTES_MAX, CPU_MAX, FILTERS_MAX, FLOWS_MAX, FRAMES_MAX, IN_FLIGHT_MIN,
-    INTERVAL_MAX, MACS_MAX, PORTS_MAX, PPS_MAX, ROUTERS_MAX, SECOND, SLICES_MAX, VIFS_MAX,
+    INTERVAL_MAX, MACS_MAX, PORTS_MAX, PPS_MAX, ROUTERS_MAX, RULE_DEVICES_MAX, RULES_MAX, SECOND,
+    SLICES_MAX, VIFS_MAX,
 };
 use crate::cycle::CycleTable;
 use crate::dataplane::Dataplane;
+use crate::device_pattern::{DevicePattern, NameTemplate};
 use crate::filter::FilterAction;
 use crate::format::{Factor, Protocol, Text};
-use crate::model::{Idle, Kind, Layer, Node, Port, Reservation, SchedulerKind, Slice, Vif};
+use crate::model::{
+    Idle, Kind, Layer, Node, Port, Reservation, SchedulerKind, Slice, Vif, VifRule,
+};
 use crate::realtime::RouterRealtimeTable;
 use crate::report::ReportTable;
 use crate::share::{Codel, Direction, Queue, QueueKind, Share, SmoothWindow};
@@ -151,6 +155,45 @@ pub(crate) struct PortTable {
     pub(crate) catch_up: Option<Text<Nanos>>,
     /// The cycle of phases in which slices send by this port; absent: all send at any time.
     pub(crate) cycle: Option<CycleTable>,
+    /// Rules that make vifs of devices on `bridge`, in this order: see `kernel.md`.
+    #[schemars(length(max = RULES_MAX))]
+    pub(crate) rule: Option<Vec<RuleTable>>,
+}
+
+/// A rule that makes vifs of the devices on a port's bridge, each named like its device. The first
+/// rule that matches a device takes it; a device that a `[[vif]]` names is left to that vif. Only
+/// with `node.dataplane = "kernel"`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "rule")]
+pub(crate) struct RuleTable {
+    /// The devices that it takes. A word in braces stands for one or more letters, digits, dots,
+    /// dashes and underscores, as few as possible; four words at most, with text between them.
+    #[serde(rename = "match")]
+    #[schemars(extend("x-default" = "every device that is left; the last rule only"))]
+    pub(crate) pattern: Option<Text<DevicePattern>>,
+    /// The slice of its vifs: one that is written, or with words of `match`, such as `vm-{vm}`. A
+    /// slice with words that is not written is made.
+    #[schemars(required)]
+    pub(crate) slice: Option<Text<NameTemplate>>,
+    /// Most devices that it takes at a time. Its guarantees are checked as if it had so many.
+    #[schemars(range(min = 1, max = RULE_DEVICES_MAX))]
+    #[schemars(extend("default" = VifRule::DEVICES_MAX_DEFAULT))]
+    pub(crate) devices_max: Option<u32>,
+    /// Most MAC addresses that are learned from each vif.
+    #[schemars(range(min = 1, max = MACS_MAX), extend("default" = Vif::MACS_MAX_DEFAULT))]
+    pub(crate) macs_max: Option<u32>,
+    /// The way in which packets of each vif wait, in both directions.
+    #[schemars(extend("x-default" = "the node's"))]
+    pub(crate) queue: Option<QueueKind>,
+    /// Guarantees, limits and queue of frames that each vif sends.
+    pub(crate) send: Option<VifShareTable>,
+    /// Guarantees, limits and queue of frames that each vif receives.
+    pub(crate) receive: Option<VifShareTable>,
+    /// Guarantees and limits of all that the vifs of each slice send which the rule makes.
+    pub(crate) slice_send: Option<ShareTable>,
+    /// Guarantees and limits of all that the vifs of each slice receive which the rule makes.
+    pub(crate) slice_receive: Option<ShareTable>,
 }
 
 /// A tenant.

@@ -14,6 +14,7 @@ use weir_units::{BitRate, ByteCount, CpuShare, Nanos, PacketRate};
 
 use crate::address::{MacAddr, Prefix};
 use crate::decimal::Decimal;
+use crate::device_pattern::{DevicePattern, NameTemplate, is_name_byte};
 use crate::digest::Digest;
 
 /// A value of the document that is written as text.
@@ -56,6 +57,13 @@ pub(crate) fn read(format: &str, text: &str) -> Result<u64, String> {
         "digest" => text.parse::<Digest>().map(|_| 0).map_err(|_| wrong()),
         "prefix" => text.parse::<Prefix>().map(|_| 0).map_err(|_| wrong()),
         "protocol" => text.parse::<Protocol>().map(|_| 0).map_err(|_| wrong()),
+        "device-pattern" => text
+            .parse::<DevicePattern>()
+            .map(|_| 0)
+            .map_err(|why| format!("{} {why}", quoted(text))),
+        "name-template" => {
+            text.parse::<NameTemplate>().map(|_| 0).map_err(|why| format!("{} {why}", quoted(text)))
+        }
         "name" if is_name(text) => Ok(0),
         "text" => Ok(0),
         "device" if !text.is_empty() && !text.contains(char::is_control) => Ok(0),
@@ -82,6 +90,8 @@ pub(crate) fn wanted(format: &str) -> &'static str {
         }
         "name" => "a name: 1 to 63 letters, digits, dots, dashes and underscores",
         "device" => "a device name or a path",
+        "device-pattern" => "a pattern of device names, such as tap{vm}i{n}",
+        "name-template" => "a name, with words of `match` in braces if wanted, such as vm-{vm}",
         _ => "a text",
     }
 }
@@ -203,11 +213,12 @@ written!(
     SocketAddr => "socket",
     Digest => "digest",
     Protocol => "protocol",
+    DevicePattern => "device-pattern",
+    NameTemplate => "name-template",
 );
 
 fn is_name(text: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(allowed)
+    (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(is_name_byte)
 }
 
 /// IANA, "Assigned Internet Protocol Numbers".

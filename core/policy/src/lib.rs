@@ -55,6 +55,7 @@ mod cycle;
 mod dataplane;
 mod dataplane_check;
 mod decimal;
+mod device_pattern;
 mod digest;
 mod document;
 mod draft;
@@ -65,6 +66,7 @@ mod format;
 mod guarantee;
 mod key_path;
 mod model;
+mod overbooking;
 mod problem;
 mod queue_defaults;
 mod read;
@@ -73,6 +75,8 @@ mod realtime_check;
 mod reference;
 mod report;
 mod resolve;
+mod rule;
+mod rule_check;
 mod schema;
 mod share;
 mod suggest;
@@ -87,11 +91,12 @@ pub use address::{MacAddr, ParseAddressError, Prefix};
 pub use api::{Api, Role, Token};
 pub use bounds::{
     ADDRESSES_MAX, FILTERS_MAX, FLOWS_MAX, FRAMES_MAX, MACS_MAX, PORTS_MAX, ROUTERS_MAX,
-    SLICES_MAX, VIFS_MAX,
+    RULE_DEVICES_MAX, RULES_MAX, SLICES_MAX, VIFS_MAX,
 };
 pub use check::RingFrames;
 pub use dataplane::Dataplane;
 pub use decimal::Decimal;
+pub use device_pattern::{DevicePattern, NameTemplate, PatternError};
 pub use digest::Digest;
 pub use draft::{Draft, Edit, EditError};
 pub use filter::{Filter, FilterAction};
@@ -100,14 +105,16 @@ pub use format::{Text, Written};
 pub use guarantee::Guarantees;
 pub use key_path::KeyPath;
 pub use model::{
-    FrameSize, Idle, Kind, Layer, Node, Overbooking, Policy, Port, PortCycle, PortId, Reservation,
-    Router, RouterId, SchedulerKind, Slice, SliceId, Vif, VifId,
+    FrameSize, Idle, Kind, Layer, Node, Policy, Port, PortCycle, PortId, Reservation, Router,
+    RouterId, SchedulerKind, Slice, SliceId, Vif, VifId, VifRule,
 };
+pub use overbooking::Overbooking;
 pub use problem::{ItemName, Problem, ProblemPlace, Problems, UnsoundPolicy};
 pub use read::{parse, read_document};
 pub use realtime::{RealtimeKind, RouterRealtime, ThreadSource};
 pub use reference::reference;
 pub use report::Report;
+pub use rule::{BridgeDevice, ExpandedPolicy};
 pub use schema::schema;
 pub use share::{Codel, Direction, Queue, QueueKind, Share, SmoothWindow};
 pub use unheld::{HeldKeys, Unheld};

@@ -14,7 +14,6 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
 use core::net::IpAddr;
 use core::ops::{Index, IndexMut};
 
@@ -24,8 +23,8 @@ use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 use crate::bounds::CATCH_UP_DEFAULT;
 use crate::{
-    Api, Dataplane, Direction, Filter, MacAddr, Queue, QueueKind, Report, RouterRealtime,
-    RouterXtc, Share, SmoothWindow, Xtc,
+    Api, Dataplane, DevicePattern, Direction, Filter, MacAddr, NameTemplate, Overbooking, Queue,
+    QueueKind, Report, RouterRealtime, RouterXtc, Share, SmoothWindow, Xtc,
 };
 
 /// The policy of one node. Ids are indexes into its own vectors.
@@ -105,6 +104,8 @@ pub struct Port {
     pub device: String,
     /// The host's bridge that the device is a port of; only with [`Dataplane::Kernel`].
     pub bridge: Option<String>,
+    /// Rules that make vifs of the bridge's devices; the first that matches a device takes it.
+    pub rules: Vec<VifRule>,
     /// The way in which the device is driven; never [`Kind::Host`].
     pub kind: Kind,
     /// The rate at which the port sends, and at which its vifs receive from it.
@@ -214,6 +215,22 @@ pub struct Vif {
     pub filter: Vec<Filter>,
 }
 
+/// A rule of a port: the devices that it takes, and the vif that each becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VifRule {
+    /// The devices that it takes; `None`: every one that no vif and no earlier rule takes.
+    pub pattern: Option<DevicePattern>,
+    /// The slice of its vifs.
+    pub slice_name: NameTemplate,
+    /// Most devices that it takes at a time.
+    pub devices_max: u32,
+    /// The vif of each device, without name and device. Its slice is that of a name without words;
+    /// with words it is [`VifRule::NO_SLICE`].
+    pub vif: Vif,
+    /// The slice that is made where no slice of the name is written, without the name.
+    pub slice: Slice,
+}
+
 /// The worker's behaviour when nothing is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -299,10 +316,6 @@ pub enum FrameSize {
     /// 4096 bytes, for packets of up to 3518.
     B4096,
 }
-
-/// The factor by which guarantees may exceed the capacity, in thousandths: 1000 is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Overbooking(u32);
 
 impl Policy {
     /// A node without ports or tenants, all values at their defaults.
@@ -402,6 +415,7 @@ impl Port {
             name: name.to_string(),
             device: name.to_string(),
             bridge: None,
+            rules: Vec::new(),
             kind: Kind::Auto,
             rate,
             layer: Layer::L2,
@@ -508,6 +522,13 @@ impl Vif {
     pub const DELAY_PACKET_DEFAULT: ByteCount = ByteCount::new(1518);
 }
 
+impl VifRule {
+    /// The default of `devices_max`.
+    pub const DEVICES_MAX_DEFAULT: u32 = 64;
+    /// The slice of a vif whose slice depends on its device.
+    pub const NO_SLICE: SliceId = SliceId(u32::MAX);
+}
+
 impl FrameSize {
     /// Bytes of a frame.
     #[must_use]
@@ -526,38 +547,6 @@ impl FrameSize {
             Self::B2048 => ByteCount::new(1518),
             Self::B4096 => ByteCount::new(3518),
         }
-    }
-}
-
-impl Overbooking {
-    /// No overbooking: guarantees fit in the capacity.
-    pub const NONE: Self = Self(1000);
-    /// The largest factor: 100.
-    pub const MAX: Self = Self(100_000);
-
-    /// A factor of `thousandths`, clipped to 1000 ..= 100 000.
-    #[must_use]
-    pub fn from_thousandths(thousandths: u32) -> Self {
-        Self(thousandths.clamp(Self::NONE.0, Self::MAX.0))
-    }
-
-    /// Thousandths.
-    #[must_use]
-    pub const fn thousandths(self) -> u32 {
-        self.0
-    }
-
-    /// The largest sum of guarantees that a capacity of `amount` allows, rounded down.
-    #[must_use]
-    pub fn of_floor(self, amount: u64) -> u64 {
-        let product = u128::from(amount) * u128::from(self.0) / 1000;
-        u64::try_from(product).unwrap_or(u64::MAX)
-    }
-}
-
-impl fmt::Display for Overbooking {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:03}", self.0 / 1000, self.0 % 1000)
     }
 }
 

@@ -12,10 +12,11 @@ use alloc::vec::Vec;
 use weir_units::{BitRate, ByteCount, Nanos};
 
 use crate::bounds::{BYTES_MAX, INTERVAL_MAX, TARGET_MAX};
-use crate::document::{AqmKind, QueueTable, VifShareTable, VifTable};
+use crate::document::{AqmKind, PortTable, QueueTable, RuleTable, VifShareTable, VifTable};
 use crate::finding::Finding;
+use crate::rule_check::of_rule;
 use crate::share::{Codel, Direction, Queue, QueueKind};
-use crate::{Policy, Vif};
+use crate::{Policy, Vif, VifRule};
 
 /// Fills in the queues of all vifs; `tables` are theirs, in the same order.
 pub(crate) fn resolve_queues(
@@ -23,36 +24,72 @@ pub(crate) fn resolve_queues(
     policy: &mut Policy,
     findings: &mut Vec<Finding>,
 ) {
-    let packet = policy.node.frame_size.packet_max();
     for (index, table) in tables.iter().enumerate() {
         let Some(vif) = policy.vifs.get(index) else { continue };
         let kind = table.queue.unwrap_or(policy.node.queue);
-        let of = |direction: Direction, share: &Option<VifShareTable>| {
-            let nothing = QueueTable::default();
-            let table = share.as_ref().and_then(|share| share.queue.as_ref()).unwrap_or(&nothing);
-            let (rate, window) = (least_rate(policy, vif, direction), vif.shaper(direction));
-            // A smooth window keeps the order of what it releases, and drops at entry only.
-            let kind = if window.is_some() { QueueKind::Fifo } else { kind };
-            let mut queue = resolve_queue(table, table.kind.unwrap_or(kind), rate, packet);
-            if let (Some(window), Some(rate)) = (window, vif.share(direction).rate) {
-                let (packets, bytes) = Queue::behind(window, rate, packet);
-                queue.packets = table.packets.unwrap_or(packets);
-                queue.bytes = table.bytes.map_or(bytes, |text| text.0);
-            }
-            (table.clone(), queue)
-        };
-        let (send, receive) =
-            (of(Direction::Send, &table.send), of(Direction::Receive, &table.receive));
-        for (direction, (table, queue)) in
-            [Direction::Send, Direction::Receive].into_iter().zip([&send, &receive])
-        {
-            let smooth = vif.shaper(direction).is_some();
-            check_keys((index, direction.name()), table, queue, smooth, findings);
-        }
+        let shares = [&table.send, &table.receive];
+        let queues = queues_of(policy, vif, (index, kind), shares, findings);
         if let Some(vif) = policy.vifs.get_mut(index) {
-            (vif.send_queue, vif.receive_queue) = (send.1, receive.1);
+            [vif.send_queue, vif.receive_queue] = queues;
         }
     }
+}
+
+/// Fills in the queues of the vifs that rules make; `tables` are those of all ports.
+pub(crate) fn resolve_rule_queues(
+    tables: &[PortTable],
+    policy: &mut Policy,
+    findings: &mut Vec<Finding>,
+) {
+    let rules = |table: &PortTable| table.rule.clone().unwrap_or_default();
+    for (port, tables) in tables.iter().map(rules).enumerate() {
+        for (number, RuleTable { queue, send, receive, .. }) in tables.iter().enumerate() {
+            let rule = policy.ports.get(port).and_then(|port| port.rules.get(number));
+            let Some(VifRule { vif, slice, .. }) = rule.cloned() else { continue };
+            // The slice that the rule makes limits its vif, as a written one would.
+            let made = policy.add_slice(slice);
+            let of = if vif.slice == VifRule::NO_SLICE { made } else { vif.slice };
+            let vif = Vif { slice: of, ..vif };
+            let kind = queue.unwrap_or(policy.node.queue);
+            let mut found = Vec::new();
+            let queues = queues_of(policy, &vif, (0, kind), [send, receive], &mut found);
+            policy.slices.pop();
+            let found = found.into_iter();
+            findings.extend(found.map(|one| of_rule(port, number, &one.key, one.message)));
+            let rule = policy.ports.get_mut(port).and_then(|port| port.rules.get_mut(number));
+            if let Some(rule) = rule {
+                [rule.vif.send_queue, rule.vif.receive_queue] = queues;
+            }
+        }
+    }
+}
+
+/// Returns the queues of a vif, whose place among vifs is `index`, in both directions.
+fn queues_of(
+    policy: &Policy,
+    vif: &Vif,
+    (index, kind): (usize, QueueKind),
+    shares: [&Option<VifShareTable>; 2],
+    findings: &mut Vec<Finding>,
+) -> [Queue; 2] {
+    let packet = policy.node.frame_size.packet_max();
+    let mut of = |direction: Direction, share: &Option<VifShareTable>| {
+        let nothing = QueueTable::default();
+        let table = share.as_ref().and_then(|share| share.queue.as_ref()).unwrap_or(&nothing);
+        let (rate, window) = (least_rate(policy, vif, direction), vif.shaper(direction));
+        // A smooth window keeps the order of what it releases, and drops at entry only.
+        let kind = if window.is_some() { QueueKind::Fifo } else { kind };
+        let mut queue = resolve_queue(table, table.kind.unwrap_or(kind), rate, packet);
+        if let (Some(window), Some(rate)) = (window, vif.share(direction).rate) {
+            let (packets, bytes) = Queue::behind(window, rate, packet);
+            queue.packets = table.packets.unwrap_or(packets);
+            queue.bytes = table.bytes.map_or(bytes, |text| text.0);
+        }
+        check_keys((index, direction.name()), table, &queue, window.is_some(), findings);
+        queue
+    };
+    let [send, receive] = shares;
+    [of(Direction::Send, send), of(Direction::Receive, receive)]
 }
 
 fn resolve_queue(

@@ -179,6 +179,7 @@ const TABLES: &[(&str, &str)] = &[
     ("`[xtc]`", "xtc"),
     ("`[[port]]`", "port"),
     ("`cycle` of a port", "cycle"),
+    ("`[[port.rule]]`", "rule"),
     ("`[[slice]]`", "slice"),
     ("`[[router]]`", "router"),
     ("`xtc` of a router", "router-xtc"),
@@ -188,7 +189,7 @@ const TABLES: &[(&str, &str)] = &[
     ("`map` of a router", "point"),
     ("`[[vif]]`", "vif"),
     ("`send` and `receive` of a slice or router", "share"),
-    ("`send` and `receive` of a vif", "vif-share"),
+    ("`send` and `receive` of a vif or rule", "vif-share"),
     ("`queue`", "queue"),
     ("`filter`", "filter"),
 ];
@@ -214,6 +215,8 @@ What is checked beyond the range of each value:
 - on each port and in each direction, the `min_rate` of a router's vifs add up to at most the
   router's own `min_rate` (if it has one) and `rate`, those of a slice's routers and vifs to at most
   the slice's, and those of all slices to at most the port's `rate` times `overbooking`;
+- a rule of a port counts as if it had its `devices_max` devices, each in a slice of its own unless
+  `slice` has no words;
 - `min_pps` likewise, up to the node's `capacity`, both directions together;
 - on each port, what the delays and minimums promise within any time, the port can send in it;
 - a router is held at a rate within its `receive.min_pps` and `receive.max_pps`, by a controller

@@ -12,19 +12,21 @@ use crate::api::ApiTable;
 use crate::bounds::FRAMES_MAX;
 use crate::check::frames_needed;
 use crate::cycle::CycleTable;
+use crate::device_pattern::NameTemplate;
 use crate::document::{
-    Document, FilterTable, NodeTable, PortTable, RouterTable, ShaperKind, ShareTable, SliceTable,
-    VifShareTable, VifTable,
+    Document, FilterTable, NodeTable, PortTable, RouterTable, RuleTable, ShaperKind, ShareTable,
+    SliceTable, VifShareTable, VifTable,
 };
 use crate::finding::Finding;
 use crate::format::{Text, quoted};
-use crate::queue_defaults::resolve_queues;
+use crate::queue_defaults::{resolve_queues, resolve_rule_queues};
 use crate::report::ReportTable;
+use crate::rule_check::of_rule;
 use crate::suggest::nearest;
 use crate::xtc::{RouterXtcTable, XtcTable};
 use crate::{
     Api, Filter, FilterAction, FrameSize, Node, Overbooking, Policy, Port, PortId, Report, Router,
-    RouterId, Share, Slice, SliceId, SmoothWindow, Vif, Xtc,
+    RouterId, Share, Slice, SliceId, SmoothWindow, Vif, VifRule, Xtc,
 };
 
 /// Returns the policy that `document` describes. A reference that does not resolve becomes an index
@@ -48,12 +50,13 @@ pub(crate) fn resolve(document: &Document, findings: &mut Vec<Finding>) -> Polic
         api: document.api.as_ref().map_or_else(Api::default, ApiTable::resolve),
         report: document.report.as_ref().map_or_else(Report::default, ReportTable::resolve),
         xtc: document.xtc.as_ref().map_or_else(Xtc::default, XtcTable::resolve),
-        ports: ports.iter().map(port).collect(),
+        ports: ports.iter().enumerate().map(|(i, one)| resolver.port(i, one)).collect(),
         slices: slices.iter().map(|slice| resolver.slice(slice)).collect(),
         routers: routers.iter().enumerate().map(|(i, one)| resolver.router(i, one)).collect(),
         vifs: vifs.iter().enumerate().map(|(i, one)| resolver.vif(i, one)).collect(),
     };
     resolve_queues(vifs, &mut policy, findings);
+    resolve_rule_queues(ports, &mut policy, findings);
     let needed = frames_needed(&policy);
     policy.node.frames = node.frames.unwrap_or_else(|| {
         let needed = u32::try_from(needed).unwrap_or(u32::MAX);
@@ -90,6 +93,61 @@ impl Resolver<'_> {
             redirect: table.redirect.unwrap_or(base.redirect),
             ..base
         }
+    }
+
+    fn port(&mut self, index: usize, table: &PortTable) -> Port {
+        let rules = table.rule.as_deref().unwrap_or_default().iter().enumerate();
+        let rules = rules.map(|(number, rule)| self.rule((index, number), rule)).collect();
+        Port { rules, ..port(table) }
+    }
+
+    fn rule(&mut self, (port, number): (usize, usize), table: &RuleTable) -> VifRule {
+        // A missing name was reported already.
+        let slice_name = table.slice.as_ref().map(|text| text.0.clone());
+        let slice_name = slice_name.unwrap_or_else(|| NameTemplate::of("slice"));
+        let slice = match slice_name.literal() {
+            Some(name) if table.slice.is_some() => {
+                let found = find(&self.slices, "slice", name);
+                let given = [
+                    ("slice_send", table.slice_send.is_some()),
+                    ("slice_receive", table.slice_receive.is_some()),
+                ];
+                let written = given.iter().filter(|(_, given)| *given && found.is_ok());
+                for (key, _) in written {
+                    let message = format!("belongs to slice {}, which is written", quoted(name));
+                    self.findings.push(of_rule(port, number, key, message));
+                }
+                let found = found.map_err(|why| of_rule(port, number, "slice", why));
+                SliceId(found.unwrap_or_else(|finding| {
+                    self.findings.push(finding);
+                    NOWHERE
+                }))
+            }
+            _ => VifRule::NO_SLICE,
+        };
+        let of_port = PortId(u32::try_from(port).unwrap_or(NOWHERE));
+        let base = Vif::new("", slice, of_port);
+        let before = self.findings.len();
+        let vif = Vif {
+            macs_max: table.macs_max.unwrap_or(base.macs_max),
+            send: self.vif_share(table.send.as_ref()),
+            send_shaper: self.shaper(0, "send", table.send.as_ref()),
+            receive: self.vif_share(table.receive.as_ref()),
+            receive_shaper: self.shaper(0, "receive", table.receive.as_ref()),
+            ..base
+        };
+        for finding in self.findings.iter_mut().skip(before) {
+            let Finding { key, message, .. } = &*finding;
+            *finding = of_rule(port, number, key, message.clone());
+        }
+        let slice = Slice {
+            send: self.share(table.slice_send.as_ref()),
+            receive: self.share(table.slice_receive.as_ref()),
+            ..Slice::new("")
+        };
+        let pattern = table.pattern.as_ref().map(|text| text.0.clone());
+        let devices_max = table.devices_max.unwrap_or(VifRule::DEVICES_MAX_DEFAULT);
+        VifRule { pattern, slice_name, devices_max, vif, slice }
     }
 
     fn slice(&self, table: &SliceTable) -> Slice {

@@ -13,9 +13,9 @@ use crate::document::Document;
 ///
 /// Beyond the standard's keywords: `format` names the way a text is written (`bit-rate`,
 /// `packet-rate`, `size`, `time`, `share`, `decimal`, `mac`, `ip`, `prefix`, `protocol`, `name`,
-/// `device`); `x-minimum` and `x-maximum` bound such a value in base units (bits or packets a
-/// second, bytes, nanoseconds, millionths); `x-default` says in words what holds where the key is
-/// absent.
+/// `device`, `device-pattern`, `name-template`); `x-minimum` and `x-maximum` bound such a value in
+/// base units (bits or packets a second, bytes, nanoseconds, millionths); `x-default` says in words
+/// what holds where the key is absent.
 #[must_use]
 pub fn schema() -> Value {
     schema_of::<Document>()

@@ -10,16 +10,16 @@ use serde_json::Value;
 use crate::api::ApiTable;
 use crate::cycle::CycleTable;
 use crate::document::{
-    AqmKind, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, ShaperKind,
-    ShareTable, SliceTable, VifShareTable, VifTable,
+    AqmKind, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, RuleTable,
+    ShaperKind, ShareTable, SliceTable, VifShareTable, VifTable,
 };
 use crate::format::{Factor, Protocol, Text};
 use crate::realtime::RouterRealtimeTable;
 use crate::report::ReportTable;
 use crate::xtc::{RouterXtcTable, XtcTable};
 use crate::{
-    Direction, Filter, KeyPath, Node, Policy, Port, Problems, Router, Share, Slice, Vif, count,
-    parse,
+    Direction, Filter, KeyPath, Node, Policy, Port, Problems, Router, Share, Slice, Vif, VifRule,
+    count, parse,
 };
 
 impl Policy {
@@ -160,6 +160,24 @@ fn port(port: &Port) -> PortTable {
         scheduler: Some(port.scheduler),
         catch_up: Some(Text(port.catch_up)),
         cycle: port.cycle.as_ref().map(CycleTable::of),
+        rule: some(port.rules.iter().map(vif_rule).collect()),
+    }
+}
+
+fn vif_rule(rule: &VifRule) -> RuleTable {
+    let vif = &rule.vif;
+    // A written slice has its own.
+    let of_slice = |of: &Share| rule.slice_name.literal().is_none().then(|| share(of));
+    RuleTable {
+        pattern: rule.pattern.clone().map(Text),
+        slice: Some(Text(rule.slice_name.clone())),
+        devices_max: Some(rule.devices_max),
+        macs_max: Some(vif.macs_max),
+        queue: (vif.send_queue.kind == vif.receive_queue.kind).then_some(vif.send_queue.kind),
+        send: Some(vif_share(vif, Direction::Send)),
+        receive: Some(vif_share(vif, Direction::Receive)),
+        slice_send: of_slice(&rule.slice.send),
+        slice_receive: of_slice(&rule.slice.receive),
     }
 }
 
