@@ -4,15 +4,17 @@
 //! Each port has a tree: the link, below it a class for frames that no vif sent, one for each slice
 //! with a vif there, below these routers and vifs. A slice, router or vif has one number
 //! everywhere: its class at each port, its buckets, its counters. A vif that may not receive more
-//! than a rate has a small tree at its own device.
+//! than a rate has a small tree at its own device. Rules are turned into the vifs that they make of
+//! this host's devices first.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_policy::{
-    Direction, Guarantees, Policy, Port, PortId, Queue, QueueKind, RouterId, Share, SliceId, Vif,
+    BridgeDevice, Direction, Guarantees, Policy, Port, PortId, Queue, QueueKind, RouterId, Share,
+    SliceId, Vif,
 };
 use weir_units::{BitRate, ByteCount};
 
@@ -23,19 +25,24 @@ use crate::object::{
     BucketObject, BucketUnit, ClassObject, Hook, KernelObject, LeafObject, MemberObject, ObjectKey,
     ProgramObject, RootObject, UplinkObject,
 };
-use crate::setup::KernelSetup;
+use crate::setup::{KernelSetup, OWNER_FIRST, OWNERS_MAX};
 use crate::terms::{ClassWish, HFSC_BPS_MAX, LeafKind, LinkTerms, QdiscTree};
 use crate::text::{LINK_CLASS, OTHERS_CLASS};
 
 /// The result of a compilation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompiledPolicy {
+    /// The policy in force: with the vifs that its rules make.
+    pub policy: Policy,
     /// The objects.
     pub setup: KernelSetup,
     /// The keys that are not held, each with the reason.
     pub unheld: Vec<UnheldKey>,
     /// Vifs whose device is missing or not a port of the bridge: they have no part in the setup.
     pub waiting: Vec<String>,
+    /// Vifs by rule that have no part in the setup either: their numbers are those of vifs that go
+    /// with it. The next compilation has them.
+    pub postponed: Vec<String>,
 }
 
 /// Compiles `policy` for a host. Numbers and schedulers stay as they are in `before`.
@@ -52,11 +59,15 @@ pub fn compile(
     if !problems.is_empty() {
         return Err(problems);
     }
-    let present: Vec<&Vif> = policy.vifs.iter().filter(|vif| is_here(policy, facts, vif)).collect();
-    let waits = |vif: &&Vif| !present.iter().any(|one| one.name == vif.name);
-    let waiting = policy.vifs.iter().filter(waits).map(|vif| vif.name.clone()).collect();
-    let names = owner_names(policy, &present);
-    let owners = before.numbers(&names).map_err(|problem| Vec::from([problem]))?;
+    let expanded = policy.with_devices(&bridge_devices(facts));
+    let written = policy.vifs.len();
+    let policy = &expanded.policy;
+    let (here, waits): (Vec<&Vif>, Vec<&Vif>) =
+        policy.vifs.iter().partition(|vif| is_here(policy, facts, vif));
+    let waiting = waits.into_iter().map(|vif| vif.name.clone()).collect();
+    let by_rule: BTreeSet<&str> =
+        policy.vifs.iter().skip(written).map(|vif| vif.name.as_str()).collect();
+    let Numbered { owners, present, postponed } = number(policy, here, before, &by_rule)?;
     let compiler = Compiler { policy, facts, before, present, owners: &owners };
     let mut objects = Vec::new();
     let mut trees = Vec::new();
@@ -65,12 +76,58 @@ pub fn compile(
         compiler.port(id, port, tree, &mut objects);
         trees.push(tree);
     }
-    let unheld = held::unheld(policy, facts, &trees);
+    let unheld = held::unheld(&expanded, facts, &trees);
     compiler.receivers(&mut objects);
     compiler.buckets(&mut objects);
     compiler.members(&mut objects);
     let setup = KernelSetup { owners, objects };
-    Ok(CompiledPolicy { setup, unheld, waiting })
+    Ok(CompiledPolicy { policy: expanded.policy, setup, unheld, waiting, postponed })
+}
+
+/// The devices that are ports of a bridge, the oldest first.
+fn bridge_devices(facts: &HostFacts) -> Vec<BridgeDevice<'_>> {
+    let all = facts.devices.iter();
+    let mut devices: Vec<(u32, BridgeDevice<'_>)> = all
+        .filter_map(|(name, found)| {
+            let bridge = found.bridge.as_deref()?;
+            Some((found.number, BridgeDevice { name, bridge }))
+        })
+        .collect();
+    devices.sort_by_key(|(number, device)| (*number, device.name));
+    devices.into_iter().map(|(_, device)| device).collect()
+}
+
+/// Vifs with their numbers.
+struct Numbered<'p> {
+    owners: BTreeMap<String, u16>,
+    present: Vec<&'p Vif>,
+    postponed: Vec<String>,
+}
+
+/// Gives numbers to all vifs that are `here`, their routers and slices. Where there are too few
+/// since others go at the same time, new vifs by rule are postponed: without them a change of many
+/// guests at once would be refused as a whole, again and again.
+fn number<'p>(
+    policy: &Policy,
+    mut here: Vec<&'p Vif>,
+    before: &KernelSetup,
+    by_rule: &BTreeSet<&str>,
+) -> Result<Numbered<'p>, Vec<KernelProblem>> {
+    let names = owner_names(policy, &here);
+    let problem = match before.numbers(&names) {
+        Ok(owners) => return Ok(Numbered { owners, present: here, postponed: Vec::new() }),
+        Err(problem) => Vec::from([problem]),
+    };
+    if before.owners.keys().all(|owner| names.contains(owner)) {
+        return Err(problem);
+    }
+    let is_new = |vif: &&Vif| {
+        by_rule.contains(vif.name.as_str()) && !before.owners.contains_key(&vif_name(policy, vif))
+    };
+    let postponed = here.iter().copied().filter(is_new).map(|vif| vif.name.clone()).collect();
+    here.retain(|vif| !is_new(vif));
+    let owners = before.numbers(&owner_names(policy, &here));
+    owners.map(|owners| Numbered { owners, present: here, postponed }).map_err(|_| problem)
 }
 
 /// Adds the reasons that lie in the host.
@@ -82,6 +139,14 @@ fn host_problems(policy: &Policy, facts: &HostFacts, problems: &mut Vec<KernelPr
     if !facts.qdiscs.htb && !facts.qdiscs.hfsc {
         let reason = "this kernel has neither sch_hfsc nor sch_htb";
         problems.push(KernelProblem::new("node.dataplane", reason));
+    }
+    let (most, room) = (policy.owners_at_most(), usize::from(OWNERS_MAX - OWNER_FIRST));
+    if policy.has_rules() && most > room {
+        let reason = format!(
+            "the rules may make {most} slices, routers and vifs with those written, at most \
+             {room} fit: lower devices_max"
+        );
+        problems.push(KernelProblem::new("port.rule", reason));
     }
     for port in &policy.ports {
         let device = &port.device;

@@ -33,9 +33,11 @@ pub struct QdiscSupport {
     pub fq_codel: bool,
 }
 
-/// The facts of one device.
+/// The facts of one device. A device that is made later has a larger number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BridgePortFacts {
+    /// Its number in the kernel.
+    pub number: u32,
     /// The bridge that it is a port of.
     pub bridge: Option<String>,
     /// A root discipline that somebody put there, such as `tbf 8001:`; `None` for the kernel's

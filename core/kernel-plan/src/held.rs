@@ -9,7 +9,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use weir_policy::{Direction, Policy, Queue, QueueKind, SchedulerKind, Share, Vif};
+use weir_policy::{
+    Direction, ExpandedPolicy, Policy, Port, Queue, QueueKind, SchedulerKind, Share, Vif,
+};
 
 use crate::facts::HostFacts;
 use crate::terms::QdiscTree;
@@ -71,6 +73,7 @@ pub(crate) fn problems(policy: &Policy) -> Vec<KernelProblem> {
                           overhead of one packet";
             list.push(KernelProblem::new(at("layer"), reason));
         }
+        rule_problems(port, &mut list);
     }
     for slice in &policy.slices {
         let at = |key: &str| format!("slice {:?}.{key}", slice.name);
@@ -86,12 +89,23 @@ pub(crate) fn problems(policy: &Policy) -> Vec<KernelProblem> {
         let receive = share_problem(&router.receive);
         list.extend(receive.map(|key| KernelProblem::not_yet(at(key))));
     }
-    policy.vifs.iter().for_each(|vif| vif_problems(vif, &mut list));
+    for vif in &policy.vifs {
+        vif_problems(vif, &|key| format!("vif {:?}.{key}", vif.name), &mut list);
+    }
     list
 }
 
-fn vif_problems(vif: &Vif, list: &mut Vec<KernelProblem>) {
-    let at = |key: &str| format!("vif {:?}.{key}", vif.name);
+/// The keys of rules, which hold for each vif and slice that a rule makes.
+fn rule_problems(port: &Port, list: &mut Vec<KernelProblem>) {
+    for (index, rule) in port.rules.iter().enumerate() {
+        let at = |key: &str| format!("port {:?}.rule {}.{key}", port.name, index + 1);
+        vif_problems(&rule.vif, &at, list);
+        let receive = share_problem(&rule.slice.receive);
+        list.extend(receive.map(|key| KernelProblem::not_yet(at(&format!("slice_{key}")))));
+    }
+}
+
+fn vif_problems(vif: &Vif, at: &dyn Fn(&str) -> String, list: &mut Vec<KernelProblem>) {
     let smooth = |direction| vif.shaper(direction).is_some();
     let keys = [
         ("addresses", !vif.addresses.is_empty()),
@@ -124,7 +138,12 @@ fn share_problem(receive: &Share) -> Option<&'static str> {
 
 /// The keys that trees and queues do not hold, and the devices that no vif names. `trees` are those
 /// of the ports, in their order.
-pub(crate) fn unheld(policy: &Policy, facts: &HostFacts, trees: &[QdiscTree]) -> Vec<UnheldKey> {
+pub(crate) fn unheld(
+    expanded: &ExpandedPolicy,
+    facts: &HostFacts,
+    trees: &[QdiscTree],
+) -> Vec<UnheldKey> {
+    let policy = &expanded.policy;
     let mut list = Vec::new();
     let mut say = |place: String, reason: String| list.push(UnheldKey { place, reason });
     send_unheld(policy, trees, &mut say);
@@ -151,7 +170,7 @@ pub(crate) fn unheld(policy: &Policy, facts: &HostFacts, trees: &[QdiscTree]) ->
             say(format!("{item}.receive.priority"), reason.to_string());
         }
     }
-    list.extend(unnamed(policy, facts));
+    list.extend(unnamed(expanded, facts));
     list
 }
 
@@ -217,7 +236,8 @@ pub(crate) fn in_the_way(device: &str, qdisc: &str) -> String {
 }
 
 /// Devices of the ports' bridges that are neither a port's nor a vif's.
-fn unnamed(policy: &Policy, facts: &HostFacts) -> impl Iterator<Item = UnheldKey> {
+fn unnamed(expanded: &ExpandedPolicy, facts: &HostFacts) -> impl Iterator<Item = UnheldKey> {
+    let policy = &expanded.policy;
     let is_named = |device: &str| {
         policy.ports.iter().any(|port| port.device == device)
             || policy.vifs.iter().any(|vif| vif.device == device)
@@ -225,9 +245,13 @@ fn unnamed(policy: &Policy, facts: &HostFacts) -> impl Iterator<Item = UnheldKey
     facts.devices.iter().filter_map(move |(device, found)| {
         let bridge = found.bridge.as_ref()?;
         let port = policy.ports.iter().find(|port| port.bridge.as_ref() == Some(bridge))?;
-        let reason = format!(
-            "device {device} is on it, and no vif names it: it is neither limited nor isolated"
-        );
+        let why = match expanded.untaken.get(device) {
+            Some(reason) => reason,
+            None if port.rules.is_empty() => "no vif names it",
+            None => "no vif and no rule names it",
+        };
+        let reason =
+            format!("device {device} is on it, and {why}: it is neither limited nor isolated");
         let place = format!("port {:?}.bridge {bridge}", port.name);
         (!is_named(device)).then_some(UnheldKey { place, reason })
     })

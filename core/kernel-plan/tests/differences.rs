@@ -162,7 +162,8 @@ fn policy(vifs: &[Option<RandomVif>]) -> Policy {
 fn facts(policy: &Policy, qdiscs: QdiscSupport) -> HostFacts {
     let mut facts = HostFacts { qdiscs, programs: true, ..HostFacts::default() };
     let mut add = |device: &str, bridge: &Option<String>| {
-        let device_facts = BridgePortFacts { bridge: bridge.clone(), foreign_qdisc: None };
+        let bridge = bridge.clone();
+        let device_facts = BridgePortFacts { bridge, ..BridgePortFacts::default() };
         facts.devices.insert(device.to_owned(), device_facts);
     };
     policy.ports.iter().for_each(|port| add(&port.device, &port.bridge));

@@ -53,7 +53,8 @@ pub(crate) fn read_facts(
             let whose = if is_tree(qdisc) { " (of another node of Weir)" } else { "" };
             format!("{} {}{whose}", qdisc.kind, qdisc.handle)
         });
-        let device = BridgePortFacts { bridge: link.master.clone(), foreign_qdisc };
+        let (number, bridge) = (link.ifindex, link.master.clone());
+        let device = BridgePortFacts { number, bridge, foreign_qdisc };
         facts.devices.insert(link.ifname.clone(), device);
     }
     let mut classes = BTreeSet::new();

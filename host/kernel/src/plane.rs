@@ -58,7 +58,7 @@ pub struct PlaneCounts {
 }
 
 /// The result of making a host enforce a policy.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct AppliedPolicy {
     /// The compiled policy.
     pub compiled: CompiledPolicy,
@@ -130,6 +130,19 @@ impl KernelPlane {
     /// # Errors
     /// The policy cannot be enforced here, or a step failed; then everything is as before.
     pub fn apply(
+        &mut self,
+        policy: &Policy,
+        journal: &mut Journal,
+    ) -> Result<AppliedPolicy, KernelPlaneError> {
+        let applied = self.apply_once(policy, journal)?;
+        // The numbers of what is gone are free now.
+        match applied.compiled.postponed.is_empty() {
+            true => Ok(applied),
+            false => self.apply_once(policy, journal),
+        }
+    }
+
+    fn apply_once(
         &mut self,
         policy: &Policy,
         journal: &mut Journal,

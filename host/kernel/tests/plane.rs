@@ -213,6 +213,79 @@ fn programs_of_others_before_ours_are_named() {
     assert_eq!(applied.programs_before, [line]);
 }
 
+/// Goal: devices that rules name become vifs when they come, in the order of the rules, with their
+/// guest's slice and limit; they are let go when they leave; one beyond the rule's most is named.
+#[test]
+fn devices_are_taken_by_rule_as_they_come_and_go() {
+    let Some(mut lab) = TestBridge::new("by_rule") else { return };
+    let policy = by_rule();
+    let apply = |lab: &mut TestBridge| {
+        let applied = lab.plane.apply(&policy, &mut lab.journal).unwrap();
+        let policy = &applied.compiled.policy;
+        let vifs = policy.vifs.iter();
+        let vifs = vifs.map(|vif| format!("{}:{}", vif.name, policy[vif.slice].name));
+        let said: Vec<String> = applied.compiled.unheld.iter().map(ToString::to_string).collect();
+        (vifs.collect::<Vec<_>>().join(" "), said.join("\n"), applied.plan.is_empty())
+    };
+    // What is on the bridge already, t0 and t1, belongs to the default slice.
+    assert_eq!(apply(&mut lab).0, "t0:guests t1:guests");
+    assert!(apply(&mut lab).2, "nothing is to do");
+    for (guest, peer) in [("tap100i0", "g2"), ("tap100i1", "g3"), ("tap101i0", "g4")] {
+        run(&format!("ip link add {guest} type veth peer name {peer}"));
+        run(&format!("ip link set {guest} master br0 up"));
+        run(&format!("ip link set {peer} up"));
+    }
+    let (vifs, said, _) = apply(&mut lab);
+    assert_eq!(vifs, "tap100i0:vm-100 tap100i1:vm-100 t0:guests t1:guests");
+    let wanted = "device tap101i0 is on it, and rule 2 of the port has its 2 devices: it is \
+                  neither limited nor isolated";
+    assert!(said.contains(wanted), "{said}");
+    // The limit of the guest's slice, and isolation from the others.
+    lab.send("g3", &frame([0xff; 6], [2, 0, 0, 0, 3, 3], &[0x08, 0]), 5);
+    lab.wait("sent", |lab| lab.sent("tap100i1").passed[0] >= 5);
+    let foreign = |lab: &TestBridge| {
+        let counts = lab.plane.counts().unwrap();
+        drops(&counts.members["t0"].programs.receive, "foreign_slice")
+    };
+    lab.wait("not to another slice", |lab| foreign(lab) >= 5);
+    let classes = run("tc class show dev up0");
+    assert_eq!(classes.matches("ceil 300Mbit").count(), 1, "{classes}");
+    // One leaves the bridge, one the host; the one that had to wait is taken.
+    let number = device_number("t0").unwrap();
+    run("ip link set t0 nomaster");
+    run("ip link del tap100i0");
+    assert_eq!(apply(&mut lab).0, "tap100i1:vm-100 tap101i0:vm-101 t1:guests");
+    assert!(!lab.links().iter().any(|link| link.starts_with(&format!("{number}-"))));
+    run("ip link set t0 master br0");
+    assert_eq!(apply(&mut lab).0, "tap100i1:vm-100 tap101i0:vm-101 t0:guests t1:guests");
+    assert!(apply(&mut lab).2, "nothing is to do");
+}
+
+/// Goal: a hundred guests that come at once are taken by one plan, and gone by one.
+#[test]
+fn a_hundred_guests_come_and_go_at_once() {
+    let Some(mut lab) = TestBridge::new("a_hundred_guests") else { return };
+    let mut policy = by_rule();
+    policy.ports[0].rules[0].devices_max = 100;
+    let lines = |line: fn(u32) -> String| (0..100).map(line).collect::<Vec<_>>().join("\n");
+    let batch = |text: String| {
+        let path = lab.state.join("batch");
+        fs::write(&path, text).unwrap();
+        run(&format!("ip -batch {}", path.display()));
+    };
+    batch(lines(|n| format!("link add tap{n}i0 master br0 type veth peer name g{n}x")));
+    let begun = Instant::now();
+    let applied = lab.plane.apply(&policy, &mut lab.journal).unwrap();
+    println!("100 guests taken in {:?}", begun.elapsed());
+    assert_eq!(applied.compiled.policy.vifs.len(), 102);
+    batch(lines(|n| format!("link del tap{n}i0")));
+    let applied = lab.plane.apply(&policy, &mut lab.journal).unwrap();
+    assert_eq!(applied.compiled.policy.vifs.len(), 2);
+    let classes = run("tc class show dev up0");
+    // The link, what no vif sends, the default slice and its two vifs.
+    assert_eq!(classes.lines().count(), 5, "{classes}");
+}
+
 /// A bridge, and the data plane on it.
 struct TestBridge {
     plane: KernelPlane,
@@ -344,6 +417,32 @@ impl Drop for TestBridge {
         let _gone = Command::new("umount").arg(self.state.join("bpf")).status();
         let _gone = fs::remove_dir_all(&self.state);
     }
+}
+
+/// A policy without vifs: those of guests by rule, the rest in a default slice.
+fn by_rule() -> Policy {
+    let text = "
+        version = 1
+        [node]
+        name = \"edge1\"
+        dataplane = \"kernel\"
+        [[port]]
+        name = \"up0\"
+        bridge = \"br0\"
+        rate = \"1Gbit\"
+        [[port.rule]]
+        match = \"tap{vm}i{n}\"
+        slice = \"vm-{vm}\"
+        devices_max = 2
+        send = { min_rate = \"1Mbit\" }
+        slice_send = { rate = \"300Mbit\" }
+        [[port.rule]]
+        slice = \"guests\"
+        devices_max = 2
+        [[slice]]
+        name = \"guests\"
+    ";
+    weir_policy::parse(text).unwrap()
 }
 
 fn drops(counts: &WayCounts, reason: &str) -> u64 {

@@ -16,7 +16,7 @@ use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
 use weir_loops::{ClassStatus, LogLine, LoopsLoad, RouterActivations, RouterStatus};
 use weir_platform::{StateDir, text};
-use weir_policy::{Dataplane, Edit, Policy};
+use weir_policy::{Dataplane, Edit, ItemName, Policy, Problem, ProblemPlace};
 use weir_report::{
     ReportKeeper, ReportStore, ReportSubject, ReportTicker, Service, StoreAnswer, StoreQuery,
 };
@@ -35,7 +35,13 @@ pub(crate) trait NodePlane: std::fmt::Debug + Send + Sync + 'static {
     /// The value of `node.dataplane` that asks for it.
     const DATAPLANE: Dataplane;
 
-    /// Counters, queues, lateness; `policy` is in force.
+    /// Returns the policy with the vifs that the plane made by the rules of `policy`, which is in
+    /// force.
+    fn in_effect(&self, policy: &Arc<Policy>) -> Arc<Policy> {
+        Arc::clone(policy)
+    }
+
+    /// Counters, queues, lateness; `policy` is in effect.
     ///
     /// # Errors
     /// The node is busy, starting or ending.
@@ -187,7 +193,7 @@ impl<P: NodePlane> ControlledNode<P> {
         };
         let tick = move || {
             let Ok(status) = ticker.read_status() else { return };
-            let failed = ticker.keeper.take(&status, &ticker.policy_now());
+            let failed = ticker.keeper.take(&status, &ticker.policy_in_effect());
             failed.into_iter().for_each(|why| ticker.tell(why));
             ticker.cpu_model.tick(&status).into_iter().for_each(|line| ticker.tell(line));
         };
@@ -196,7 +202,7 @@ impl<P: NodePlane> ControlledNode<P> {
 
     /// Ends the report with the last status. Returns what failed.
     pub(crate) fn end_report(&self, last: &NodeStatus) -> Option<String> {
-        self.keeper.end(last, &self.policy_now())
+        self.keeper.end(last, &self.policy_in_effect())
     }
 
     /// Waits until the node is to end, and returns why. Reloads the policy on SIGHUP.
@@ -250,6 +256,11 @@ impl<P: NodePlane> ControlledNode<P> {
         Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).policy)
     }
 
+    /// The policy in force with the vifs that its rules made.
+    fn policy_in_effect(&self) -> Arc<Policy> {
+        self.plane.in_effect(&self.policy_now())
+    }
+
     /// Adds a line for the operator. Lines beyond a bound are counted.
     pub(crate) fn tell(&self, line: String) {
         OperatorNotes::add_to(&self.notes, line);
@@ -261,7 +272,36 @@ impl<P: NodePlane> ControlledNode<P> {
     }
 
     fn read_status(&self) -> Result<NodeStatus, Refusal> {
-        self.plane.read_status(&self.policy_now())
+        self.plane.read_status(&self.policy_in_effect())
+    }
+
+    /// Says of a vif that the document does not name that a rule made it, to a caller who sees it.
+    fn telling_of_rules(
+        &self,
+        refusal: Refusal,
+        request: &ChangeRequest<'_>,
+        edits: &[Edit],
+    ) -> Refusal {
+        if refusal.kind != RefusalKind::NotFound {
+            return refusal;
+        }
+        let (written, all) = (self.policy_now(), self.policy_in_effect());
+        let names = |policy: &Policy, name: &str| policy.vifs.iter().any(|vif| vif.name == name);
+        let by_rule = edits.iter().map(|edit| &edit.place).find(|place| {
+            let (name, key) = (&place.name, place.key.clone());
+            let item = Some(ItemName::Name(name.clone()));
+            let place_of = ProblemPlace { table: place.table.clone(), item, key };
+            let problem = Problem { line: 0, column: 0, place: place_of, message: String::new() };
+            let is_by_rule = place.table == "vif" && names(&all, name) && !names(&written, name);
+            is_by_rule && (request.sees)(&all, &problem)
+        });
+        let Some(place) = by_rule else { return refusal };
+        let text = format!(
+            "vif {:?} is made by a rule of its port: a [[vif]] with its device, or a [[slice]] \
+             with its slice's name, gives it values of its own",
+            place.name
+        );
+        Refusal::new(RefusalKind::NotFound, text).about([place.clone()])
     }
 
     fn apply_file(&self, who: &str) -> Result<(), Refusal> {
@@ -292,18 +332,20 @@ impl<P: NodePlane> ControlledNode<P> {
 impl<P: NodePlane> Control for ControlledNode<P> {
     fn status(&self) -> Result<NodeStatus, Refusal> {
         let mut status = self.read_status()?;
-        self.plane.add_waiting(&mut status, &self.policy_now());
+        self.plane.add_waiting(&mut status, &self.policy_in_effect());
         self.keeper.judge(&mut status);
         self.cpu_model.add_to(&mut status);
         Ok(status)
     }
 
     fn policy(&self) -> Result<InForce, Refusal> {
-        Ok(self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone())
+        let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(InForce { policy: self.plane.in_effect(&in_force.policy), ..in_force })
     }
 
     fn change(&self, request: &ChangeRequest<'_>, edits: &[Edit]) -> Result<PolicyChange, Refusal> {
-        self.with_live(|live, apply| live.change(request, edits, apply))
+        let made = self.with_live(|live, apply| live.change(request, edits, apply));
+        made.map_err(|refusal| self.telling_of_rules(refusal, request, edits))
     }
 
     fn foresee(
@@ -311,10 +353,11 @@ impl<P: NodePlane> Control for ControlledNode<P> {
         request: &ChangeRequest<'_>,
         edits: &[Edit],
     ) -> Result<PolicyChange, Refusal> {
-        self.live().foresee(request, edits, &mut |policy| {
+        let foreseen = self.live().foresee(request, edits, &mut |policy| {
             keeps_dataplane(policy, P::DATAPLANE)?;
             self.plane.could_apply(policy)
-        })
+        });
+        foreseen.map_err(|refusal| self.telling_of_rules(refusal, request, edits))
     }
 
     fn undo(&self, request: &ChangeRequest<'_>, id: Option<u64>) -> Result<PolicyChange, Refusal> {

@@ -36,6 +36,8 @@ struct BridgePlane {
     host: Arc<Mutex<Option<KernelHost>>>,
     /// The operator's lines that hold now. A line is told once, when it begins to hold.
     told: Mutex<BTreeSet<String>>,
+    /// The policy with the vifs that its rules made of the host's devices.
+    in_effect: Mutex<Arc<Policy>>,
 }
 
 type KernelNode = ControlledNode<BridgePlane>;
@@ -84,10 +86,15 @@ pub(crate) fn run<S>(
         }
     };
     let lines: BTreeSet<String> = lines_of(&applied).collect();
+    let in_effect = Mutex::new(Arc::new(applied.compiled.policy));
     lines.iter().for_each(|line| report(line));
     let host = Arc::new(Mutex::new(Some(KernelHost { plane, journal })));
-    let plane =
-        BridgePlane { started: Instant::now(), host: Arc::clone(&host), told: Mutex::new(lines) };
+    let plane = BridgePlane {
+        started: Instant::now(),
+        host: Arc::clone(&host),
+        told: Mutex::new(lines),
+        in_effect,
+    };
     let node = KernelNode::new(options, live, |_| plane);
     let ended = node.and_then(|node| {
         node.live().take_over_old_files().iter().for_each(|line| report(line));
@@ -137,6 +144,8 @@ fn lines_of(applied: &AppliedPolicy) -> impl Iterator<Item = String> {
     let unheld = applied.compiled.unheld.iter().map(|key| format!("not held: {key}"));
     let waiting = applied.compiled.waiting.iter();
     let waits = waiting.map(|vif| format!("vif {vif} waits for its device"));
+    let postponed = applied.compiled.postponed.iter();
+    let waits = waits.chain(postponed.map(|vif| format!("vif {vif} waits for room")));
     unheld.chain(waits).chain(applied.programs_before.iter().cloned())
 }
 
@@ -180,23 +189,28 @@ fn follow(node: &KernelNode) -> bool {
     let _live = node.live();
     let applied = node.plane.plan_and_make(&node.policy_now());
     let lines = match &applied {
-        Ok(applied) => lines_of(applied).collect(),
+        Ok(applied) => applied.iter().flat_map(lines_of).collect(),
         Err(error) => {
             let problems = error.to_string();
             problems.lines().map(|line| format!("a change of devices: {line}")).collect()
         }
     };
     node.plane.tell(lines, &|line| node.tell(line));
-    applied.is_err()
+    !applied.is_ok_and(|applied| applied.is_none_or(|made| made.compiled.postponed.is_empty()))
 }
 
 impl BridgePlane {
-    fn plan_and_make(&self, policy: &Policy) -> Result<AppliedPolicy, KernelPlaneError> {
+    /// Makes the host enforce a policy; `None` after the end.
+    fn plan_and_make(&self, policy: &Policy) -> Result<Option<AppliedPolicy>, KernelPlaneError> {
         let mut host = self.host();
-        let Some(KernelHost { plane, journal }) = host.as_mut() else {
-            return Ok(AppliedPolicy::default());
-        };
-        plane.apply(policy, journal)
+        let Some(KernelHost { plane, journal }) = host.as_mut() else { return Ok(None) };
+        let applied = plane.apply(policy, journal)?;
+        let mut in_effect = self.in_effect.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who follows the policy compares pointers.
+        if **in_effect != applied.compiled.policy {
+            *in_effect = Arc::new(applied.compiled.policy.clone());
+        }
+        Ok(Some(applied))
     }
 
     /// Tells the operator each of `lines` that did not hold before.
@@ -215,6 +229,13 @@ impl BridgePlane {
 impl NodePlane for BridgePlane {
     const DATAPLANE: Dataplane = Dataplane::Kernel;
 
+    fn in_effect(&self, policy: &Arc<Policy>) -> Arc<Policy> {
+        match policy.has_rules() {
+            true => Arc::clone(&self.in_effect.lock().unwrap_or_else(PoisonError::into_inner)),
+            false => Arc::clone(policy),
+        }
+    }
+
     fn read_status(&self, policy: &Policy) -> Result<NodeStatus, Refusal> {
         let ending = || Refusal::new(RefusalKind::NotRunning, "the node is ending");
         let counts = {
@@ -228,7 +249,7 @@ impl NodePlane for BridgePlane {
 
     fn apply(&self, policy: &Policy, note: &dyn Fn(String)) -> Result<(), Refusal> {
         let applied = self.plan_and_make(policy).map_err(|error| refused(&error))?;
-        self.tell(lines_of(&applied).collect(), note);
+        self.tell(applied.iter().flat_map(lines_of).collect(), note);
         Ok(())
     }
 
