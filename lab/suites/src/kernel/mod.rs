@@ -2,6 +2,7 @@
 //! The kernel's own data plane: the host's bridge stays, programs and trees are put on its devices.
 
 mod bulk;
+mod changes;
 mod hostile;
 mod life;
 mod packets;
@@ -20,6 +21,7 @@ const NAME: &str = "kernel";
 const ROWS: &[Requirement] = &[
     row(1, "bulk TCP keeps the speed of the bridge", &[Plain(bulk::show)]),
     row(2, "four tenants on one link: each has its guarantee", &[Plain(tenants::show)]),
+    row(5, "1000 live changes; guests join and leave: nothing lost", &[Plain(changes::show)]),
     row(6, "killed and started again: nothing lost, nothing changed", &[Plain(life::show)]),
     row(7, "a limit of packets counts the segments of super-frames", &[Plain(packets::show)]),
     row(8, "hostile frames: dropped under the reasons of the switch", &[Plain(hostile::show)])
