@@ -17,7 +17,8 @@ struct vlan_header {
 	__be16 protocol;
 };
 
-/* IEEE 802 local experimental type 1: a parallel internet's number, then the frame's own type. */
+/* IEEE 802 local experimental type 1: a parallel internet's number, then the frame's own type. On
+ * links of PIH_BYTE the number alone follows the frame's own type. */
 #define ETH_P_PIH 0x88b5
 
 struct pih_header {

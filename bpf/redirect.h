@@ -26,8 +26,9 @@
 /* Beside the actions of XDP, none of which is negative. */
 #define LEAVE -2
 
-/* Both headers of a slice have 7 bytes. */
+/* Both headers of a slice have 7 bytes: 4 of a tag, and 3 or 1 of a parallel internet. */
 #define HEADERS_MASK 7
+#define HEADERS_PIH 2
 
 /* Attempts at a bucket. If as many other processors were faster each time, it refuses the frame. */
 #define BUCKET_TRIES 8
@@ -217,29 +218,53 @@ static __always_inline int push_pih(struct xdp_md *ctx, __u8 number)
 	return 0;
 }
 
-/* Takes a header of `length` bytes out from behind the addresses. */
-static __always_inline int pop_header(struct xdp_md *ctx, const int length)
+/* Puts a bare number behind the Ethernet header. */
+static __always_inline int push_number(struct xdp_md *ctx, __u8 number)
 {
-	__u8 addresses[12];
+	struct {
+		__u8 ethernet[sizeof(struct ethhdr)];
+		__u8 number;
+	} head = {.number = number};
+	void *data = (void *)(long)ctx->data;
+
+	if (data + sizeof(head.ethernet) > (void *)(long)ctx->data_end)
+		return -1;
+	__builtin_memcpy(head.ethernet, data, sizeof(head.ethernet));
+	if (bpf_xdp_adjust_head(ctx, -(int)sizeof(head.number)))
+		return -1;
+	data = (void *)(long)ctx->data;
+	if (data + sizeof(head) > (void *)(long)ctx->data_end)
+		return -1;
+	__builtin_memcpy(data, &head, sizeof(head));
+	return 0;
+}
+
+/* Takes `length` bytes out from behind the first `kept` ones: the addresses, or all of an Ethernet
+ * header. */
+static __always_inline int pop_header(struct xdp_md *ctx, const int length, const int kept)
+{
+	__u8 before[sizeof(struct ethhdr)];
 	void *data;
 
 	data = (void *)(long)ctx->data;
 	if (data + sizeof(struct ethhdr) + length > (void *)(long)ctx->data_end)
 		return -1;
-	__builtin_memcpy(addresses, data, sizeof(addresses));
+	__builtin_memcpy(before, data, kept);
 	if (bpf_xdp_adjust_head(ctx, length))
 		return -1;
 	data = (void *)(long)ctx->data;
-	if (data + sizeof(addresses) > (void *)(long)ctx->data_end)
+	if (data + kept > (void *)(long)ctx->data_end)
 		return -1;
-	__builtin_memcpy(data, addresses, sizeof(addresses));
+	__builtin_memcpy(data, before, kept);
 	return 0;
 }
 
 /* The headers of the path's slice, on a frame that leaves by the port. */
 static __always_inline int push_headers(struct xdp_md *ctx, const struct path *path)
 {
-	if (path->pih && push_pih(ctx, (__u8)path->bridge))
+	if (path->pih == PIH_HEADER && push_pih(ctx, (__u8)path->bridge))
+		return -1;
+	if (path->pih == PIH_BYTE && push_number(ctx, (__u8)path->bridge))
 		return -1;
 	return path->vlan ? push_tag(ctx, path->vlan) : 0;
 }
@@ -248,9 +273,12 @@ static __always_inline int pop_headers(struct xdp_md *ctx, int headers)
 {
 	int tagged = headers & sizeof(struct vlan_header);
 
-	if (tagged && pop_header(ctx, sizeof(struct vlan_header)))
+	if (tagged && pop_header(ctx, sizeof(struct vlan_header), 2 * ETH_ALEN))
 		return -1;
-	return headers > tagged ? pop_header(ctx, sizeof(struct pih_header)) : 0;
+	if (headers == tagged)
+		return 0;
+	return headers & HEADERS_PIH ? pop_header(ctx, sizeof(struct pih_header), 2 * ETH_ALEN)
+				     : pop_header(ctx, sizeof(__u8), sizeof(struct ethhdr));
 }
 
 static __always_inline long send_to(struct station *station, struct path_counters *counters,
@@ -365,7 +393,9 @@ static __always_inline int suspect(struct xdp_md *ctx, const struct path *path, 
 		return 1;
 	if (!same_tag(ctx, path, headers))
 		return 1;
-	protocol = data + 2 * ETH_ALEN + (headers & HEADERS_MASK);
+	/* A bare number is behind the frame's own type. */
+	protocol = data + 2 * ETH_ALEN +
+		   (headers & (headers & HEADERS_PIH ? HEADERS_MASK : HEADERS_MASK - 1));
 	if (*protocol == bpf_htons(ETH_P_8021Q) || *protocol == bpf_htons(ETH_P_8021AD) ||
 	    *protocol == bpf_htons(ETH_P_PIH))
 		return 1;

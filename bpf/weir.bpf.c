@@ -118,6 +118,12 @@ static __always_inline struct station *find_station(const struct device *device,
 		key.bridge = plain;
 	}
 	station = bpf_map_lookup_elem(&stations, &key);
+	/* A port whose frames carry bare numbers has no other stations. */
+	if (!station && protocol != bpf_htons(ETH_P_PIH) && (void *)(&pih->number + 1) <= end) {
+		key.bridge = PIH_BYTE_BRIDGES | pih->number;
+		station = bpf_map_lookup_elem(&stations, &key);
+		*headers += station ? sizeof(pih->number) : 0;
+	}
 	return station && station->kind == STATION_VIF ? station : 0;
 }
 

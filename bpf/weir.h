@@ -63,8 +63,9 @@ struct station {
 	__u64 used;
 };
 
-/* Bridges of parallel internets: this and the number in the header. */
+/* Bridges of parallel internets: this and the number, in a header or as a bare byte. */
 #define PIH_BRIDGES 0x1000
+#define PIH_BYTE_BRIDGES 0x1100
 
 /* A receiver on a port's bridge: a parallel internet, else a VLAN, else 0. */
 struct station_key {
@@ -106,6 +107,13 @@ enum path_flag {
 	PATH_STAND_IN = 2,
 };
 
+/* The form in which the slice's frames carry their number on the port. */
+enum pih_form {
+	PIH_NONE = 0,
+	PIH_HEADER = 1,
+	PIH_BYTE = 2,
+};
+
 /* Source addresses that a path can check. */
 #define PATH_MACS 4
 
@@ -130,7 +138,7 @@ struct path {
 	__u32 bucket[PATH_BUCKETS];
 	/* The VLAN of the tag that the slice's frames carry on the port, 0 for none. */
 	__u16 vlan;
-	/* Whether a header of a parallel internet is behind it: then `bridge` has its number. */
+	/* enum pih_form: the number of a parallel internet behind it, which `bridge` has. */
 	__u16 pih;
 	__u32 reserved[13];
 } __attribute__((aligned(64)));

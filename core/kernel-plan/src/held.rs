@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use weir_policy::{
-    Direction, ExpandedPolicy, Policy, Port, Queue, QueueKind, SchedulerKind, Share, Vif,
+    Direction, ExpandedPolicy, PihForm, Policy, Port, Queue, QueueKind, SchedulerKind, Share, Vif,
 };
 
 use crate::facts::HostFacts;
@@ -61,9 +61,8 @@ pub(crate) fn problems(policy: &Policy) -> Vec<KernelProblem> {
     let mut list = Vec::new();
     for port in &policy.ports {
         let at = |key: &str| format!("port {:?}.{key}", port.name);
-        if port.cycle.is_some() {
-            list.push(KernelProblem::not_yet(at("cycle")));
-        }
+        let keys = [("pih", port.pih != PihForm::Header), ("cycle", port.cycle.is_some())];
+        list.extend(given(&keys, at));
         if port.scheduler != SchedulerKind::Hfsc {
             let reason = "the kernel has trees of HFSC or HTB only: leave the key out";
             list.push(KernelProblem::new(at("scheduler"), reason));

@@ -215,7 +215,10 @@ fn check_vlans(policy: &Policy, findings: &mut Vec<Finding>) {
 fn check_macs(policy: &Policy, findings: &mut Vec<Finding>) {
     let mut owners: BTreeMap<(PortId, u16, MacAddr), &str> = BTreeMap::new();
     for (index, vif) in policy.vifs.iter().enumerate() {
-        let Some(slice) = policy.slices.get(vif.slice.0 as usize) else { continue };
+        let slice = policy.slices.get(vif.slice.0 as usize);
+        let port = policy.ports.get(vif.port.0 as usize);
+        let (Some(slice), Some(port)) = (slice, port) else { continue };
+        let bridge = port.bridge_of(slice);
         for (number, mac) in vif.macs.iter().enumerate() {
             let key = format!("mac.{number}");
             if mac.is_multicast() || mac.is_zero() {
@@ -223,12 +226,12 @@ fn check_macs(policy: &Policy, findings: &mut Vec<Finding>) {
                 findings.push(Finding::new("vif", index, key, format!("{mac} is {what}")));
                 continue;
             }
-            match owners.get(&(vif.port, slice.bridge(), *mac)) {
+            match owners.get(&(vif.port, bridge, *mac)) {
                 Some(owner) => {
                     let message = format!("{mac} is already an address of vif {}", quoted(owner));
                     findings.push(Finding::new("vif", index, key, message));
                 }
-                None => drop(owners.insert((vif.port, slice.bridge(), *mac), &vif.name)),
+                None => drop(owners.insert((vif.port, bridge, *mac), &vif.name)),
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::bounds::SECOND;
 use crate::finding::Finding;
 use crate::format::{Text, quoted};
 use crate::guarantee::Guarantees;
-use crate::model::{Layer, Policy, Port, PortCycle, PortId, Slice, SliceId};
+use crate::model::{Layer, PihForm, Policy, Port, PortCycle, PortId, Slice, SliceId};
 use crate::share::Direction;
 
 /// The cycle of a port.
@@ -58,7 +58,10 @@ impl Policy {
     pub fn frame_most(&self, port: &Port, slice: &Slice) -> ByteCount {
         let counts_headers = port.layer != Layer::L3;
         let headers = match counts_headers {
-            true => slice.vlan.map_or(0, |_| VLAN_TAG) + slice.pih.map_or(0, |_| Slice::PIH_BYTES),
+            true => {
+                let pih = slice.pih.map_or(0, |_| port.pih.bytes().into());
+                slice.vlan.map_or(0, |_| VLAN_TAG) + pih
+            }
             false => 0,
         };
         let packet = self.node.frame_size.packet_max().get() + headers;
@@ -67,19 +70,37 @@ impl Policy {
     }
 }
 
-impl Slice {
-    /// Bytes of the header of a parallel internet, behind the addresses and any tag: its Ethernet
-    /// type takes the place of the frame's, which follows the number.
-    pub const PIH_BYTES: u64 = 3;
-    /// Numbers of bridges from here on are those of parallel internets.
-    pub const PIH_BRIDGES: u16 = 0x1000;
+impl PihForm {
+    /// Bytes by which a frame is longer on the link.
+    #[must_use]
+    pub const fn bytes(self) -> u8 {
+        match self {
+            Self::Header => 3,
+            Self::Byte => 1,
+        }
+    }
 
-    /// The number of the slice's bridge on each port: its parallel internet, which is no other
+    /// The number of the bridge of parallel internet 0 on a port of this form; the others follow.
+    /// All are beyond the VLANs.
+    #[must_use]
+    pub const fn bridges(self) -> u16 {
+        match self {
+            Self::Header => 0x1000,
+            Self::Byte => 0x1100,
+        }
+    }
+}
+
+impl Port {
+    /// Numbers of bridges are less than this: see [`Self::bridge_of`].
+    pub const BRIDGES: u16 = 0x1200;
+
+    /// The number of a slice's bridge on the port: its parallel internet, which is no other
     /// slice's, else its VLAN; 0 for the one of frames without headers.
     #[must_use]
-    pub const fn bridge(&self) -> u16 {
-        match (self.pih, self.vlan) {
-            (Some(number), _) => Self::PIH_BRIDGES + number as u16,
+    pub const fn bridge_of(&self, slice: &Slice) -> u16 {
+        match (slice.pih, slice.vlan) {
+            (Some(number), _) => self.pih.bridges() + number as u16,
             (None, Some(vlan)) => vlan,
             (None, None) => 0,
         }
@@ -153,7 +174,8 @@ fn check_guarantees(policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Checks that no two slices are the same parallel internet.
+/// Checks that no two slices are the same parallel internet, and that all on a link whose frames
+/// carry a bare number have one.
 fn check_headers(policy: &Policy, findings: &mut Vec<Finding>) {
     let mut owners: BTreeMap<u8, &str> = BTreeMap::new();
     for (index, slice) in policy.slices.iter().enumerate() {
@@ -164,6 +186,13 @@ fn check_headers(policy: &Policy, findings: &mut Vec<Finding>) {
                 findings.push(Finding::new("slice", index, "pih", message));
             }
             None => drop(owners.insert(pih, &slice.name)),
+        }
+    }
+    for (id, port) in policy.ports().filter(|(_, port)| port.pih == PihForm::Byte) {
+        for (slice_id, _) in policy.slices_on(id).filter(|(_, slice)| slice.pih.is_none()) {
+            let name = quoted(&port.name);
+            let message = format!("is missing, and each frame on port {name} carries a number");
+            findings.push(Finding::new("slice", slice_id.0 as usize, "pih", message));
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::device_pattern::{DevicePattern, NameTemplate};
 use crate::filter::FilterAction;
 use crate::format::{Factor, Protocol, Text};
 use crate::model::{
-    Idle, Kind, Layer, Node, Port, Reservation, SchedulerKind, Slice, Vif, VifRule,
+    Idle, Kind, Layer, Node, PihForm, Port, Reservation, SchedulerKind, Slice, Vif, VifRule,
 };
 use crate::realtime::RouterRealtimeTable;
 use crate::report::ReportTable;
@@ -153,6 +153,10 @@ pub(crate) struct PortTable {
     #[schemars(extend("default" = Port::CATCH_UP_DEFAULT.to_string()))]
     #[schemars(extend("x-minimum" = 0, "x-maximum" = SECOND))]
     pub(crate) catch_up: Option<Text<Nanos>>,
+    /// The form in which frames on this link say which parallel internet they belong to
+    /// (`slice.pih`). With `byte`, every slice with a vif on the port needs a number.
+    #[schemars(extend("default" = "header"))]
+    pub(crate) pih: Option<PihForm>,
     /// The cycle of phases in which slices send by this port; absent: all send at any time.
     pub(crate) cycle: Option<CycleTable>,
     /// Rules that make vifs of devices on `bridge`, in this order: see `kernel.md`.

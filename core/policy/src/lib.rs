@@ -105,8 +105,8 @@ pub use format::{Text, Written};
 pub use guarantee::Guarantees;
 pub use key_path::KeyPath;
 pub use model::{
-    FrameSize, Idle, Kind, Layer, Node, Policy, Port, PortCycle, PortId, Reservation, Router,
-    RouterId, SchedulerKind, Slice, SliceId, Vif, VifId, VifRule,
+    FrameSize, Idle, Kind, Layer, Node, PihForm, Policy, Port, PortCycle, PortId, Reservation,
+    Router, RouterId, SchedulerKind, Slice, SliceId, Vif, VifId, VifRule,
 };
 pub use overbooking::Overbooking;
 pub use problem::{ItemName, Problem, ProblemPlace, Problems, UnsoundPolicy};

@@ -118,6 +118,8 @@ pub struct Port {
     pub scheduler: SchedulerKind,
     /// Lateness of the worker that the port compensates while packets wait.
     pub catch_up: Nanos,
+    /// The form of the numbers of parallel internets on the link.
+    pub pih: PihForm,
     /// The cycle of phases in which slices send; `None`: all may send at any time.
     pub cycle: Option<PortCycle>,
 }
@@ -144,7 +146,8 @@ pub struct Slice {
     pub name: String,
     /// The VLAN that its frames carry on every port, 1 to [`Slice::VLAN_MAX`]; `None`: untagged.
     pub vlan: Option<u16>,
-    /// The parallel internet of its frames on every port, in a header; `None`: no such header.
+    /// The parallel internet of its frames on every port, in the form of [`Port::pih`]; `None`:
+    /// frames have no number.
     pub pih: Option<u8>,
     /// Its phase of the cycle of each port that has one; `None`: none.
     pub phase: Option<Nanos>,
@@ -229,6 +232,19 @@ pub struct VifRule {
     pub vif: Vif,
     /// The slice that is made where no slice of the name is written, without the name.
     pub slice: Slice,
+}
+
+/// The form in which frames on a link carry the number of their parallel internet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "pih")]
+pub enum PihForm {
+    /// Three bytes behind the addresses and any tag: the Ethernet type 0x88b5, the number, then the
+    /// frame's own type. Frames without a number can share the link.
+    Header,
+    /// One byte behind the Ethernet header. Nothing tells that it is there, so that every frame on
+    /// the link has one.
+    Byte,
 }
 
 /// The worker's behaviour when nothing is due.
@@ -422,6 +438,7 @@ impl Port {
             overhead: 0,
             scheduler: SchedulerKind::Hfsc,
             catch_up: Self::CATCH_UP_DEFAULT,
+            pih: PihForm::Header,
             cycle: None,
         }
     }

@@ -331,6 +331,7 @@ fn port(table: &PortTable) -> Port {
         overhead: table.overhead.unwrap_or(base.overhead),
         scheduler: table.scheduler.unwrap_or(base.scheduler),
         catch_up: table.catch_up.map_or(base.catch_up, |text| text.0),
+        pih: table.pih.unwrap_or(base.pih),
         cycle: table.cycle.as_ref().map(CycleTable::resolve),
         ..base
     }

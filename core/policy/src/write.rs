@@ -159,6 +159,7 @@ fn port(port: &Port) -> PortTable {
         overhead: Some(port.overhead),
         scheduler: Some(port.scheduler),
         catch_up: Some(Text(port.catch_up)),
+        pih: Some(port.pih),
         cycle: port.cycle.as_ref().map(CycleTable::of),
         rule: some(port.rules.iter().map(vif_rule).collect()),
     }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How a port tells slices apart, checked on random and malformed frames against an oracle.
 //!
-//! The node has slices of each kind: without headers, with a VLAN, with the header of a parallel
+//! The node has slices of each kind: without headers, with a VLAN, with the number of a parallel
 //! internet, with both; the same address is a vif's in each of them, so that only the headers can
-//! tell which is meant. The oracle reads a frame byte by byte and says who gets what, or why nobody
-//! does. It knows the format and shares no code with the switch.
+//! tell which is meant. Where numbers are bare bytes, every slice has one. The oracle reads a frame
+//! byte by byte and says who gets what, or why nobody does. It knows the format and shares no code
+//! with the switch.
 
-use weir_policy::{Kind, MacAddr, Policy, Port, Slice, SliceId, Vif};
+use weir_policy::{Kind, MacAddr, PihForm, Policy, Port, Slice, SliceId, Vif};
 use weir_switch::{Direction, IfaceId, Reason};
 use weir_units::{BitRate, Nanos};
 
@@ -40,24 +41,31 @@ pub enum ExpectedFrame {
     Refused(Reason),
 }
 
-/// The slices of the audit: VLAN and parallel internet.
-pub const AUDIT_SLICES: [(Option<u16>, Option<u8>); 6] = [
-    (None, None),
-    (Some(100), None),
-    (None, Some(7)),
-    (Some(200), Some(9)),
-    (None, Some(0)),
-    (Some(4094), Some(255)),
-];
-
-/// A node of [`AUDIT_SLICES`], each with two vifs of the addresses of [`audit_mac`]; all in memory.
+/// The slices of the audit on a port of this form: VLAN and parallel internet.
 #[must_use]
-pub fn audit_policy() -> Policy {
+pub const fn audit_slices(form: PihForm) -> [(Option<u16>, Option<u8>); AUDIT_SLICES] {
+    let (first, second) = match form {
+        PihForm::Header => (None, None),
+        PihForm::Byte => (Some(1), Some(200)),
+    };
+    [
+        (None, first),
+        (Some(100), second),
+        (None, Some(7)),
+        (Some(200), Some(9)),
+        (None, Some(0)),
+        (Some(4094), Some(255)),
+    ]
+}
+
+/// A node of [`audit_slices`], each with two vifs of the addresses of [`audit_mac`]; all in memory.
+#[must_use]
+pub fn audit_policy(form: PihForm) -> Policy {
     let mut policy = Policy::new("node");
     let mut port = Port::new("up", BitRate::from_mbps(10_000));
-    port.kind = Kind::Memory;
+    (port.kind, port.pih) = (Kind::Memory, form);
     let port = policy.add_port(port);
-    for (index, (vlan, pih)) in (0..).zip(AUDIT_SLICES) {
+    for (index, (vlan, pih)) in (0..).zip(audit_slices(form)) {
         let slice = Slice { vlan, pih, ..Slice::new(&format!("s{index}")) };
         let slice = policy.add_slice(slice);
         debug_assert_eq!(slice, SliceId(index), "slices are numbered from 0");
@@ -76,9 +84,10 @@ pub const fn audit_mac(member: u8) -> [u8; 6] {
     [0x02, 0x5a, 0xc3, member, 0x3c, 0xa5]
 }
 
-/// Draws a frame as it may come from a port: sound, of strange headers, changed in a byte, or cut.
+/// Draws a frame as it may come from a port of this form: sound, of strange headers, changed in a
+/// byte, or cut.
 #[must_use]
-pub fn audit_frame(draw: &mut Seed) -> Vec<u8> {
+pub fn audit_frame(form: PihForm, draw: &mut Seed) -> Vec<u8> {
     let mut frame = Vec::new();
     match draw.between(0, 9) {
         0 => frame.extend([0xff; 6]),
@@ -91,7 +100,9 @@ pub fn audit_frame(draw: &mut Seed) -> Vec<u8> {
         1 => frame.extend([0x03, 0, 0, 0, 0, 1]),
         _ => frame.extend([0x06, 0x11, 0x22, 0x33, 0x44, byte(draw) & 3]),
     }
-    if draw.one_in(2) {
+    // Where each frame has a number, few tags are the right one.
+    let tagged = if form == PihForm::Header { 2 } else { 4 };
+    if draw.one_in(tagged) {
         let vlan = match draw.between(0, 4) {
             0 => u16::from(byte(draw)) << 8 | u16::from(byte(draw)),
             1 => 0,
@@ -103,13 +114,16 @@ pub fn audit_frame(draw: &mut Seed) -> Vec<u8> {
         frame.extend(kind);
         frame.extend((vlan | u16::from(byte(draw) & 0xe0) << 8).to_be_bytes());
     }
-    if !draw.one_in(3) {
-        let number = if draw.one_in(4) { byte(draw) } else { [7, 9, 0, 255][draw_index(draw)] };
+    let number = if draw.one_in(4) { byte(draw) } else { [7, 9, 0, 255][draw_index(draw)] };
+    if form == PihForm::Header && !draw.one_in(3) {
         frame.extend([0x88, 0xb5, number]);
     }
     let kinds = [[0x08, 0x00], [0x86, 0xdd], [0x08, 0x06], [0x90, 0x00]];
     let nested = [[0x81, 0x00], [0x88, 0xa8], [0x88, 0xb5], [0x00, 0x2e]];
     frame.extend(if draw.one_in(16) { nested } else { kinds }[draw_index(draw)]);
+    if form == PihForm::Byte {
+        frame.push(number);
+    }
     let payload = if draw.one_in(16) { draw.between(0, 1520) } else { draw.between(0, 90) };
     frame.extend((0..payload).map(|_| byte(draw)));
     if draw.one_in(8) {
@@ -125,14 +139,14 @@ pub fn audit_frame(draw: &mut Seed) -> Vec<u8> {
 
 /// Says who gets a frame from the port of [`audit_policy`].
 #[must_use]
-pub fn expected(frame: &[u8]) -> ExpectedFrame {
-    match classify(frame) {
+pub fn expected(form: PihForm, frame: &[u8]) -> ExpectedFrame {
+    match classify(form, frame) {
         Ok((vifs, bare)) => ExpectedFrame::Delivered(vifs, bare),
         Err(reason) => ExpectedFrame::Refused(reason),
     }
 }
 
-fn classify(frame: &[u8]) -> Result<(Vec<usize>, Vec<u8>), Reason> {
+fn classify(form: PihForm, frame: &[u8]) -> Result<(Vec<usize>, Vec<u8>), Reason> {
     let number = |at: usize| Some(u16::from(*frame.get(at)?) << 8 | u16::from(*frame.get(at + 1)?));
     let is_tag = |kind: u16| kind == 0x8100 || kind == 0x88a8;
     let mut kind = number(12).ok_or(Reason::Truncated)?;
@@ -146,22 +160,31 @@ fn classify(frame: &[u8]) -> Result<(Vec<usize>, Vec<u8>), Reason> {
         return Err(Reason::NestedTag);
     }
     let vlan = vlan.filter(|vlan| *vlan != 0);
-    let slice = if kind == 0x88b5 {
-        let pih = *frame.get(at).ok_or(Reason::PihShort)?;
-        kind = number(at + 1).ok_or(Reason::PihShort)?;
-        at += 3;
-        if is_tag(kind) || kind == 0x88b5 {
-            return Err(Reason::NestedTag);
-        }
-        let slice = AUDIT_SLICES.iter().position(|slice| slice.1 == Some(pih));
+    let slices = audit_slices(form);
+    let numbered = |pih: u8| {
+        let slice = slices.iter().position(|slice| slice.1 == Some(pih));
         let slice = slice.ok_or(Reason::PihUnknown)?;
-        if AUDIT_SLICES[slice].0 != vlan {
-            return Err(Reason::UnknownVlan);
+        if slices[slice].0 == vlan { Ok(slice) } else { Err(Reason::UnknownVlan) }
+    };
+    let slice = match (form, kind == 0x88b5) {
+        (PihForm::Header, true) => {
+            let pih = *frame.get(at).ok_or(Reason::PihShort)?;
+            kind = number(at + 1).ok_or(Reason::PihShort)?;
+            at += 3;
+            if is_tag(kind) || kind == 0x88b5 {
+                return Err(Reason::NestedTag);
+            }
+            numbered(pih)?
         }
-        slice
-    } else {
-        let slice = AUDIT_SLICES.iter().position(|slice| *slice == (vlan, None));
-        slice.ok_or(Reason::UnknownVlan)?
+        (PihForm::Header, false) => {
+            let slice = slices.iter().position(|slice| *slice == (vlan, None));
+            slice.ok_or(Reason::UnknownVlan)?
+        }
+        (PihForm::Byte, true) => return Err(Reason::NestedTag),
+        (PihForm::Byte, false) => {
+            at += 1;
+            numbered(*frame.get(at - 1).ok_or(Reason::PihShort)?)?
+        }
     };
     let mut bare = frame[..12].to_vec();
     bare.extend(kind.to_be_bytes());
@@ -192,20 +215,20 @@ fn classify(frame: &[u8]) -> Result<(Vec<usize>, Vec<u8>), Reason> {
 ///
 /// # Errors
 /// The node fails: a fault of the audit.
-pub fn audit_headers(seed: u64, frames: u64) -> Result<HeaderAudit, SimError> {
-    let policy = audit_policy();
+pub fn audit_headers(form: PihForm, seed: u64, frames: u64) -> Result<HeaderAudit, SimError> {
+    let policy = audit_policy(form);
     let mut node = SimNode::new(&policy)?;
     let up = node.switch.port_iface(weir_policy::PortId(0));
     let vifs: Vec<IfaceId> = policy.vifs().map(|(id, _)| node.switch.vif_iface(id)).collect();
     let (mut draw, mut audit) = (Seed::new(seed), HeaderAudit::default());
     for turn in 0..frames {
-        let frame = audit_frame(&mut draw);
+        let frame = audit_frame(form, &mut draw);
         node.now += Nanos::from_millis(1);
-        let is_same = receive(&mut node, (up, &vifs), &frame, &mut audit)?;
+        let is_same = receive(&mut node, (up, &vifs), (form, &frame), &mut audit)?;
         audit.different += u64::from(!is_same);
         if turn % 100 == 0 {
             for vif in 0..vifs.len() {
-                let is_same = send(&mut node, (up, &vifs), vif, &mut draw)?;
+                let is_same = send(&mut node, (up, &vifs), (form, vif), &mut draw)?;
                 audit.sent += 1;
                 audit.different += u64::from(!is_same);
             }
@@ -217,7 +240,7 @@ pub fn audit_headers(seed: u64, frames: u64) -> Result<HeaderAudit, SimError> {
 fn receive(
     node: &mut SimNode,
     (up, vifs): (IfaceId, &[IfaceId]),
-    frame: &[u8],
+    (form, frame): (PihForm, &[u8]),
     audit: &mut HeaderAudit,
 ) -> Result<bool, SimError> {
     let dropped = |node: &SimNode| {
@@ -234,7 +257,7 @@ fn receive(
     got.sort();
     let mut wanted = before;
     audit.frames += 1;
-    let is_same = match expected(frame) {
+    let is_same = match expected(form, frame) {
         ExpectedFrame::Delivered(to, bare) => {
             audit.delivered += 1;
             got.len() == to.len()
@@ -255,10 +278,10 @@ fn receive(
 fn send(
     node: &mut SimNode,
     (up, vifs): (IfaceId, &[IfaceId]),
-    vif: usize,
+    (form, vif): (PihForm, usize),
     draw: &mut Seed,
 ) -> Result<bool, SimError> {
-    let (vlan, pih) = AUDIT_SLICES[vif / 2];
+    let (vlan, pih) = audit_slices(form)[vif / 2];
     let mut frame = vec![0x06, 0x99, 0, 0, 0, 1];
     frame.extend(audit_mac(u8::try_from(vif % 2).unwrap_or(0)));
     let addresses = frame.clone();
@@ -266,14 +289,7 @@ fn send(
     let rest: Vec<u8> = [0x08, 0x00].into_iter().chain((0..payload).map(|_| byte(draw))).collect();
     frame.extend(&rest);
     let mut on_wire = addresses;
-    if let Some(vlan) = vlan {
-        on_wire.extend([0x81, 0x00]);
-        on_wire.extend(vlan.to_be_bytes());
-    }
-    if let Some(pih) = pih {
-        on_wire.extend([0x88, 0xb5, pih]);
-    }
-    on_wire.extend(&rest);
+    on_wire.extend(audit_headers_of(form, (vlan, pih), &rest));
     node.hand_in(vifs[vif], &frame)?;
     // Its neighbour gets a copy as long as nobody knows where the destination is.
     let left: Vec<_> = node.run_dry()?.into_iter().filter(|(iface, ..)| *iface == up).collect();
@@ -286,6 +302,37 @@ fn send(
     let back = node.run_dry()?;
     Ok(pushed && back.len() == 1 && back[0].0 == vifs[vif] && back[0].2 == frame)
 }
+
+/// Writes the headers of a slice before or into what a frame has behind its addresses.
+#[must_use]
+pub fn audit_headers_of(
+    form: PihForm,
+    (vlan, pih): (Option<u16>, Option<u8>),
+    rest: &[u8],
+) -> Vec<u8> {
+    let mut on_wire = Vec::new();
+    if let Some(vlan) = vlan {
+        on_wire.extend([0x81, 0x00]);
+        on_wire.extend(vlan.to_be_bytes());
+    }
+    let (kind, payload) = rest.split_at(2);
+    match (form, pih) {
+        (_, None) => on_wire.extend(kind),
+        (PihForm::Header, Some(number)) => {
+            on_wire.extend([0x88, 0xb5, number]);
+            on_wire.extend(kind);
+        }
+        (PihForm::Byte, Some(number)) => {
+            on_wire.extend(kind);
+            on_wire.push(number);
+        }
+    }
+    on_wire.extend(payload);
+    on_wire
+}
+
+/// Slices of the audit.
+pub const AUDIT_SLICES: usize = 6;
 
 fn byte(draw: &mut Seed) -> u8 {
     draw.draw().to_be_bytes()[0]
@@ -303,10 +350,46 @@ mod tests {
     /// reason.
     #[test]
     fn the_switch_tells_slices_apart_as_the_oracle_does() {
-        let audit = audit_headers(1, 60_000).unwrap();
-        assert_eq!(audit.different, 0, "{audit:?}");
-        assert_eq!(audit.delivered + audit.refused, audit.frames);
-        assert!(audit.delivered > 10_000 && audit.headers_refused > 3_000, "{audit:?}");
-        assert!(audit.sent > 1_000, "{audit:?}");
+        for form in [PihForm::Header, PihForm::Byte] {
+            let audit = audit_headers(form, 1, 60_000).unwrap();
+            assert_eq!(audit.different, 0, "{audit:?}");
+            assert_eq!(audit.delivered + audit.refused, audit.frames);
+            assert!(audit.delivered > 10_000 && audit.headers_refused > 3_000, "{audit:?}");
+            assert!(audit.sent > 1_000, "{audit:?}");
+        }
+    }
+
+    /// Goal: a frame that waits while its port takes another form leaves in the new one, and only
+    /// that one is read from then on.
+    #[test]
+    fn a_port_changes_its_form_while_frames_wait() {
+        let byte = audit_policy(PihForm::Byte);
+        let mut header = byte.clone();
+        header.ports[0].pih = PihForm::Header;
+        let mut node = SimNode::new(&byte).unwrap();
+        let up = node.switch.port_iface(weir_policy::PortId(0));
+        let vif = node.switch.vif_iface(weir_policy::VifId(6));
+        let slice = audit_slices(PihForm::Byte)[3];
+        let rest = [&[0x08, 0x00][..], &[7; 46]].concat();
+        let outward = [&[0x06, 0x99, 0, 0, 0, 1], &audit_mac(0)[..]].concat();
+        let inward = [&audit_mac(0)[..], &outward[..6]].concat();
+        let on_wire =
+            |form, addresses: &[u8]| [addresses, &audit_headers_of(form, slice, &rest)].concat();
+        for (from, form, policy) in
+            [(PihForm::Byte, PihForm::Header, &header), (PihForm::Header, PihForm::Byte, &byte)]
+        {
+            node.hand_in(vif, &[&outward[..], &rest].concat()).unwrap();
+            node.switch.apply(node.now, policy, &mut node.pool).unwrap();
+            node.now += Nanos::from_millis(1);
+            let sent = node.run_dry().unwrap();
+            let sent = sent.into_iter().find(|(iface, ..)| *iface == up).unwrap();
+            assert_eq!(sent.2, on_wire(form, &outward));
+            node.hand_in(up, &on_wire(form, &inward)).unwrap();
+            let back = node.run_dry().unwrap();
+            assert_eq!((back.len(), back[0].0), (1, vif));
+            assert_eq!(back[0].2, [&inward[..], &rest].concat());
+            node.hand_in(up, &on_wire(from, &inward)).unwrap();
+            assert_eq!(node.run_dry().unwrap(), []);
+        }
     }
 }

@@ -62,8 +62,8 @@ pub use edf::{EdfJob, EdfOutcome, EdfServer, run_edf};
 pub use error::SimError;
 pub use event::EventQueue;
 pub use header_audit::{
-    AUDIT_SLICES, ExpectedFrame, HeaderAudit, audit_frame, audit_headers, audit_mac, audit_policy,
-    expected,
+    AUDIT_SLICES, ExpectedFrame, HeaderAudit, audit_frame, audit_headers, audit_headers_of,
+    audit_mac, audit_policy, audit_slices, expected,
 };
 pub use link::SimLink;
 pub use machine::{

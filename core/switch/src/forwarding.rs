@@ -16,7 +16,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use weir_policy::{Direction, Filter, Kind, MacAddr, Policy, Slice};
+use weir_policy::{Direction, Filter, Kind, MacAddr, PihForm, Policy, Port};
 use weir_units::Instant;
 
 use crate::checksum;
@@ -24,7 +24,7 @@ use crate::fdb::{AddressSource, Fdb};
 use crate::filter::{self, number};
 use crate::frame::{Ethernet, is_group};
 use crate::ids::{IdChanges, Ids, NO_IFACE};
-use crate::pih::{ETHERTYPE_PIH, PortHeaders, read_pih};
+use crate::pih::{ETHERTYPE_PIH, Pih, PortHeaders, read_pih};
 use crate::pool::{Frame, FramePool};
 use crate::reason::Reason;
 use crate::spoof;
@@ -76,10 +76,10 @@ pub(crate) enum Destination {
 #[derive(Clone)]
 struct BridgePort {
     iface: u32,
-    /// The bridge of each number of [`Slice::bridge`]; [`NO_BRIDGE`] where there is none.
+    /// The bridge of each number of [`Port::bridge_of`]; [`NO_BRIDGE`] where there is none.
     by_number: Box<[u16]>,
-    /// Set if a slice with a vif on it is a parallel internet.
-    has_pih: bool,
+    /// The form of the numbers of parallel internets; `None` without any.
+    pih: Option<PihForm>,
     /// Set if unfinished checksums of frames from it are completed.
     completes: bool,
 }
@@ -165,11 +165,11 @@ impl Forwarding {
             }
             state.iface = ids.iface(ids.port_slot(id)).0;
             state.by_number.fill(NO_BRIDGE);
-            state.has_pih = false;
+            state.pih = None;
         }
         for ((port, number), slot) in ids.bridges.iter() {
             let state = &mut self.ports[*port as usize];
-            state.has_pih |= *number >= Slice::PIH_BRIDGES;
+            state.pih = state.pih.or_else(|| Pih::of_bridge(*number).map(|pih| pih.form));
             if let Some(place) = state.by_number.get_mut(usize::from(*number)) {
                 *place = u16::try_from(slot).unwrap_or(NO_BRIDGE);
             }
@@ -388,30 +388,33 @@ impl Forwarding {
         Ok((Arrival { frame, ethernet, ecn, wire }, bridge))
     }
 
-    /// The bridge of a frame from a port, with its Ethernet header, as it is behind the header of a
-    /// parallel internet, and the number there.
+    /// The bridge of a frame from a port, with its Ethernet header, as it is without the number of
+    /// its parallel internet, and that number.
     #[inline]
     fn bridge_of(
         &self,
         state: &BridgePort,
         data: &[u8],
-    ) -> Result<(Ethernet, u16, Option<u8>), Reason> {
+    ) -> Result<(Ethernet, u16, Option<Pih>), Reason> {
         let ethernet = Ethernet::read(data)?;
         let tag = ethernet.vlan.unwrap_or(0);
         let bridge = |number: u16| {
             let bridge = state.by_number.get(usize::from(number)).copied();
             bridge.filter(|bridge| *bridge != NO_BRIDGE)
         };
-        let pih = if state.has_pih { read_pih(data, &ethernet)? } else { None };
-        let Some((number, ethernet)) = pih else {
+        let read = match state.pih {
+            Some(form) => read_pih(data, &ethernet, form)?,
+            None => None,
+        };
+        let Some((pih, ethernet)) = read else {
             return Ok((ethernet, bridge(tag).ok_or(Reason::UnknownVlan)?, None));
         };
-        let bridge = bridge(Slice::PIH_BRIDGES + u16::from(number)).ok_or(Reason::PihUnknown)?;
+        let bridge = bridge(pih.bridge()).ok_or(Reason::PihUnknown)?;
         let expected = self.bridges.get(usize::from(bridge)).map(|bridge| bridge.tag);
         if expected != Some(tag) {
             return Err(Reason::UnknownVlan);
         }
-        Ok((ethernet, bridge, Some(number)))
+        Ok((ethernet, bridge, Some(pih)))
     }
 
     /// Finds the one vif that a frame from a port is for; `None`: it is flooded.
@@ -521,8 +524,8 @@ impl Forwarding {
         }
     }
 
-    /// Every address: the number of its port, that of its bridge there ([`Slice::bridge`]), itself,
-    /// its interface, whether it is given.
+    /// Every address: the number of its port, that of its bridge there ([`Port::bridge_of`]),
+    /// itself, its interface, whether it is given.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (u32, u16, u64, u32, bool)> + '_ {
         self.fdb.iter().filter_map(|address| {
             let bridge = self.bridges.get(usize::from(address.bridge))?;
@@ -533,7 +536,7 @@ impl Forwarding {
 
 impl BridgePort {
     fn none() -> Self {
-        Self { iface: NO_IFACE, by_number: Box::default(), has_pih: false, completes: false }
+        Self { iface: NO_IFACE, by_number: Box::default(), pih: None, completes: false }
     }
 }
 
@@ -589,5 +592,5 @@ const UNTAGGED: usize = 14;
 const NO_BRIDGE: u16 = u16::MAX;
 /// Addresses learned behind a port, and most behind a vif: a large layer-2 network.
 const PORT_MACS: u32 = 4096;
-/// One for each VLAN, each parallel internet, and frames with neither.
-const BRIDGES: usize = Slice::PIH_BRIDGES as usize + 256;
+/// One for each VLAN, each parallel internet in each form, and frames with neither.
+const BRIDGES: usize = Port::BRIDGES as usize;

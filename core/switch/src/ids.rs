@@ -106,7 +106,8 @@ impl Ids {
 
     /// The port of a vif's bridge, and its number there.
     pub(crate) fn bridge_key(&self, policy: &Policy, vif: &weir_policy::Vif) -> (u32, u16) {
-        (self.ports.slot(vif.port.0 as usize), policy[vif.slice].bridge())
+        let number = policy[vif.port].bridge_of(&policy[vif.slice]);
+        (self.ports.slot(vif.port.0 as usize), number)
     }
 
     /// Slots that interfaces have or had: the length of every table by interface.

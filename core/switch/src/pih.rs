@@ -7,8 +7,12 @@
 //! 0x88b5 is one that IEEE 802 gives to local experiments, so that a switch on the way forwards the
 //! frame by its addresses. The frame's own type follows the number: the header is taken off without
 //! a table.
+//!
+//! `dst | src | [802.1Q tag] | type | number | payload`: the bare byte ([`PihForm::Byte`]), as the
+//! text's smallest frame suggests (79 bytes are 14 + 1 + 40 + 20 + 4). Nothing in the frame tells
+//! that it is there, so that a link has it in every frame or in none.
 
-use weir_policy::Slice;
+use weir_policy::{PihForm, Port, Slice};
 
 use crate::frame::{Ethernet, TPID_CUSTOMER, TPID_SERVICE, word};
 use crate::pool::{Frame, FramePool};
@@ -20,22 +24,35 @@ use crate::vlan;
 pub struct PortHeaders {
     /// The VLAN of an 802.1Q tag; 0 for none.
     pub vlan: u16,
-    /// The number of the parallel internet; `None` for no such header.
-    pub pih: Option<u8>,
+    /// The parallel internet; `None` for no such header.
+    pub pih: Option<Pih>,
+}
+
+/// The number of a parallel internet, in the form of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pih {
+    /// The number.
+    pub number: u8,
+    /// How frames carry it.
+    pub form: PihForm,
 }
 
 impl PortHeaders {
     /// No header.
     pub const NONE: Self = Self { vlan: 0, pih: None };
 
-    /// The headers of a slice.
+    /// The headers of a slice on a port.
     #[must_use]
-    pub const fn of(slice: &Slice) -> Self {
+    pub const fn of(port: &Port, slice: &Slice) -> Self {
         let vlan = match slice.vlan {
             Some(vlan) => vlan,
             None => 0,
         };
-        Self { vlan, pih: slice.pih }
+        let pih = match slice.pih {
+            Some(number) => Some(Pih { number, form: port.pih }),
+            None => None,
+        };
+        Self { vlan, pih }
     }
 
     /// Their bytes.
@@ -43,7 +60,10 @@ impl PortHeaders {
     #[must_use]
     pub const fn bytes(self) -> u16 {
         let tag = if self.vlan == 0 { 0 } else { vlan::TAG };
-        if self.pih.is_none() { tag } else { tag + PIH }
+        match self.pih {
+            None => tag,
+            Some(pih) => tag + pih.form.bytes() as u16,
+        }
     }
 
     /// Puts the headers before a frame that has none.
@@ -58,7 +78,7 @@ impl PortHeaders {
         }
         let frame = match self.pih {
             None => frame,
-            Some(number) => push(pool, frame, number)?,
+            Some(pih) => pih.push(pool, frame)?,
         };
         if self.vlan == 0 { Ok(frame) } else { vlan::push(pool, frame, self.vlan) }
     }
@@ -70,55 +90,103 @@ impl PortHeaders {
     #[inline]
     pub fn pop<P: FramePool>(self, pool: &mut P, frame: Frame) -> Result<Frame, Reason> {
         let frame = if self.vlan == 0 { frame } else { vlan::pop(pool, frame)? };
-        if self.pih.is_none() { Ok(frame) } else { pop(pool, frame) }
+        match self.pih {
+            None => Ok(frame),
+            Some(pih) => pih.pop(pool, frame),
+        }
     }
 }
 
-/// Reads the header behind an Ethernet header: the number, and the Ethernet header as it is without
-/// it, but for the offset of its payload. `None` for a frame without one.
+impl Pih {
+    /// The parallel internet that has a bridge of this number ([`Port::bridge_of`]).
+    #[inline]
+    pub(crate) const fn of_bridge(bridge: u16) -> Option<Self> {
+        let [_, number] = bridge.to_be_bytes();
+        if bridge >= PihForm::Byte.bridges() {
+            Some(Self { number, form: PihForm::Byte })
+        } else if bridge >= PihForm::Header.bridges() {
+            Some(Self { number, form: PihForm::Header })
+        } else {
+            None
+        }
+    }
+
+    /// The number of its bridge.
+    #[inline]
+    pub(crate) const fn bridge(self) -> u16 {
+        self.form.bridges() + self.number as u16
+    }
+
+    fn push<P: FramePool>(self, pool: &mut P, frame: Frame) -> Result<Frame, Reason> {
+        if frame.len < ETHERNET {
+            return Err(Reason::Truncated);
+        }
+        let bytes = u16::from(self.form.bytes());
+        let (offset, len) = (frame.offset.checked_sub(bytes), frame.len.checked_add(bytes));
+        let (Some(offset), Some(len)) = (offset, len) else { return Err(Reason::NoHeadroom) };
+        let longer = Frame { id: frame.id, offset, len };
+        let Some(head) = pool.data(longer).first_chunk_mut::<15>() else {
+            return Err(Reason::Truncated);
+        };
+        match self.form {
+            PihForm::Header => {
+                head.copy_within(3..15, 0);
+                [head[12], head[13]] = ETHERTYPE_PIH.to_be_bytes();
+            }
+            PihForm::Byte => head.copy_within(1..15, 0),
+        }
+        head[14] = self.number;
+        Ok(longer)
+    }
+
+    fn pop<P: FramePool>(self, pool: &mut P, frame: Frame) -> Result<Frame, Reason> {
+        let bytes = u16::from(self.form.bytes());
+        if frame.len < ETHERNET + bytes {
+            return Err(Reason::Truncated);
+        }
+        let Some(head) = pool.data(frame).first_chunk_mut::<15>() else {
+            return Err(Reason::Truncated);
+        };
+        match self.form {
+            // The frame's own type is in its place.
+            PihForm::Header => head.copy_within(0..12, 3),
+            PihForm::Byte => head.copy_within(0..14, 1),
+        }
+        Ok(Frame { id: frame.id, offset: frame.offset + bytes, len: frame.len - bytes })
+    }
+}
+
+/// Reads the number behind an Ethernet header: the parallel internet, and the Ethernet header as it
+/// is without it, but for the offset of its payload. `None` for a frame without one.
 ///
 /// # Errors
 /// [`Reason::PihShort`] if it does not fit the frame, [`Reason::NestedTag`] if a tag or another
 /// such header follows.
 #[inline]
-pub fn read_pih(frame: &[u8], ethernet: &Ethernet) -> Result<Option<(u8, Ethernet)>, Reason> {
-    if ethernet.ethertype != ETHERTYPE_PIH {
-        return Ok(None);
+pub fn read_pih(
+    frame: &[u8],
+    ethernet: &Ethernet,
+    form: PihForm,
+) -> Result<Option<(Pih, Ethernet)>, Reason> {
+    let has_header = ethernet.ethertype == ETHERTYPE_PIH;
+    match form {
+        PihForm::Header if !has_header => return Ok(None),
+        PihForm::Byte if has_header => return Err(Reason::NestedTag),
+        PihForm::Header | PihForm::Byte => {}
     }
-    let number = frame.get(ethernet.payload).ok_or(Reason::PihShort)?;
-    let ethertype = word(frame, ethernet.payload + 1).ok_or(Reason::PihShort)?;
+    let number = *frame.get(ethernet.payload).ok_or(Reason::PihShort)?;
+    let ethertype = match form {
+        PihForm::Header => word(frame, ethernet.payload + 1).ok_or(Reason::PihShort)?,
+        PihForm::Byte => ethernet.ethertype,
+    };
     if matches!(ethertype, TPID_CUSTOMER | TPID_SERVICE | ETHERTYPE_PIH) {
         return Err(Reason::NestedTag);
     }
-    let payload = ethernet.payload + usize::from(PIH);
-    Ok(Some((*number, Ethernet { ethertype, payload, ..*ethernet })))
-}
-
-fn push<P: FramePool>(pool: &mut P, frame: Frame, number: u8) -> Result<Frame, Reason> {
-    if frame.len < 14 {
-        return Err(Reason::Truncated);
-    }
-    let (offset, len) = (frame.offset.checked_sub(PIH), frame.len.checked_add(PIH));
-    let (Some(offset), Some(len)) = (offset, len) else { return Err(Reason::NoHeadroom) };
-    let longer = Frame { id: frame.id, offset, len };
-    let Some(head) = pool.data(longer).first_chunk_mut::<15>() else {
-        return Err(Reason::Truncated);
-    };
-    head.copy_within(3..15, 0);
-    [head[12], head[13]] = ETHERTYPE_PIH.to_be_bytes();
-    head[14] = number;
-    Ok(longer)
-}
-
-fn pop<P: FramePool>(pool: &mut P, frame: Frame) -> Result<Frame, Reason> {
-    let Some(head) = pool.data(frame).first_chunk_mut::<17>() else {
-        return Err(Reason::Truncated);
-    };
-    head.copy_within(0..12, 3);
-    Ok(Frame { id: frame.id, offset: frame.offset + PIH, len: frame.len - PIH })
+    let payload = ethernet.payload + usize::from(form.bytes());
+    Ok(Some((Pih { number, form }, Ethernet { ethertype, payload, ..*ethernet })))
 }
 
 /// IEEE 802 local experimental type 1.
 pub const ETHERTYPE_PIH: u16 = 0x88b5;
-/// Bytes of the header.
-const PIH: u16 = 3;
+/// Bytes of an Ethernet header.
+const ETHERNET: u16 = 14;

@@ -94,7 +94,7 @@ impl CountedGate {
 /// Returns the port of a vif, and the bytes of headers that its frames carry there.
 fn port_and_tag(policy: &Policy, vif: VifId) -> Option<(weir_policy::PortId, u64)> {
     let vif = policy.vifs.get(vif.0 as usize)?;
-    Some((vif.port, PortHeaders::of(&policy[vif.slice]).bytes().into()))
+    Some((vif.port, PortHeaders::of(&policy[vif.port], &policy[vif.slice]).bytes().into()))
 }
 
 /// Lists what the program dropped, in the order of [`IN_KERNEL`].

@@ -57,10 +57,11 @@ impl PathBuckets {
         if !redirected && !may_stand_in(vif, direction) {
             return Ok(KernelPath::default());
         }
+        let (port, slice) = (&policy[vif.port], &policy[vif.slice]);
         let mut path = Redirect {
             bridge,
-            number: policy[vif.slice].bridge(),
-            headers: PortHeaders::of(&policy[vif.slice]),
+            number: port.bridge_of(slice),
+            headers: PortHeaders::of(port, slice),
             slice: vif.slice.0,
             stand_in_only: true,
             ..Redirect::default()

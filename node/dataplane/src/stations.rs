@@ -66,7 +66,7 @@ impl GivenStations {
             let (Some(send), Some(receive)) = (paths.get(&from), paths.get(&gate)) else {
                 continue;
             };
-            let number = policy[vif.slice].bridge();
+            let number = policy[vif.port].bridge_of(&policy[vif.slice]);
             let (bridge, slice) = (port.device_index(), vif.slice.0);
             let device = xdp_port(attached, policy.ports.len() + id.0 as usize);
             let device = device.map(XdpPort::device_index);

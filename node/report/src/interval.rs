@@ -163,9 +163,9 @@ pub(crate) fn charged(port: &Port, amount: Amount, headers: u16) -> u64 {
 
 /// Returns the bytes of the headers that frames of a slice carry on a port, in this direction of
 /// its vifs.
-pub(crate) fn headers_of(slice: &Slice, direction: Direction) -> u16 {
+pub(crate) fn headers_of(port: &Port, slice: &Slice, direction: Direction) -> u16 {
     match direction {
-        Direction::Send => PortHeaders::of(slice).bytes(),
+        Direction::Send => PortHeaders::of(port, slice).bytes(),
         Direction::Receive => 0,
     }
 }

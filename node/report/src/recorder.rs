@@ -288,7 +288,7 @@ fn second(
     let (share, flow) = (line.vif.share(direction), &line.flows[direction as usize]);
     let port = &policy[line.vif.port];
     let old = line.before.map(|vif| vif.share(direction));
-    let headers = headers_of(&policy[line.vif.slice], direction);
+    let headers = headers_of(port, &policy[line.vif.slice], direction);
     let got_charged = charged(port, flow.got, headers);
     // A vif is owed nothing beyond its own limits.
     let most = |share: &Share| {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Parallel internets: the headers of a vif's frames on its port, the phases that they wait for.
 
-use weir_policy::{Policy, Slice};
+use weir_policy::Policy;
 use weir_units::Instant;
 
 use super::Queues;
-use crate::pih::PortHeaders;
+use crate::pih::{Pih, PortHeaders};
 use crate::tree::Tree;
 
 impl Queues {
@@ -23,11 +23,12 @@ impl Queues {
     #[inline]
     pub(crate) fn headers(&self, vif: usize) -> PortHeaders {
         let bridge = self.vifs[vif].bridge;
-        if bridge < Slice::PIH_BRIDGES {
-            return PortHeaders { vlan: bridge, pih: None };
+        match Pih::of_bridge(bridge) {
+            None => PortHeaders { vlan: bridge, pih: None },
+            Some(pih) => {
+                PortHeaders { vlan: self.pih_vlans[usize::from(pih.number)], pih: Some(pih) }
+            }
         }
-        let [_, number] = bridge.to_be_bytes();
-        PortHeaders { vlan: self.pih_vlans[usize::from(number)], pih: Some(number) }
     }
 
     /// The least instant at which a phase begins that packets wait for.

@@ -17,7 +17,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use weir_switch::{PortHeaders, Tally};
+use weir_switch::{PihForm, PortHeaders, Tally};
 use weir_units::{BitRate, ByteCount, PacketRate};
 
 use super::gate::GateId;
@@ -29,7 +29,7 @@ use crate::memory_map::Mapping;
 pub struct Redirect {
     /// The bridge it hangs on: the port's device index.
     pub bridge: u32,
-    /// The slice's bridge there (`weir_policy::Slice::bridge`).
+    /// The slice's bridge there (`weir_policy::Port::bridge_of`).
     pub number: u16,
     /// The headers of the slice's frames there.
     pub headers: PortHeaders,
@@ -305,7 +305,11 @@ fn words(path: &Redirect) -> Result<(u32, [u8; PATH]), PortError> {
         place.copy_from_slice(&bucket.map_or(0, |bucket| bucket.0 + 1).to_ne_bytes());
     }
     value[72..74].copy_from_slice(&path.headers.vlan.to_ne_bytes());
-    value[74..76].copy_from_slice(&u16::from(path.headers.pih.is_some()).to_ne_bytes());
+    let pih = path.headers.pih.map_or(PIH_NONE, |pih| match pih.form {
+        PihForm::Header => PIH_HEADER,
+        PihForm::Byte => PIH_BYTE,
+    });
+    value[74..76].copy_from_slice(&pih.to_ne_bytes());
     let flags = if path.stand_in_only { PATH_STAND_IN } else { PATH_STAND_IN | PATH_REDIRECT };
     Ok((flags, value))
 }
@@ -331,6 +335,10 @@ pub(super) const BUCKETS_A_GATE: u32 = 6;
 
 const PATH_REDIRECT: u32 = 1;
 const PATH_STAND_IN: u32 = 2;
+/// `enum pih_form`.
+const PIH_NONE: u16 = 0;
+const PIH_HEADER: u16 = 1;
+const PIH_BYTE: u16 = 2;
 /// Bytes of a path's flags and of whether it is engaged, which the program writes: they change
 /// together.
 const FLAGS: usize = 8;

@@ -10,11 +10,14 @@ use std::process::Command;
 
 use weir_experiment::prelude::*;
 use weir_platform::netns;
-use weir_policy::Slice;
+use weir_policy::{PihForm, Port, Slice};
 use weir_ports::{
     DeviceRole, GateId, PlaneLimits, Pool, PortError, Redirect, Route, XdpConfig, XdpPlane, XdpPort,
 };
-use weir_sim::{AUDIT_SLICES, ExpectedFrame, Seed, audit_frame, audit_mac, expected};
+use weir_sim::{
+    AUDIT_SLICES, ExpectedFrame, Seed, audit_frame, audit_headers_of, audit_mac, audit_slices,
+    expected,
+};
 use weir_switch::PortHeaders;
 
 /// The findings about the program.
@@ -30,12 +33,12 @@ pub(super) struct KernelAudit {
 }
 
 /// Asks the program about so many frames, in a network namespace of its own.
-pub(super) fn audit(frames: u64) -> Result<KernelAudit> {
+pub(super) fn audit(form: PihForm, frames: u64) -> Result<KernelAudit> {
     netns::in_new(|| {
-        let mut bench = KernelBench::new()?;
+        let mut bench = KernelBench::new(form)?;
         let (mut draw, mut audit) = (Seed::new(2), KernelAudit::default());
         for turn in 0..frames {
-            bench.receive(&audit_frame(&mut draw), &mut audit)?;
+            bench.receive(&audit_frame(form, &mut draw), &mut audit)?;
             if turn % 1000 == 0 {
                 for vif in 0..VIFS {
                     bench.send(vif, &mut audit)?;
@@ -50,6 +53,7 @@ pub(super) fn audit(frames: u64) -> Result<KernelAudit> {
 
 /// The program with a port and a vif's device for each vif of the oracle.
 struct KernelBench {
+    form: PihForm,
     plane: XdpPlane,
     port: XdpPort,
     vifs: Vec<XdpPort>,
@@ -59,7 +63,7 @@ struct KernelBench {
 }
 
 impl KernelBench {
-    fn new() -> std::result::Result<Self, PortError> {
+    fn new(form: PihForm) -> std::result::Result<Self, PortError> {
         let limits = PlaneLimits { gates: 64, devices: 16, sockets: 16, stations: 128 };
         let (mut plane, mut pool) = (XdpPlane::load(limits)?, Pool::new(8192, 2048)?);
         let mut open = |name: &str, role, plane: &mut XdpPlane| {
@@ -76,10 +80,11 @@ impl KernelBench {
         }
         (0..64).for_each(|gate| plane.gates().open(GateId(gate)));
         let bridge = port.device_index();
+        let on = Port { pih: form, ..Port::new("wire", BitRate::from_mbps(1000)) };
         for (vif, device) in vifs.iter().enumerate() {
-            let (vlan, pih) = AUDIT_SLICES[vif / 2];
+            let (vlan, pih) = audit_slices(form)[vif / 2];
             let of = Slice { vlan, pih, ..Slice::new("s") };
-            let (number, headers) = (of.bridge(), PortHeaders::of(&of));
+            let (number, headers) = (on.bridge_of(&of), PortHeaders::of(&on, &of));
             let slice = number.into();
             let path = Redirect { bridge, number, headers, slice, ..Redirect::default() };
             for gate in [send_gate(vif), receive_gate(vif)] {
@@ -93,7 +98,7 @@ impl KernelBench {
                 plane.set_route(bridge, number, remote(station), route)?;
             }
         }
-        Ok(Self { plane, port, vifs, redirected: [0; VIFS], _pool: pool })
+        Ok(Self { form, plane, port, vifs, redirected: [0; VIFS], _pool: pool })
     }
 
     fn receive(
@@ -108,7 +113,7 @@ impl KernelBench {
         let trial = self.plane.try_frame(&self.port, frame)?;
         let by: Vec<usize> = (0..VIFS).filter(|vif| self.has_redirected(*vif)).collect();
         let known = (0..STATIONS).any(|station| frame[6..12] == remote(station));
-        let is_same = match (expected(frame), &by[..]) {
+        let is_same = match (expected(self.form, frame), &by[..]) {
             (ExpectedFrame::Delivered(to, bare), [vif]) => to == [*vif] && trial.frame == bare,
             (ExpectedFrame::Delivered(to, _), []) => {
                 let decides = to.len() == 1 && known && frame.len() >= LEAST;
@@ -130,19 +135,10 @@ impl KernelBench {
     fn send(&mut self, vif: usize, audit: &mut KernelAudit) -> std::result::Result<(), PortError> {
         let mut frame = remote(0).to_vec();
         frame.extend(own_mac(vif));
-        let (vlan, pih) = AUDIT_SLICES[vif / 2];
+        let rest = [&[0x08, 0x00][..], &[0x45; 50]].concat();
         let mut wanted = frame.clone();
-        if let Some(vlan) = vlan {
-            wanted.extend([0x81, 0x00]);
-            wanted.extend(vlan.to_be_bytes());
-        }
-        if let Some(pih) = pih {
-            wanted.extend([0x88, 0xb5, pih]);
-        }
-        for bytes in [&mut frame, &mut wanted] {
-            bytes.extend([0x08, 0x00]);
-            bytes.extend([0x45; 50]);
-        }
+        wanted.extend(audit_headers_of(self.form, audit_slices(self.form)[vif / 2], &rest));
+        frame.extend(&rest);
         let trial = self.plane.try_frame(&self.vifs[vif], &frame)?;
         let redirected = self.plane.redirect_counters(send_gate(vif)).redirected.packets;
         audit.pushed += 1;
@@ -190,7 +186,7 @@ fn send_gate(vif: usize) -> GateId {
 }
 
 const FLOOD: GateId = GateId(0);
-const VIFS: usize = 2 * AUDIT_SLICES.len();
+const VIFS: usize = 2 * AUDIT_SLICES;
 const STATIONS: u8 = 4;
 /// An Ethernet header with both headers of a slice: user space looks at what is shorter.
 const LEAST: usize = 21;

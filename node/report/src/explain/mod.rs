@@ -244,7 +244,8 @@ impl StatusPair<'_> {
 
     /// The bytes of headers that its frames carry on the port.
     fn headers(&self, vif: VifId, direction: Direction) -> u16 {
-        headers_of(&self.policy[self.policy[vif].slice], direction)
+        let of = &self.policy[vif];
+        headers_of(&self.policy[of.port], &self.policy[of.slice], direction)
     }
 
     /// Returns how much of a port all vifs got: for what it sends, the traffic on its wire; towards
