@@ -119,10 +119,15 @@ impl PlanRequest {
         for slice in self.slices.iter_mut().filter(|slice| slice.modelled.contains(&kind)) {
             let [send, receive] = [slice.send, slice.receive].map(|of| slice.frames.packets(of));
             let needs = PacketRate::from_pps(send.as_pps().saturating_add(receive.as_pps()));
-            let (mean, frame_bytes) = (slice.frames.mean_bytes(), slice.frames.mean_rounded());
+            let mean = slice.frames.mean_bytes();
             match upper(needs, mean) {
                 Ok(share) => slice.cpu[kind] = share,
-                Err(most) => slice.beyond.push(ModelGap { kind, needs, frame_bytes, most }),
+                Err(most) => {
+                    #[expect(clippy::cast_possible_truncation, reason = "at most FRAME_MAX")]
+                    #[expect(clippy::cast_sign_loss, reason = "no size is negative")]
+                    let frame_bytes = mean.round() as u32;
+                    slice.beyond.push(ModelGap { kind, needs, frame_bytes, most });
+                }
             }
         }
     }
@@ -151,32 +156,23 @@ impl FrameMix {
     /// The packets a second of a rate of layer 2 without checksum, rounded up.
     #[must_use]
     pub fn packets(&self, rate: BitRate) -> PacketRate {
-        let (mut bits, mut frames) = (0, 0);
-        for (size, weight) in &self.sizes {
-            bits += (u128::from(*size) - u128::from(CHECKSUM)) * 8 * u128::from(*weight);
-            frames += u128::from(*weight);
-        }
-        let packets = (u128::from(rate.as_bps()) * frames).div_ceil(bits.max(1));
+        let (bytes, frames) = (self.weighted(|size| size - CHECKSUM), self.weighted(|_| 1));
+        let packets = (u128::from(rate.as_bps()) * frames).div_ceil((bytes * 8).max(1));
         PacketRate::from_pps(u64::try_from(packets).unwrap_or(u64::MAX))
     }
 
     /// The mean size in bytes, with checksum.
     #[must_use]
     pub fn mean_bytes(&self) -> f64 {
-        let sum = |of: fn(f64) -> f64| -> f64 {
-            self.sizes.iter().map(|(size, weight)| of(f64::from(*size)) * f64::from(*weight)).sum()
-        };
-        sum(|size| size) / sum(|_| 1.0).max(1.0)
+        let (bytes, frames) = (self.weighted(|size| size), self.weighted(|_| 1));
+        #[expect(clippy::cast_precision_loss, reason = "a mean needs no more than 53 bits")]
+        return bytes as f64 / frames.max(1) as f64;
     }
 
-    /// The mean size in whole bytes, with checksum, to the nearest.
-    fn mean_rounded(&self) -> u32 {
-        let (mut bytes, mut frames) = (0_u64, 0_u64);
-        for (size, weight) in &self.sizes {
-            bytes += u64::from(*size) * u64::from(*weight);
-            frames += u64::from(*weight);
-        }
-        u32::try_from((bytes + frames / 2) / frames.max(1)).unwrap_or(u32::MAX)
+    /// The sum over the mix of a function of the size, by weight.
+    fn weighted(&self, of: impl Fn(u64) -> u64) -> u128 {
+        let each = self.sizes.iter();
+        each.map(|(size, weight)| u128::from(of(u64::from(*size))) * u128::from(*weight)).sum()
     }
 
     /// The longest frame, in bytes on the wire: with preamble, start and gap.
@@ -192,11 +188,8 @@ impl FrameMix {
 
     /// The rate on the wire of a rate of layer 2 without checksum, rounded up.
     pub(crate) fn on_wire(&self, rate: BitRate) -> u64 {
-        let sum = |of: fn(u64) -> u64| -> u128 {
-            let each = self.sizes.iter();
-            each.map(|(size, weight)| u128::from(of(u64::from(*size))) * u128::from(*weight)).sum()
-        };
-        let (wire, counted) = (sum(|size| size + WIRE_EXTRA), sum(|size| size - CHECKSUM));
+        let wire = self.weighted(|size| size + WIRE_EXTRA);
+        let counted = self.weighted(|size| size - CHECKSUM);
         let bits = (u128::from(rate.as_bps()) * wire).div_ceil(counted.max(1));
         u64::try_from(bits).unwrap_or(u64::MAX)
     }
