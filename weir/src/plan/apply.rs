@@ -151,7 +151,7 @@ fn foresee_all(
 ) -> Result<Vec<(PlannedChange, ChangeView)>, Failure> {
     let (mut foreseen, mut problems) = (Vec::new(), Vec::new());
     for (planned, node) in pairs(plan, nodes) {
-        match foresee(request, planned, node, apply)? {
+        match foresee(request, planned, node, &policy_of(node)?, apply)? {
             Ok(found) => foreseen.push(found),
             Err(found) => problems.extend(found),
         }
@@ -159,21 +159,29 @@ fn foresee_all(
     if problems.is_empty() { Ok(foreseen) } else { Err(problems.join("\n").into()) }
 }
 
-/// Has a node check its change; or returns all reasons why the node is another one than the plan
-/// means, or refuses.
+/// Reads the policy in force.
 ///
 /// # Errors
-/// The node does not answer, or takes the caller for a tenant.
+/// The node does not answer, or takes the caller for a tenant, who would not see all of it.
+pub(super) fn policy_of(node: &RunningNode) -> Result<PolicyView, Failure> {
+    node.administrator()?;
+    node.get("/v1/policy")
+}
+
+/// Has a node check its change, from the policy in force; or returns all reasons why the node is
+/// another one than the plan means, or refuses.
+///
+/// # Errors
+/// The node does not answer.
 pub(super) fn foresee(
     request: &PlanRequest,
     planned: &PlannedNode,
     node: &RunningNode,
+    policy: &PolicyView,
     apply: &str,
 ) -> Result<Result<(PlannedChange, ChangeView), Vec<String>>, Failure> {
-    node.administrator()?;
-    let policy: PolicyView = node.get("/v1/policy")?;
     let xtc: XtcView = node.get("/v1/xtc")?;
-    Ok(match change_set(request, planned, &policy, &xtc) {
+    Ok(match change_set(request, planned, policy, &xtc) {
         Ok(change) => match node.foresee(&change.set, apply) {
             Ok(view) => Ok((change, view)),
             Err(error) => Err(vec![node.named(&error)]),

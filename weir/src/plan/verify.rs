@@ -25,7 +25,7 @@ use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output;
 use weir_units::{BitRate, Nanos};
 
-use super::apply::foresee;
+use super::apply::{foresee, policy_of};
 use super::file::{NOT_HELD, placed, print_refused, read};
 use super::running::{self, RunningNode, pairs};
 use super::verdict::{PlanVerdict, RouterLoads, SideView, side, worker_ppm};
@@ -92,13 +92,11 @@ impl PlanVerify {
         let begin = read_all(&request, &plan, &nodes)?;
         let routers = sampled(&nodes, Duration::from_nanos(self.span.as_nanos()))?;
         let end = read_all(&request, &plan, &nodes)?;
-        let mut found = Vec::with_capacity(nodes.len());
-        for (((planned, node), routers), ends) in
-            pairs(&plan, &nodes).zip(routers).zip(begin.iter().zip(&end))
-        {
-            found.push(verified(&request, planned, node, &routers, ends)?);
-        }
-        let view = VerifiedView::of(found);
+        let found = pairs(&plan, &nodes).zip(routers).zip(begin.iter().zip(&end));
+        let found = found.map(|(((planned, node), routers), ends)| {
+            verified(&request, planned, &node.name, &routers, ends)
+        });
+        let view = VerifiedView::of(found.collect());
         if self.json {
             output::print_own(&view)?;
         } else {
@@ -120,6 +118,7 @@ impl VerifiedView {
 /// A node at one end of the measurement.
 struct NodeReading {
     status: NodeStatus,
+    policy: PolicyView,
     /// Reasons why the plan is not in force.
     problems: Vec<String>,
     /// The number that the next change would have.
@@ -133,11 +132,12 @@ fn read_all(
 ) -> Result<Vec<NodeReading>, Failure> {
     let read = |(planned, node): (&PlannedNode, &RunningNode)| {
         let status = node.get::<NodeStatus>("/v1/status")?;
-        let (problems, number) = match foresee(request, planned, node, VERIFY)? {
+        let policy = policy_of(node)?;
+        let (problems, number) = match foresee(request, planned, node, &policy, VERIFY)? {
             Ok((_, change)) => (not_in_force(&change), Some(change.id)),
             Err(problems) => (problems, None),
         };
-        Ok(NodeReading { status, problems, number })
+        Ok(NodeReading { status, policy, problems, number })
     };
     pairs(plan, nodes).map(read).collect()
 }
@@ -170,17 +170,16 @@ fn sampled(nodes: &[RunningNode], span: Duration) -> Result<Vec<RouterLoads>, Fa
 fn verified(
     request: &PlanRequest,
     planned: &PlannedNode,
-    node: &RunningNode,
+    node: &str,
     routers: &RouterLoads,
     (begin, end): (&NodeReading, &NodeReading),
-) -> Result<VerifiedNodeView, Failure> {
-    let policy: PolicyView = node.get("/v1/policy")?;
+) -> VerifiedNodeView {
     let (then, now) = (&begin.status, &end.status);
     let asked = planned.slices.iter().map(|of| &request.slices[of.slice]);
     let slices: Vec<_> = asked
         .map(|slice| {
             let judge =
-                |rate: BitRate, of| side(&slice.name, rate.as_bps(), &policy, [then, now], of);
+                |rate: BitRate, of| side(&slice.name, rate.as_bps(), &end.policy, [then, now], of);
             VerifiedSliceView {
                 name: slice.name.clone(),
                 send: judge(slice.send, |vif| &vif.send),
@@ -199,8 +198,8 @@ fn verified(
     let held = problems.is_empty()
         && slices.iter().all(is_held)
         && cpu_ppm.is_none_or(|ppm| ppm <= cpu_planned_ppm + CPU_OVER_PPM);
-    let name = node.name.clone();
-    Ok(VerifiedNodeView { name, held, problems, cpu_ppm, cpu_planned_ppm, slices })
+    let name = node.to_owned();
+    VerifiedNodeView { name, held, problems, cpu_ppm, cpu_planned_ppm, slices }
 }
 
 /// Returns why two readings of a node say nothing about the plan.
@@ -280,7 +279,14 @@ mod tests {
 
     fn reading(now_ns: u64, uptime_ns: u64, number: u64) -> NodeReading {
         let status = NodeStatus { now_ns, uptime_ns, ..NodeStatus::default() };
-        NodeReading { status, problems: vec![], number: Some(number) }
+        let policy = PolicyView {
+            node: String::new(),
+            ports: vec![],
+            slices: vec![],
+            routers: vec![],
+            vifs: vec![],
+        };
+        NodeReading { status, policy, problems: vec![], number: Some(number) }
     }
 
     #[test]
