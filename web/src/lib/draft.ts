@@ -189,13 +189,13 @@ export function blamed(
   for (const side of SIDES) {
     const asked: VifShareChange = body[side] ?? {};
     const { queue, ...share } = asked;
-    const given: Partial<Record<Key, unknown>> = {
+    const values: Partial<Record<Key, unknown>> = {
       ...share,
       queue_kind: queue?.kind,
       aqm: queue?.aqm,
       ecn: queue?.ecn ?? undefined,
     };
-    for (const key of KEYS) if (given[key] !== undefined) changed.push({ side, key });
+    for (const key of KEYS) if (values[key] !== undefined) changed.push({ side, key });
   }
   const named = new Set(keys.map(({ key }) => key));
   return changed.find(({ side, key }) => named.has(`${side}.${FORMS[key].name}`)) ?? changed[0];
