@@ -113,6 +113,10 @@ fn the_system_calls_that_the_unit_lets_through_are_enough() {
     for line in calls.lines() {
         let call = line.split_whitespace().nth(1).unwrap_or_default();
         let Some((name, _)) = call.split_once('(') else { continue };
+        // A thread that was killed as it entered a call: strace could not read which.
+        if name == "???" {
+            continue;
+        }
         seen.insert(name);
         assert!(allowed.contains(name), "{line}");
         assert!(!["setns", "unshare"].contains(&name), "{line}");
