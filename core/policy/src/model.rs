@@ -252,8 +252,8 @@ pub enum PihForm {
 #[serde(rename_all = "lowercase")]
 pub enum Idle {
     /// Sleep until the next event after 2 ms without one; at once unless `reservation` is
-    /// `"pinned"`. Costs little without traffic; the first packet wakes it some tens of
-    /// microseconds late.
+    /// `"pinned"`, or while threads of the same priority want the worker's processor. Costs little
+    /// without traffic; the first packet wakes it some tens of microseconds late.
     Sleep,
     /// Poll without a pause: exact, costs a core.
     Spin,

@@ -22,6 +22,7 @@ mod paths;
 mod phases;
 mod placement;
 pub mod ports;
+mod processor_share;
 pub mod redirect;
 mod refusal;
 pub mod reservation;

@@ -33,6 +33,7 @@ use crate::lateness::Lateness;
 use crate::phases::PhaseWatch;
 use crate::placement::Placement;
 use crate::ports::NodePorts;
+use crate::processor_share::ProcessorShare;
 use crate::reservation;
 use crate::routers::RouterCounters;
 use crate::snapshot;
@@ -164,6 +165,7 @@ impl Worker {
 
     fn work(&mut self, commands: &Receiver<WorkerCommand>) -> Result<LoopEnd, PortError> {
         let mut waiter = self.waiter()?;
+        let mut share = ProcessorShare::new(reservation::idle(&self.policy.node));
         let mut due = Instant::FAR_FUTURE;
         // The beginning of the last turn, if anything moved in it.
         let mut busy_since = None;
@@ -196,6 +198,7 @@ impl Worker {
                 }
             }
             waiter.rest(now);
+            share.adapt(now, &mut waiter);
         }
     }
 
@@ -203,22 +206,21 @@ impl Worker {
     /// beginning of each, and asleep between their frames: a real-time thread that never sleeps is
     /// stopped by the kernel.
     fn wait(&self, now: Instant, due: Instant, waiter: &mut Waiter) {
-        if !self.phases.any() {
+        if self.phases.any() {
+            let is_phase = self.switch.next_phase().is_some_and(|next| next <= due);
+            let margin = if is_phase { reservation::PHASE_MARGIN } else { Nanos::ZERO };
+            waiter.wait_awake(now, due, margin);
+        } else {
             waiter.wait(now, due);
-            return;
         }
-        let is_phase = self.switch.next_phase().is_some_and(|next| next <= due);
-        let margin = if is_phase { reservation::PHASE_MARGIN } else { Nanos::ZERO };
-        waiter.wait_awake(now, due, margin);
     }
 
     /// Adds the time since `since`, the beginning of a turn in which anything moved, and clears it.
     fn count_busy(&mut self, since: &mut Option<Instant>, now: Instant) {
-        if let Some(since) = since.take() {
-            let turn = now.saturating_since(since);
-            self.busy = self.busy.saturating_add(turn);
-            self.longest_turn = self.longest_turn.max(turn);
-        }
+        let Some(since) = since.take() else { return };
+        let turn = now.saturating_since(since);
+        self.busy = self.busy.saturating_add(turn);
+        self.longest_turn = self.longest_turn.max(turn);
     }
 
     /// Lets queued frames leave as they are due, for a short while. The kernel's program stands in
@@ -241,8 +243,7 @@ impl Worker {
     pub fn waiter(&self) -> Result<Waiter, PortError> {
         let node = &self.policy.node;
         let mut waiter = Waiter::new(reservation::idle(node))?.with_rest(reservation::rest(node));
-        watch(&mut waiter, &self.ports.attached)?;
-        Ok(waiter)
+        watch(&mut waiter, &self.ports.attached).map(|()| waiter)
     }
 
     /// Returns the policy in force.
@@ -292,8 +293,7 @@ impl Worker {
         let due = paced.map_or(Instant::FAR_FUTURE, |at| at + reservation::MARGIN);
         turn.next = turn.next.min(scheduled).min(due);
         let waits = paced.is_some_and(|at| at <= now + reservation::SOON);
-        let is_ready = || self.switch.next_ready(IfaceId(0)).is_some();
-        turn.gathers = waits && turn.moved < BATCH && !is_ready();
+        turn.gathers = waits && turn.moved < BATCH && self.switch.next_ready(IfaceId(0)).is_none();
         self.busy_turns += u64::from(turn.moved > 0);
         turn
     }
