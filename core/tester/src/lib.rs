@@ -24,6 +24,7 @@
 //!
 //! Read [`LoadSums`], then [`Search`].
 
+mod batches;
 mod binary;
 mod bounds;
 mod chart;
@@ -45,6 +46,7 @@ mod report;
 mod search;
 mod sizes;
 
+pub use batches::BatchModel;
 pub use binary::BinarySearch;
 pub use bounds::{GoalResult, SearchEnd};
 pub use classify::{LoadClass, LoadSums, LoadTrials, conditional_throughput};

@@ -60,7 +60,7 @@ pub(super) fn fitted(rec: &mut Recording<'_>) -> Result {
     let scenario = GuestScenario::load(rec.quick)?;
     let sweep = scenario.sweep(SWEEP)?;
     let sizes = measure(rec, &scenario, &sweep)?;
-    let (mut surfaces, mut bent, mut held_out) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut surfaces, mut held_out) = ([const { Vec::new() }; 3], [const { Vec::new() }; 2]);
     for internet in ParallelInternet::ALL {
         let model = GuestModel::of(&sizes, internet)?;
         let r_square: Vec<f64> = model.lines.iter().map(|line| line.fit().r_square).collect();
@@ -71,20 +71,31 @@ pub(super) fn fitted(rec: &mut Recording<'_>) -> Result {
         // Of a quick run's two sizes, one.
         let least = if rec.quick { 1.0 } else { 5.0 };
         rec.count(format!("{key}/lines"), text, good, Bound::at_least(least))?;
-        let [plain, with_wakeups] = &model.surfaces;
-        surfaces.push(plain.fit().r_square);
-        bent.push(with_wakeups.fit().r_square);
-        held_out.extend(model.held_out.as_deref().map(median));
+        for (all, surface) in surfaces.iter_mut().zip(&model.surfaces) {
+            all.push(surface.fit().r_square);
+        }
+        for (all, errors) in held_out.iter_mut().zip(model.held_out.iter().flatten()) {
+            all.push(median(errors));
+        }
     }
-    rec.keep("surface-all", Series::unordered("1", surfaces.clone()))?;
-    rec.keep("surface-wakeups", Series::unordered("1", bent))?;
-    let text = "R² of a guest's surface over all sizes, second of three";
-    let second = Series::unordered("1", vec![median(&surfaces)]);
-    rec.claim_samples("surface", text, second, Rule::Min, Bound::at_least(0.8))?;
-    if !held_out.is_empty() {
+    let [plain, wakeups, batches] = surfaces;
+    let seconds = [&plain, &batches].map(|all| Series::unordered("1", vec![median(all)]));
+    for (id, all) in [("all", plain), ("wakeups", wakeups), ("batches", batches)] {
+        rec.keep(&format!("surface-{id}"), Series::unordered("1", all))?;
+    }
+    let with = ["", ", with wake-ups that follow from the load"];
+    let names = [["surface", "held-out"], ["batches", "batches-held-out"]];
+    let each = names.into_iter().zip(with).zip(seconds.into_iter().zip(held_out));
+    for (([surface, held_out], with), (second, errors)) in each {
+        let text = format!("R² of a guest's surface over all sizes, second of three{with}");
+        rec.claim_samples(surface, text, second, Rule::Min, Bound::at_least(0.8))?;
+        if errors.is_empty() {
+            continue;
+        }
         let text = "distance of a size from the surface of all others, median, worst guest";
-        let series = Series::unordered("%", held_out);
-        rec.claim_samples("held-out", text, series, Rule::Max, Bound::at_most(2.0))?;
+        let series = Series::unordered("%", errors);
+        let text = format!("{text}{with}");
+        rec.claim_samples(held_out, text, series, Rule::Max, Bound::at_most(2.0))?;
     }
     Ok(())
 }

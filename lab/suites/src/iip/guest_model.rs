@@ -5,7 +5,7 @@
 use weir_experiment::prelude::*;
 use weir_tester::{CpuLine, CpuPoint, CpuSurface, LeastSquaresError};
 
-use super::table1::errors_of_held_out_sizes;
+use super::table1::{batched_surface, errors_of_held_out_sizes, plain_surface};
 use crate::guests::ParallelInternet;
 use crate::guests::sweep::MeasuredLoad;
 
@@ -22,25 +22,27 @@ pub(crate) struct SizeLoads {
 pub(crate) struct GuestModel {
     /// A line for each size, in their order.
     pub(crate) lines: Vec<CpuLine>,
-    /// One surface over all sizes; with wake-ups as a term.
-    pub(crate) surfaces: [CpuSurface; 2],
-    /// Distances of points from the surface of all other sizes, points of a processor; `None` of
-    /// two sizes, since one size alone has no surface.
-    pub(crate) held_out: Option<Vec<f64>>,
+    /// One surface over all sizes; with counted wake-ups as a term; with the wake-ups that follow
+    /// from the load.
+    pub(crate) surfaces: [CpuSurface; 3],
+    /// Distances of points from the surface of all other sizes, points of a processor: of the first
+    /// surface and of the third. `None` of two sizes, since one size alone has no surface.
+    pub(crate) held_out: Option<[Vec<f64>; 2]>,
 }
 
 impl GuestModel {
     /// Fits the loads that were forwarded.
     pub(crate) fn of(sizes: &[SizeLoads], internet: ParallelInternet) -> Result<Self> {
         let all: Vec<CpuPoint> = sizes.iter().flat_map(|size| points(size, internet)).collect();
-        let surface = |with_wakeups| {
-            CpuSurface::of(&all, with_wakeups)
-                .map_err(|error| unfitted(&format!("{}: no surface", internet.name()), &error))
-        };
-        let held_out = (sizes.len() > 2).then(|| errors_of_held_out_sizes(&all));
+        let failed = |error| unfitted(&format!("{}: no surface", internet.name()), &error);
+        let (batched, _) = batched_surface(&all, &[]).map_err(failed)?;
+        let surface = |with_wakeups| CpuSurface::of(&all, with_wakeups).map_err(failed);
+        let held_out = |fit| errors_of_held_out_sizes(&all, fit);
+        let both = || -> Result<_> { Ok([held_out(plain_surface)?, held_out(batched_surface)?]) };
+        let held_out = (sizes.len() > 2).then(both);
         Ok(Self {
             lines: lines(sizes, internet)?,
-            surfaces: [surface(false)?, surface(true)?],
+            surfaces: [surface(false)?, surface(true)?, batched],
             held_out: held_out.transpose()?,
         })
     }
@@ -114,7 +116,7 @@ mod tests {
         let model = |sizes| GuestModel::of(sizes, ParallelInternet::Can).unwrap();
         let (two, three) = (model(&sizes[..2]), model(&sizes));
         assert_eq!((two.lines.len(), two.held_out.is_none()), (2, true));
-        assert_eq!(three.held_out.map(|errors| errors.len()), Some(9));
+        assert_eq!(three.held_out.map(|errors| errors.map(|of| of.len())), Some([9, 9]));
         assert!((two.lines[1].slope() - 1.0).abs() < 1e-9);
     }
 

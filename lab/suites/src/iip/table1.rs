@@ -9,7 +9,7 @@
 //! packet and a price a byte.
 
 use weir_experiment::prelude::*;
-use weir_tester::{CpuPoint, CpuSurface, LeastSquaresError};
+use weir_tester::{BatchModel, CpuPoint, CpuSurface, LeastSquaresError};
 
 /// Shows the part.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
@@ -20,7 +20,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         let points = |unit| points(&lines, tenant, unit);
         as_steps.push(r_square(&points(Unit::Steps))?);
         as_kpps.push(r_square(&points(Unit::Kpps))?);
-        held_out.extend(errors_of_held_out_sizes(&points(Unit::Steps))?);
+        held_out.extend(errors_of_held_out_sizes(&points(Unit::Steps), plain_surface)?);
     }
     rec.keep("text/kpps-r-square", Series::unordered("1", as_kpps))?;
     let text = "text: R² of a surface over all sizes, x in steps of 10 Mbit/s, worst tenant";
@@ -109,18 +109,34 @@ fn r_square(points: &[CpuPoint]) -> Result<f64> {
     Ok(CpuSurface::of(points, false).map_err(unfitted)?.fit().r_square)
 }
 
+/// Fits a surface to the packets alone, and returns the points to predict as it knows them.
+pub(super) fn plain_surface(fitted: &[CpuPoint], own: &[CpuPoint]) -> SurfaceFit {
+    Ok((CpuSurface::of(fitted, false)?, own.to_vec()))
+}
+
+/// Fits a surface with the wake-ups that follow from the load, as [`plain_surface`].
+pub(super) fn batched_surface(fitted: &[CpuPoint], own: &[CpuPoint]) -> SurfaceFit {
+    let Some(batches) = BatchModel::of(fitted) else { return plain_surface(fitted, own) };
+    Ok((CpuSurface::of(&batches.applied_to(fitted), true)?, batches.applied_to(own)))
+}
+
+/// A surface, and points that it predicts.
+pub(super) type SurfaceFit = std::result::Result<(CpuSurface, Vec<CpuPoint>), LeastSquaresError>;
+
 /// For each size, how far the surface of all others is from its points, in percent of a processor.
-pub(super) fn errors_of_held_out_sizes(points: &[CpuPoint]) -> Result<Vec<f64>> {
+pub(super) fn errors_of_held_out_sizes(
+    points: &[CpuPoint],
+    fit: fn(&[CpuPoint], &[CpuPoint]) -> SurfaceFit,
+) -> Result<Vec<f64>> {
     let mut errors = Vec::new();
     let mut sizes: Vec<f64> = points.iter().map(|point| point.frame_bytes).collect();
     sizes.dedup();
     for size in sizes {
         let is_held_out = |point: &&CpuPoint| point.frame_bytes.total_cmp(&size).is_eq();
-        let others: Vec<CpuPoint> =
-            points.iter().filter(|point| !is_held_out(point)).copied().collect();
-        let surface = CpuSurface::of(&others, false).map_err(unfitted)?;
-        let own = points.iter().filter(is_held_out);
-        errors.extend(own.map(|point| (surface.predict(point) - point.cpu_percent).abs()));
+        let (own, others): (Vec<CpuPoint>, Vec<CpuPoint>) =
+            points.iter().partition(|point| is_held_out(point));
+        let (surface, own) = fit(&others, &own).map_err(unfitted)?;
+        errors.extend(own.iter().map(|point| (surface.predict(point) - point.cpu_percent).abs()));
     }
     Ok(errors)
 }
