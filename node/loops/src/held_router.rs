@@ -103,6 +103,7 @@ impl HeldRouter {
         if self.range != Some(range) || !self.has_wanted_controller() {
             self.control.install(now, controller);
         }
+        self.control.bound_caps(range);
         self.made = Some(self.wanted.xtc.clone());
         self.range = Some(range);
         (self.told_trouble, self.tries) = (None, 0);
@@ -119,6 +120,24 @@ impl HeldRouter {
         self.next_try = now + Nanos::new(wait).min(Self::RETRY_MOST);
         self.tries = self.tries.saturating_add(1);
         self.note_trouble(RouterTrouble::Missing, why)
+    }
+
+    /// Returns true if what was done for a router that is off could not be undone, and is to be
+    /// tried again now.
+    pub(crate) fn wants_undoing(&self, now: Instant) -> bool {
+        let left = self.troubles.contains_key(&RouterTrouble::Left);
+        left && !self.wanted.is_on() && !self.control.is_attached() && now >= self.next_try
+    }
+
+    /// Notes whether what was done for a detached router was undone. Returns true if it was not:
+    /// for one that is off the next attempt is scheduled.
+    pub(crate) fn note_undone(&mut self, now: Instant, undone: bool) -> bool {
+        if undone {
+            self.troubles.remove(&RouterTrouble::Left);
+        } else if !self.wanted.is_on() {
+            self.next_try = now + Self::RETRY;
+        }
+        !undone
     }
 
     /// Takes the router no earlier than `until`.
@@ -223,6 +242,7 @@ impl HeldRouter {
                 self.range = Some(range);
                 self.made = Some(self.wanted.xtc.clone());
                 self.control.install(now, controller);
+                self.control.bound_caps(range);
                 self.troubles.remove(&RouterTrouble::Design);
             }
             // A live change is checked beforehand; a policy file at the start is not.
@@ -293,6 +313,15 @@ impl HeldRouter {
     pub(crate) fn clear_command_trouble(&mut self) {
         self.told_trouble = None;
         self.troubles.remove(&RouterTrouble::Command);
+    }
+
+    /// Notes that nothing was pending: a command that failed is not wanted any more if the loop goes
+    /// on from what is in force.
+    pub(crate) fn note_rest(&mut self) {
+        let status = self.control.status();
+        if status.is_some_and(|of| of.phase == LoopPhase::Active && !of.lost) {
+            self.clear_command_trouble();
+        }
     }
 
     /// Returns the status of the router.

@@ -22,6 +22,7 @@ mod host;
 mod host_journal;
 pub mod load;
 mod manager;
+mod owed;
 mod parts;
 mod police;
 mod readings;

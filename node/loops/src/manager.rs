@@ -18,6 +18,7 @@ use super::classes::{ClassKeeper, ClassStatus};
 use super::design;
 use super::error::{RouterError, UncleanEnd, UnfitRouter};
 use super::held_router::HeldRouter;
+use super::owed::OwedUndos;
 use super::parts::{CounterReader, CounterSource, RouterPlatform, RouterTarget};
 use super::police::PolicingLoop;
 use super::status::{LogLine, LoopsLoad, PolicingLoad, RouterStatus, RouterTrouble};
@@ -37,8 +38,8 @@ pub struct LoopManager {
     police: Option<PolicingLoop>,
     /// Routers whose loops have something to execute. Their limits go to the worker in one request.
     pending: BTreeSet<usize>,
-    /// Routers that are held no more, with a limit that could not be lifted yet.
-    still_limited: BTreeSet<String>,
+    /// Routers that are held no more, for which something could not be undone yet.
+    owed: OwedUndos,
     last: Instant,
     load: LoopsLoad,
     notes: Vec<String>,
@@ -60,7 +61,7 @@ impl LoopManager {
             schedule: BTreeSet::new(),
             police: None,
             pending: BTreeSet::new(),
-            still_limited: BTreeSet::new(),
+            owed: OwedUndos::default(),
             last: Instant::ZERO,
             load: LoopsLoad::default(),
             notes: Vec::new(),
@@ -158,6 +159,7 @@ impl LoopManager {
         }
         self.last = now;
         self.classes.iter_mut().for_each(|classes| classes.tick(now));
+        self.owed.retry(now, self.platform.as_mut(), &self.entries);
         let mut due = Vec::new();
         while let Some((when, at)) = self.schedule.first().copied().filter(|(when, _)| *when <= now)
         {
@@ -188,6 +190,7 @@ impl LoopManager {
     pub fn next_due(&self) -> Instant {
         let step = self.schedule.first().map_or(Instant::FAR_FUTURE, |(when, _)| *when);
         let step = self.police.as_ref().map_or(step, |police| police.due.min(step));
+        let step = self.owed.next_due().min(step);
         self.classes.as_ref().map_or(step, |classes| classes.next_due().min(step))
     }
 
@@ -202,9 +205,7 @@ impl LoopManager {
         self.schedule.clear();
         self.pending.clear();
         self.police = None;
-        let limited = std::mem::take(&mut self.still_limited).into_iter();
-        let limits: Vec<_> = limited.map(|router| (router, None)).collect();
-        let lifted = if limits.is_empty() { Ok(()) } else { self.platform.limit(&limits) };
+        let lifted = self.owed.lift(self.platform.as_mut(), &self.entries);
         let ended = self.platform.end();
         let released = self.classes.as_mut().map_or(Ok(()), ClassKeeper::end);
         let results = [ended, lifted, released];
@@ -215,7 +216,8 @@ impl LoopManager {
     /// Returns true if there is no router to hold.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.entries.is_empty() && self.classes.as_ref().is_none_or(ClassKeeper::is_idle)
+        let classes = self.classes.as_ref().is_none_or(ClassKeeper::is_idle);
+        self.entries.is_empty() && self.owed.is_empty() && classes
     }
 
     /// Returns the status of all classes, or of the named router's.
@@ -328,6 +330,8 @@ impl LoopManager {
         self.load.late_worst_thousandths = self.load.late_worst_thousandths.max(part);
         if entry.wants_taking(now) {
             self.take(now, at);
+        } else if entry.wants_undoing(now) {
+            self.hand_back(now, at);
         }
         let Some(entry) = self.entries.get_mut(at) else { return };
         if let Some(why) = entry.sample(now, self.readings.of(at)) {
@@ -359,7 +363,7 @@ impl LoopManager {
         }
         if let Some(entry) = self.entries.get_mut(at).filter(|entry| entry.is_over()) {
             entry.let_go();
-            self.hand_back(at);
+            self.hand_back(now, at);
         }
     }
 
@@ -382,7 +386,7 @@ impl LoopManager {
                 let why = error.to_string();
                 let news = entry.note_missing(now, why.clone());
                 self.note_of(at, &why, news);
-                self.hand_back(at);
+                self.hand_back(now, at);
             }
         }
     }
@@ -393,15 +397,17 @@ impl LoopManager {
         if entry.lose() {
             let news = entry.note_missing(now, why.to_owned());
             self.note_of(at, why, news);
-            self.hand_back(at);
+            self.hand_back(now, at);
         }
     }
 
     /// Has the platform undo what it did for a detached router.
-    fn hand_back(&mut self, at: usize) {
+    fn hand_back(&mut self, now: Instant, at: usize) {
         let Some(entry) = self.entries.get_mut(at) else { return };
-        if let Err(error) = self.platform.give_back(&entry.wanted.router) {
-            self.trouble(at, RouterTrouble::Left, error.to_string());
+        let undone = self.platform.give_back(&entry.wanted.router);
+        if entry.note_undone(now, undone.is_ok()) {
+            let error = undone.err().map(|error| error.to_string());
+            self.trouble(at, RouterTrouble::Left, error.unwrap_or_default());
         }
     }
 
@@ -418,7 +424,7 @@ impl LoopManager {
             let Some(entry) = self.entries.get_mut(at) else { continue };
             match entry.control.execute(now, |_| set.clone()) {
                 Ok(ExecuteOutcome::Changed) => entry.clear_command_trouble(),
-                Ok(ExecuteOutcome::Refreshed) => {}
+                Ok(ExecuteOutcome::Refreshed) => entry.note_rest(),
                 Err(error) => self.failed(now, at, error),
             }
         }
@@ -456,11 +462,11 @@ impl LoopManager {
         let lift = |limit| self.platform.limit(&[(router.clone(), limit)]);
         let mut failed = Vec::new();
         failed.extend(entry.control.execute(now, lift).err().map(|error| error.to_string()));
-        if entry.control.applied().limit.is_some() {
-            self.still_limited.insert(router.clone());
-        }
+        let limited = entry.control.applied().limit.is_some();
         drop(entry);
-        failed.extend(self.platform.give_back(&router).err().map(|error| error.to_string()));
+        let left = self.platform.give_back(&router).err();
+        self.owed.add(now, &router, (limited, left.is_some()));
+        failed.extend(left.map(|error| error.to_string()));
         if !failed.is_empty() {
             self.note(format!("router {router}: not released: {}", failed.join("; ")));
         }

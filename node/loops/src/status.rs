@@ -102,7 +102,8 @@ pub enum RouterTrouble {
     Design,
     /// Cap or limit could not be set. It ends when one is set.
     Command,
-    /// A change for it could not be undone. It ends when the router is taken again.
+    /// A change for it could not be undone. It ends when it is undone: by the next attempt, or when
+    /// the router is taken again.
     Left,
     /// Its packets cannot be counted. It ends when they are.
     Reading,

@@ -22,7 +22,7 @@ use super::supervisor::{LoopCommand, LoopConfig, LoopStatus, Supervisor};
 use crate::actuator::{Actuator, CapError};
 use crate::meter::{Meter, MeterError};
 use crate::police::Judgement;
-use crate::{Controller, Settings};
+use crate::{CapRange, Controller, Settings};
 
 /// The cap and the limit that the loop has put into force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub struct ControlLoop<M, C, A> {
     applied: Applied,
     /// A bound on the limit beside the controller's own: the punishment of a router that offends.
     limit_bound: Option<PacketRate>,
+    /// The caps that may be set; `None`: all.
+    caps: Option<CapRange>,
     /// The pending command of manual mode.
     manual: Option<LoopCommand>,
 }
@@ -95,6 +97,7 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
             supervisor: None,
             applied: Applied::default(),
             limit_bound: None,
+            caps: None,
             manual: None,
         }
     }
@@ -125,6 +128,12 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
             Some(supervisor) => supervisor.switch(now, controller),
             None => self.supervisor = Some(Supervisor::new(self.config, controller)),
         }
+    }
+
+    /// Sets no caps outside `range` from now on. A controller keeps within its own range, but what
+    /// was in force before it, such as no cap at all, may be set again after a fault.
+    pub const fn bound_caps(&mut self, range: CapRange) {
+        self.caps = Some(range);
     }
 
     /// Starts to hold a rate, from the settings in force, whoever made them. A router without a cap
@@ -345,7 +354,8 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
         match (command, actuator) {
             (LoopCommand::Nothing, Some(actuator)) if applied.is_some() => actuator.refresh(),
             (LoopCommand::Apply(settings), Some(actuator)) => {
-                let requested = settings.cap;
+                let within = |caps: CapRange| settings.cap.clamp(caps.least(), caps.most());
+                let requested = self.caps.map_or(settings.cap, within);
                 if applied.is_none_or(|applied| applied.requested != requested) {
                     // Unknown until the actuator answers, so that a failure makes the next command
                     // set the cap even if it is the same.

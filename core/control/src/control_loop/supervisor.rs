@@ -529,6 +529,8 @@ impl<C: Controller> Supervisor<C> {
         self.enter(LoopPhase::Active);
         self.release_pending = false;
         self.failing = 0;
+        // Until the command succeeds they are not in force, however often it is refused.
+        self.lost = !self.config.dry_run;
         self.record(now, DecisionEvent::Recovered);
         self.controller.adopt(now, settings, None);
         self.command(LoopCommand::Apply(settings))

@@ -170,3 +170,38 @@ fn a_cap_that_is_refused_at_a_pause_is_set_later() {
     node.run(10);
     assert_eq!(node.sim("b", |sim| sim.sets), sets, "once");
 }
+
+/// Goal: a cap that a fault took away, and that is refused when it is to come back, comes back,
+/// though the controller never wants another.
+#[test]
+fn a_cap_that_was_released_and_refused_is_set_again() {
+    let mut node = Node::new();
+    node.set("b", "set_point", "100pps");
+    node.run(30);
+    let cap = node.sim("b", |sim| sim.cap);
+    assert_eq!(cap, Some(CpuShare::from_percent(1)), "the least");
+    node.sim("b", |sim| sim.frozen = true);
+    node.run(15);
+    assert_eq!(node.sim("b", |sim| sim.cap), None);
+    node.sim("b", |sim| (sim.frozen, sim.refuses) = (false, true));
+    node.run(3);
+    node.sim("b", |sim| sim.refuses = false);
+    node.run(10);
+    assert_eq!(node.sim("b", |sim| sim.cap), cap);
+    assert_eq!(node.status("b").trouble, None);
+}
+
+/// Goal: a limit that could not be lifted when its router left the policy does not outlive the
+/// reason.
+#[test]
+fn a_limit_that_could_not_be_lifted_is_lifted_later() {
+    let mut node = Node::new();
+    node.run(5);
+    node.world.refuse_limits(true);
+    node.edit(&[Edit::unset(KeyPath::of("router", "a", "xtc"))]).unwrap();
+    node.run(15);
+    assert!(node.sim("a", |sim| sim.limit.is_some()) && !node.manager.is_idle());
+    node.world.refuse_limits(false);
+    node.run(15);
+    assert_eq!(node.sim("a", |sim| sim.limit), None);
+}

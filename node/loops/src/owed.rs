@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Undos of routers that left the policy.
+//!
+//! A router that is not to be held any more has no entry and no status. If its limit could not be
+//! lifted, or the host not be restored, that is tried again each second: a limit that nobody knows
+//! of would hold a tenant for as long as the node runs.
+
+use std::collections::BTreeMap;
+
+use weir_units::{Instant, Nanos};
+
+use super::error::RouterError;
+use super::held_router::HeldRouter;
+use super::parts::RouterPlatform;
+
+/// What could not be undone yet.
+#[derive(Debug, Default)]
+pub(crate) struct OwedUndos {
+    routers: BTreeMap<String, OwedUndo>,
+    /// The next attempt.
+    due: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OwedUndo {
+    /// Its limit is to be lifted.
+    limited: bool,
+    /// What the platform did for it is to be undone.
+    taken: bool,
+}
+
+impl OwedUndos {
+    /// Notes what is left of a router: its limit, and what the platform did for it.
+    pub(crate) fn add(&mut self, now: Instant, router: &str, (limited, taken): (bool, bool)) {
+        if !limited && !taken {
+            return;
+        }
+        let owed = self.routers.entry(router.to_owned());
+        let owed = owed.or_insert(OwedUndo { limited: false, taken: false });
+        owed.limited |= limited;
+        owed.taken |= taken;
+        self.due = Some(now + INTERVAL);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.routers.is_empty()
+    }
+
+    /// Returns the time of the next attempt: far in the future if nothing is owed.
+    pub(crate) fn next_due(&self) -> Instant {
+        self.due.unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// Tries again if that is due.
+    pub(crate) fn retry(
+        &mut self,
+        now: Instant,
+        platform: &mut dyn RouterPlatform,
+        entries: &[HeldRouter],
+    ) {
+        // A clock that went back makes it due at once.
+        if self.due.is_none_or(|due| now < due && due <= now + INTERVAL) {
+            return;
+        }
+        let _tried_again = self.lift(platform, entries);
+        for (router, owed) in self.routers.iter_mut().filter(|(_, owed)| owed.taken) {
+            // One that came back is taken anew, which undoes what is left first. A dry run takes
+            // nothing.
+            let back = entry(entries, router)
+                .is_some_and(|entry| entry.control.is_attached() && !entry.wanted.dry_run);
+            owed.taken = !back && platform.give_back(router).is_err();
+        }
+        self.settle(now);
+    }
+
+    /// Lifts the limits that are owed, but for those of routers that came back and have another.
+    ///
+    /// # Errors
+    /// The limits are still in force.
+    pub(crate) fn lift(
+        &mut self,
+        platform: &mut dyn RouterPlatform,
+        entries: &[HeldRouter],
+    ) -> Result<(), RouterError> {
+        for (router, owed) in &mut self.routers {
+            let limit = entry(entries, router).and_then(|entry| entry.control.applied().limit);
+            owed.limited &= limit.is_none();
+        }
+        let owed = self.routers.iter_mut().filter(|(_, owed)| owed.limited);
+        let owed: Vec<_> = owed.collect();
+        if owed.is_empty() {
+            return Ok(());
+        }
+        let limits: Vec<_> = owed.iter().map(|(router, _)| ((*router).clone(), None)).collect();
+        platform.limit(&limits)?;
+        owed.into_iter().for_each(|(_, owed)| owed.limited = false);
+        Ok(())
+    }
+
+    fn settle(&mut self, now: Instant) {
+        self.routers.retain(|_, owed| owed.limited || owed.taken);
+        self.due = (!self.routers.is_empty()).then(|| now + INTERVAL);
+    }
+}
+
+fn entry<'e>(entries: &'e [HeldRouter], router: &str) -> Option<&'e HeldRouter> {
+    entries.iter().find(|entry| entry.wanted.router == router)
+}
+
+/// The time between two attempts.
+const INTERVAL: Nanos = Nanos::from_secs(1);
