@@ -55,7 +55,7 @@ struct PhysicalCpu {
 
 #[derive(Clone, Copy, Debug)]
 enum MachineEvent {
-    Arrival { domain: usize },
+    Arrival { domain: usize, generation: u32 },
     End { cpu: usize, generation: u32 },
     Tick { cpu: usize },
 }
@@ -115,6 +115,19 @@ impl<S: CpuScheduler> SimMachine<S> {
         self.scheduler.set_cap(domain, cap);
     }
 
+    /// Has the packets of a router, or the pieces of a stream, arrive `gap` apart from now on.
+    ///
+    /// # Errors
+    /// Too many events are scheduled.
+    pub fn set_gap(&mut self, domain: usize, gap: Nanos) -> Result<(), SimError> {
+        let now = self.now;
+        let Some(state) = self.domains.get_mut(domain) else { return Ok(()) };
+        state.take_in(now);
+        state.set_gap(now, gap);
+        // One that sleeps waits for the arrival of the gap before, whose event is void now.
+        if state.pending.is_some() { self.sleep_or_wake(domain) } else { Ok(()) }
+    }
+
     /// Returns the counts of a domain; `None` if there is no such domain.
     #[must_use]
     pub fn counts(&self, domain: usize) -> Option<WorkCounts> {
@@ -148,7 +161,14 @@ impl<S: CpuScheduler> SimMachine<S> {
 
     fn handle(&mut self, event: MachineEvent) -> Result<(), SimError> {
         let (kind, part) = match event {
-            MachineEvent::Arrival { domain } => (0, domain),
+            MachineEvent::Arrival { domain, generation } => {
+                let pending = self.domains.get_mut(domain).map(|state| &mut state.pending);
+                match pending {
+                    Some(pending) if *pending == Some(generation) => *pending = None,
+                    _ => return Ok(()),
+                }
+                (0, domain)
+            }
             MachineEvent::End { cpu, generation } => {
                 if self.cpus.get(cpu).is_none_or(|of| of.generation != generation) {
                     return Ok(());
@@ -161,7 +181,7 @@ impl<S: CpuScheduler> SimMachine<S> {
         self.note(self.now.as_nanos());
         self.note((part as u64) << 2 | kind);
         match event {
-            MachineEvent::Arrival { domain } => self.sleep_or_wake(domain),
+            MachineEvent::Arrival { domain, .. } => self.sleep_or_wake(domain),
             MachineEvent::End { cpu, .. } => self.end(cpu),
             MachineEvent::Tick { cpu } => self.tick(cpu),
         }
@@ -192,7 +212,10 @@ impl<S: CpuScheduler> SimMachine<S> {
             return self.decide(decide);
         }
         match state.next_arrival() {
-            Some(at) => self.events.push(at, MachineEvent::Arrival { domain }),
+            Some(at) => {
+                let generation = state.await_arrival();
+                self.events.push(at, MachineEvent::Arrival { domain, generation })
+            }
             None => Ok(()),
         }
     }

@@ -62,6 +62,9 @@ pub(super) struct WorkState {
     /// The time left of the one in work.
     left: Nanos,
     pub(super) counts: WorkCounts,
+    /// The generation of the event for the next arrival, while the domain waits for it.
+    pub(super) pending: Option<u32>,
+    generation: u32,
     /// By how much each piece was late: its end, less its arrival and its own time.
     pub(super) late: Vec<Nanos>,
 }
@@ -79,6 +82,8 @@ impl WorkState {
             waiting: VecDeque::new(),
             left: Nanos::ZERO,
             counts: WorkCounts::default(),
+            pending: None,
+            generation: 0,
             late: Vec::new(),
         };
         state.draw();
@@ -91,6 +96,24 @@ impl WorkState {
             DomainWork::Busy => None,
             DomainWork::Router { .. } | DomainWork::Stream { .. } => Some(self.arrival),
         }
+    }
+
+    /// Returns the generation of a new event for the next arrival, which voids the one before.
+    pub(super) const fn await_arrival(&mut self) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        self.pending = Some(self.generation);
+        self.generation
+    }
+
+    /// Changes the time between two arrivals, the next one included.
+    pub(super) fn set_gap(&mut self, now: Instant, new: Nanos) {
+        match &mut self.work {
+            DomainWork::Busy => return,
+            DomainWork::Router { gap, .. } => *gap = new,
+            DomainWork::Stream { period, .. } => *period = new,
+        }
+        self.interval = now;
+        self.draw();
     }
 
     pub(super) const fn wake_reason(&self) -> WakeCause {
