@@ -22,6 +22,7 @@ pub mod reproduce;
 pub mod routers;
 mod sched_turns;
 pub mod sim;
+pub mod swarm;
 pub mod xen;
 pub mod xtc;
 

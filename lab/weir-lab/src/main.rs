@@ -9,6 +9,7 @@ mod demo;
 mod lab;
 mod output;
 mod reproduce;
+mod sim;
 mod traffic;
 mod verify;
 
@@ -38,6 +39,9 @@ enum Command {
     /// Make the experiments of a text again, before and after
     #[command(subcommand)]
     Reproduce(reproduce::Reproduce),
+    /// Runs in virtual time
+    #[command(subcommand)]
+    Sim(sim::SimCommand),
     /// A network of namespaces on this machine
     #[command(subcommand)]
     Lab(lab::LabCommand),
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
         Command::Verify(command) => command.run(),
         Command::Conformance(command) => command.run(),
         Command::Reproduce(command) => command.run(),
+        Command::Sim(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Traffic(command) => command.run(),
     };

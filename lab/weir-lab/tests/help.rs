@@ -32,6 +32,8 @@ fn a_name_that_is_not_known_is_a_wrong_command_line() {
         ("conformance --on swich", "switch, sim, bridge, htb"),
         ("conformance --on switch --only fairnes", "fairness, weights, minimum"),
         ("conformance --only fairnes", "fairness, weights, minimum"),
+        ("sim swarm --mutant no", "no: not one of shares-too-much, halves-minimums"),
+        ("sim swarm --keep 1", "--keep is for one seed, --seeds says 300"),
     ] {
         let words = line.split(' ');
         let output = Command::new(env!("CARGO_BIN_EXE_weir-lab")).args(words).output().unwrap();

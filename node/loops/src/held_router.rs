@@ -315,8 +315,8 @@ impl HeldRouter {
         self.troubles.remove(&RouterTrouble::Command);
     }
 
-    /// Notes that nothing was pending: a command that failed is not wanted any more if the loop goes
-    /// on from what is in force.
+    /// Notes that nothing was pending: a failed command is not wanted any more if the loop goes on
+    /// from what is in force.
     pub(crate) fn note_rest(&mut self) {
         let status = self.control.status();
         if status.is_some_and(|of| of.phase == LoopPhase::Active && !of.lost) {

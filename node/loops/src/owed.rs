@@ -13,7 +13,7 @@ use super::error::RouterError;
 use super::held_router::HeldRouter;
 use super::parts::RouterPlatform;
 
-/// What could not be undone yet.
+/// The undos that are pending.
 #[derive(Debug, Default)]
 pub(crate) struct OwedUndos {
     routers: BTreeMap<String, OwedUndo>,
@@ -25,7 +25,7 @@ pub(crate) struct OwedUndos {
 struct OwedUndo {
     /// Its limit is to be lifted.
     limited: bool,
-    /// What the platform did for it is to be undone.
+    /// The platform's changes for it are to be undone.
     taken: bool,
 }
 

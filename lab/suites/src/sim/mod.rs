@@ -30,6 +30,8 @@ const ROWS: &[Requirement] = &[
     row(8, "one seed has one log of events, on one thread and on two", &[Plain(logs)])
         .correctness(),
     row(9, "events a second of processor time", &[Plain(speed)]),
+    row(11, "random faults break no invariant of the daemon's logic", &[Plain(crate::swarm::show)])
+        .correctness(),
 ];
 
 const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Requirement {

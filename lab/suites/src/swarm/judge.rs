@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The invariants of the control loops, computed from the world and the policy, apart from the code
+//! that is judged.
+
+use std::collections::BTreeMap;
+
+use weir_control::control_loop::LoopPhase;
+use weir_control::police::Grade;
+use weir_loops::{LoopManager, RouterStatus, UncleanEnd};
+use weir_policy::{Policy, Router, XtcState};
+use weir_units::{CpuShare, Instant, Nanos, PacketRate};
+
+use super::mutants::Invariant;
+use super::outcome::Violation;
+use super::world::{GRANTED, PROCESSORS, SwarmWorld, WorldRouter};
+
+/// Judges a run while it goes on.
+pub(crate) struct Judge {
+    pub(crate) violations: Vec<Violation>,
+    /// Rates that were offered lately beside the present one: until when they count.
+    lately: Vec<Vec<(Instant, u64)>>,
+    /// Set-points are not judged before this: the manager could not see.
+    blind_until: Instant,
+    /// The last look, by router: its calls, and whether it was touched.
+    before: Vec<(u64, bool)>,
+    /// The beginning of the present second, its calls then, events in it.
+    second: (Instant, Vec<(u64, u64)>, u64),
+}
+
+/// The effect of a settled node on a router.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Standing {
+    router: String,
+    phase: String,
+    set_point: Option<u64>,
+    grade: Option<Grade>,
+    capped: bool,
+    limited: bool,
+    taken: bool,
+    /// False if what it is depends on its history.
+    follows: bool,
+}
+
+impl Judge {
+    pub(crate) fn new(routers: usize) -> Self {
+        Self {
+            violations: Vec::new(),
+            lately: vec![Vec::new(); routers],
+            blind_until: Instant::ZERO,
+            before: vec![(0, false); routers],
+            second: (Instant::ZERO, vec![(0, 0); routers], 0),
+        }
+    }
+
+    /// Records that an invariant is broken: its first time counts.
+    pub(crate) fn broken(&mut self, invariant: Invariant, at: Instant, text: String) {
+        if !self.violations.iter().any(|one| one.invariant == invariant) {
+            self.violations.push(Violation { invariant, at, text });
+        }
+    }
+
+    /// Notes that the manager could not see all routers rightly.
+    pub(crate) fn blind(&mut self, now: Instant) {
+        self.blind_until = self.blind_until.max(now + LOOKS);
+    }
+
+    pub(crate) fn note_event(&mut self) {
+        self.second.2 += 1;
+    }
+
+    /// Notes a router's offered rate before a change.
+    pub(crate) fn offered(&mut self, now: Instant, router: usize, before: PacketRate) {
+        if let Some(lately) = self.lately.get_mut(router) {
+            lately.retain(|(until, _)| *until > now);
+            lately.push((now + NEWEST, before.as_pps()));
+        }
+    }
+
+    /// Judges what holds at each moment.
+    pub(crate) fn look(
+        &mut self,
+        now: Instant,
+        manager: &LoopManager,
+        policy: &Policy,
+        world: &SwarmWorld,
+    ) {
+        let statuses = manager.status(None);
+        self.look_at_policy(now, &statuses, policy);
+        if policy.xtc.police && now >= self.blind_until {
+            self.look_at_shares(now, &statuses, policy, world);
+        }
+        self.look_at_host(now, policy, world);
+        self.look_at_calls(now, policy, world);
+    }
+
+    fn look_at_policy(&mut self, now: Instant, statuses: &[RouterStatus], policy: &Policy) {
+        let wanted = held(policy).map(|(router, state)| (router.name.as_str(), state.name()));
+        let shown = statuses.iter().map(|one| (one.router.as_str(), one.state));
+        if !wanted.eq(shown) {
+            let held: Vec<_> = statuses.iter().map(|one| (&one.router, one.state)).collect();
+            self.broken(Invariant::Policy, now, format!("held are {held:?}"));
+        }
+    }
+
+    fn look_at_shares(
+        &mut self,
+        now: Instant,
+        statuses: &[RouterStatus],
+        policy: &Policy,
+        world: &SwarmWorld,
+    ) {
+        let Some(capacity) = policy.node.capacity else { return };
+        let (mut sum, mut parts) = (0, Vec::new());
+        for (status, (router, state)) in statuses.iter().zip(held(policy)) {
+            let (Some(police), Some(set_point)) = (status.police, status.set_point) else {
+                continue;
+            };
+            if state != XtcState::Active || !police.held {
+                continue;
+            }
+            let (floor, set_point) = (floor_of(router), set_point.as_pps());
+            let own = router.xtc.as_ref().is_some_and(|xtc| xtc.set_point.is_some());
+            if police.grade < Grade::LowerSetPoint && !own && set_point * 50 < floor * 49 {
+                let text = format!("{} is held at {set_point} of {floor} a second", router.name);
+                self.broken(Invariant::Minimum, now, text);
+            }
+            // One that leaves some of its guarantee lends it.
+            let may_lend = set_point <= floor.max(1);
+            let seen = self.seen(now, &router.name, world);
+            let counted =
+                if may_lend { set_point.min((seen + seen / 4).max(100)) } else { set_point };
+            sum += counted;
+            parts.push((router.name.as_str(), counted));
+        }
+        if sum * 100 > capacity.as_pps() * 101 {
+            let text = format!("set-points of {parts:?} are {sum} of {capacity}");
+            self.broken(Invariant::Capacity, now, text);
+        }
+    }
+
+    /// Returns the least rate that a router was offered within the last looks of policing.
+    fn seen(&self, now: Instant, router: &str, world: &SwarmWorld) -> u64 {
+        let state = world.lock();
+        let Some(at) = state.at(router) else { return 0 };
+        let lately = self.lately.get(at).into_iter().flatten();
+        let before = lately.filter(|(until, _)| *until > now).map(|(_, rate)| *rate).min();
+        let there = state.routers.get(at).filter(|one| !one.is_away());
+        let present = there.map_or(0, |one| one.offered.as_pps());
+        before.map_or(present, |before| before.min(present))
+    }
+
+    fn look_at_host(&mut self, now: Instant, policy: &Policy, world: &SwarmWorld) {
+        let mut state = world.lock();
+        let budgets = state.budgets();
+        let sum: u64 = budgets.iter().map(|(_, share)| u64::from(share.as_ppm())).sum();
+        let bound = u64::from(PROCESSORS) * u64::from(GRANTED) * 10_000;
+        if sum > bound {
+            self.broken(Invariant::Budgets, now, format!("{budgets:?} are {sum} ppm of {bound}"));
+        }
+        let mut before = std::mem::take(&mut self.before);
+        for (router, before) in state.routers.iter_mut().zip(&mut before) {
+            if router.limited_in_vain {
+                let text = format!("{} has a limit, and no vif", router.name);
+                self.broken(Invariant::Range, now, text);
+            }
+            self.look_at_caps(now, policy, router);
+            let touched = router.is_touched();
+            let of = policy.routers.iter().find(|one| one.name == router.name);
+            let xtc = of.and_then(|one| one.xtc.as_ref());
+            let alone = policy.xtc.dry_run || xtc.is_none_or(|xtc| xtc.state == XtcState::Off);
+            if alone && (touched && !before.1 || router.sets > before.0) {
+                let text = format!("{} is {:?}, {:?}", router.name, router.cap, router.limit);
+                self.broken(Invariant::Untouched, now, text);
+            }
+            *before = (router.sets, touched);
+        }
+        self.before = before;
+    }
+
+    fn look_at_caps(&mut self, now: Instant, policy: &Policy, router: &mut WorldRouter) {
+        let Some((least, most)) = router.caps_set.take() else { return };
+        let of = policy.routers.iter().find(|one| one.name == router.name);
+        let Some(xtc) = of.and_then(|one| one.xtc.as_ref()) else { return };
+        let from = xtc.cap_min.unwrap_or(CpuShare::from_percent(1));
+        let to = xtc.cap_max.unwrap_or(CpuShare::ONE);
+        if least < from || most > to {
+            let text = format!("{}: {least} to {most} were set of {from} to {to}", router.name);
+            self.broken(Invariant::Range, now, text);
+        }
+    }
+
+    /// Bounds the calls of each second: those of each sample, of each look of policing, and of
+    /// changes.
+    fn look_at_calls(&mut self, now: Instant, policy: &Policy, world: &SwarmWorld) {
+        let (since, ..) = self.second;
+        if now < since + Nanos::from_secs(1) {
+            return;
+        }
+        let state = world.lock();
+        let (_, before, events) = std::mem::take(&mut self.second);
+        let seconds = now.saturating_since(since).as_nanos().div_ceil(1_000_000_000);
+        let calls: Vec<(u64, u64)> =
+            state.routers.iter().map(|router| (router.sets, router.takes)).collect();
+        for (router, ((sets, takes), before)) in state.routers.iter().zip(calls.iter().zip(&before))
+        {
+            let of = policy.routers.iter().find(|one| one.name == router.name);
+            let period = of
+                .and_then(|one| one.xtc.as_ref())
+                .map_or(100, |xtc| xtc.period.as_nanos() / 1_000_000);
+            let each = seconds * (1000 / period.max(1) + 10) + 4 * (events + 1);
+            let (sets, takes) = (sets - before.0, takes - before.1);
+            if sets > 2 * each || takes > 2 * seconds + 4 * (events + 1) {
+                let text = format!("{}: {sets} caps, {takes} takings in a second", router.name);
+                self.broken(Invariant::Storm, now, text);
+            }
+        }
+        self.second = (now, calls, 0);
+    }
+
+    /// Returns the packets of all routers so far.
+    pub(crate) fn mark(&self, world: &SwarmWorld) -> Vec<u64> {
+        world.lock().routers.iter().map(|router| router.done).collect()
+    }
+
+    /// Judges the rates of a node that has settled, over `span` since `before`.
+    pub(crate) fn rates(
+        &mut self,
+        now: Instant,
+        span: Nanos,
+        before: &[u64],
+        (manager, policy): (&LoopManager, &Policy),
+        world: &SwarmWorld,
+    ) {
+        let after = self.mark(world);
+        let rate = |at: usize| {
+            let done = after.get(at).zip(before.get(at)).map_or(0, |(new, old)| new - old);
+            done * 1000 / (span.as_nanos() / 1_000_000).max(1)
+        };
+        for (status, (router, state)) in manager.status(None).iter().zip(held(policy)) {
+            let Some(at) = world.lock().at(&router.name) else { continue };
+            self.judge_rate(now, status, (router, state), (at, rate(at)), world);
+        }
+        let state = world.lock();
+        for router in &state.routers {
+            let of = held(policy).find(|(one, _)| one.name == router.name);
+            let off = of.is_none_or(|(_, state)| state == XtcState::Off);
+            if (off || policy.xtc.dry_run) && (router.is_touched() || router.taken) {
+                let text = format!(
+                    "{} is off: cap {:?}, limit {:?}, taken {}",
+                    router.name, router.cap, router.limit, router.taken
+                );
+                self.broken(Invariant::Untouched, now, text);
+            }
+        }
+    }
+
+    fn judge_rate(
+        &mut self,
+        now: Instant,
+        status: &RouterStatus,
+        (router, state): (&Router, XtcState),
+        (at, rate): (usize, u64),
+        world: &SwarmWorld,
+    ) {
+        if state != XtcState::Active || status.dry_run {
+            return;
+        }
+        let world = world.lock();
+        let Some(of) = world.routers.get(at) else { return };
+        let offered = of.offered.as_pps();
+        let most = router.xtc.as_ref().and_then(|xtc| xtc.cap_max).unwrap_or(CpuShare::ONE);
+        let reach = of.reach(if status.set_point.is_some() { most } else { CpuShare::ONE });
+        let grade = status.police.map_or(Grade::Free, |police| police.grade);
+        // What others' guarantees and caps left of a budget is all that it has.
+        let granted =
+            Some(world.cap_of(at)).filter(|granted| of.cap.is_some_and(|cap| *granted < cap));
+        let can = offered.min(reach).min(granted.map_or(u64::MAX, |granted| of.reach(granted)));
+        let (name, trouble) = (&router.name, &status.trouble);
+        // A stopped router without an ingress keeps the least cap.
+        let wanted = match status.set_point {
+            _ if grade.stops() => None,
+            Some(set_point) => Some(can.min(set_point.as_pps())),
+            None => Some(can),
+        };
+        if let Some(wanted) = wanted {
+            // Nothing holds a router without ingress below its least cap, or below the guarantee of
+            // its class, which wins.
+            let least = router.xtc.as_ref().and_then(|xtc| xtc.cap_min);
+            let least = least.unwrap_or(CpuShare::from_percent(1));
+            let class = world.classes.get(name).copied().unwrap_or(least);
+            let least = if of.vifs { 0 } else { of.reach(least.max(class)) };
+            let wanted = wanted.max(least.min(can));
+            let off = rate.abs_diff(wanted);
+            if off * 100 > wanted * OFF_PERCENT + 100 * OFF_LEAST {
+                let text = format!(
+                    "{name} forwards {rate} of {wanted} a second: {offered} offered, set-point \
+                     {:?}, cap {:?}, limit {:?}, {grade}, {trouble:?}",
+                    status.set_point, of.cap, of.limit
+                );
+                self.broken(Invariant::Convergence, now, text);
+            }
+            let floor = floor_of(router).min(can);
+            if grade < Grade::LowerSetPoint && rate * 100 + 100 * OFF_LEAST < floor * 90 {
+                let text = format!("{name} forwards {rate} of its minimum of {floor} a second");
+                self.broken(Invariant::Minimum, now, text);
+            }
+        }
+        if trouble.is_some() {
+            let text = format!("{name} is still in trouble: {trouble:?}");
+            self.broken(Invariant::Convergence, now, text);
+        }
+    }
+
+    /// Returns what a settled node does to each router.
+    pub(crate) fn standing(
+        &self,
+        manager: &LoopManager,
+        policy: &Policy,
+        world: &SwarmWorld,
+    ) -> BTreeMap<String, Standing> {
+        let world = world.lock();
+        let load = manager.load().policing;
+        // Between the two bounds of contention both answers are right.
+        let clear = load.is_none_or(|load| {
+            let (demand, capacity) = (load.demand.as_pps() * 100, load.capacity.as_pps());
+            demand > capacity * 98 || demand < capacity * 80
+        });
+        let statuses = manager.status(None);
+        let free = statuses.iter().all(|one| {
+            one.police.is_none_or(|police| police.grade == Grade::Free) && one.state != "paused"
+        });
+        let standing = |router: &WorldRouter| {
+            let status = statuses.iter().find(|one| one.router == router.name);
+            let grade = status.and_then(|one| one.police).map(|police| police.grade);
+            let standing = Standing {
+                router: router.name.clone(),
+                phase: format!(
+                    "{:?}",
+                    status.and_then(|one| one.phase).filter(|phase| *phase != LoopPhase::Inactive)
+                ),
+                set_point: status.and_then(|one| one.set_point).map(PacketRate::as_pps),
+                grade,
+                capped: router.cap.is_some(),
+                limited: router.limit.is_some(),
+                taken: router.taken,
+                follows: free && clear,
+            };
+            (router.name.clone(), standing)
+        };
+        let all =
+            world.routers.iter().filter(|one| policy.routers.iter().any(|of| of.name == one.name));
+        all.map(standing).collect()
+    }
+
+    /// Judges what a node does to its routers after a crash, beside what it did before.
+    pub(crate) fn adopted(
+        &mut self,
+        now: Instant,
+        before: &BTreeMap<String, Standing>,
+        after: &BTreeMap<String, Standing>,
+    ) {
+        for (old, new) in before.values().zip(after.values()) {
+            let [a, b] = [old.set_point.unwrap_or(0), new.set_point.unwrap_or(0)];
+            let near = a.abs_diff(b) * 100 <= a.max(b) * 6 + 100 * OFF_LEAST;
+            let same = |one: &Standing| (one.phase.clone(), one.capped, one.limited, one.taken);
+            let follows = old.follows && new.follows;
+            if follows && (!near || same(old) != same(new)) {
+                let text = format!("before the crash {old:?}, after it {new:?}");
+                self.broken(Invariant::Adoption, now, text);
+            }
+        }
+    }
+
+    /// Judges a node that was started with every router off.
+    pub(crate) fn let_go(&mut self, now: Instant, world: &SwarmWorld) {
+        for router in world.lock().routers.iter().filter(|one| one.taken || one.is_touched()) {
+            let (name, cap, limit) = (&router.name, router.cap, router.limit);
+            let text = format!("{name} is off since the start: cap {cap:?}, limit {limit:?}");
+            self.broken(Invariant::Adoption, now, text);
+        }
+    }
+
+    /// Judges what the end of a node left behind.
+    pub(crate) fn restored(
+        &mut self,
+        now: Instant,
+        ended: Result<(), UncleanEnd>,
+        world: &SwarmWorld,
+    ) {
+        if let Err(error) = ended {
+            self.broken(Invariant::Restored, now, error.to_string());
+        }
+        let state = world.lock();
+        for router in state.routers.iter().filter(|one| one.taken || one.is_touched()) {
+            let (name, cap, limit) = (&router.name, router.cap, router.limit);
+            self.broken(Invariant::Restored, now, format!("{name}: cap {cap:?}, limit {limit:?}"));
+        }
+        if !state.classes.is_empty() {
+            self.broken(Invariant::Restored, now, format!("classes {:?}", state.classes));
+        }
+    }
+}
+
+/// Returns the routers that a policy wants held, with their states.
+fn held(policy: &Policy) -> impl Iterator<Item = (&Router, XtcState)> {
+    policy.routers.iter().filter_map(|router| Some((router, router.xtc.as_ref()?.state)))
+}
+
+/// Returns the rate that a router is guaranteed: its set-point in the policy, or its minimum.
+fn floor_of(router: &Router) -> u64 {
+    let own = router.xtc.as_ref().and_then(|xtc| xtc.set_point);
+    let min = router
+        .receive
+        .max_pps
+        .map_or(router.receive.min_pps, |max| max.min(router.receive.min_pps));
+    own.unwrap_or(min).as_pps()
+}
+
+/// The time within which policing sees what is offered: its newest looks, and one that is late.
+const NEWEST: Nanos = Nanos::from_millis(500);
+
+/// The time after which policing has seen everything.
+const LOOKS: Nanos = Nanos::from_millis(1500);
+
+/// Rates of a settled node may be off by so much of what they are to be, and by so many packets a
+/// second.
+const OFF_PERCENT: u64 = 10;
+const OFF_LEAST: u64 = 60;

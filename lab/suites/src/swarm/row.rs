@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The recording of a swarm: `weir-lab sim swarm`, and row 11 of table `sim`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use weir_experiment::prelude::*;
+
+use super::loops::SwarmRunError;
+use super::mutants::{Invariant, SwarmMutant};
+use super::outcome::{SwarmTally, Violation};
+use super::seeds::{SwarmFailure, first_caught, run_seed, run_seeds, shrink};
+
+/// The seeds to run, and how.
+#[derive(Clone, Debug)]
+pub struct SwarmSpec {
+    /// The seeds.
+    pub seeds: Range<u64>,
+    /// A planted fault.
+    pub mutant: Option<SwarmMutant>,
+    /// The events to keep of a single seed; `None`: all.
+    pub kept: Option<BTreeSet<usize>>,
+}
+
+/// Runs seeds, and claims that none breaks an invariant. Returns the first that does, shrunk.
+///
+/// # Errors
+/// A seed cannot be run, or the recording is wrong.
+pub fn record(rec: &mut Recording<'_>, spec: &SwarmSpec) -> Result<Option<SwarmFailure>> {
+    let begun = Instant::now();
+    let (broken, tally) = seeds(spec).map_err(unrun)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let count = spec.seeds.end - spec.seeds.start;
+    rec.say(&format!("{count} seeds in {seconds:.1} s: {tally}"));
+    rec.keep("seconds", Series::unordered("s", vec![seconds]))?;
+    for invariant in Invariant::ALL {
+        let seeds = broken.values().filter(|all| all.contains(&invariant)).count() as u64;
+        rec.none(invariant.name(), "seeds that break the invariant", seeds)?;
+    }
+    let Some(seed) = broken.keys().next() else { return Ok(None) };
+    match &spec.kept {
+        None => shrink(*seed, spec.mutant).map(Some).map_err(unrun),
+        Some(kept) => SwarmFailure::of(*seed, spec.mutant, kept).map(Some).map_err(unrun),
+    }
+}
+
+type BrokenSeeds = BTreeMap<u64, BTreeSet<Invariant>>;
+
+fn seeds(spec: &SwarmSpec) -> std::result::Result<(BrokenSeeds, SwarmTally), SwarmRunError> {
+    let names = |violations: &[Violation]| violations.iter().map(|one| one.invariant).collect();
+    if let Some(kept) = &spec.kept {
+        let kept: Vec<usize> = kept.iter().copied().collect();
+        let (violations, tally) = run_seed(spec.seeds.start, spec.mutant, Some(&kept))?;
+        let broken = (!violations.is_empty()).then(|| (spec.seeds.start, names(&violations)));
+        return Ok((broken.into_iter().collect(), tally));
+    }
+    let broken = Mutex::new(BrokenSeeds::new());
+    let tally = run_seeds(spec.seeds.clone(), spec.mutant, &|seed, violations| {
+        let mut broken = broken.lock().unwrap_or_else(PoisonError::into_inner);
+        broken.insert(seed, names(violations));
+        broken.len() < BROKEN_MOST
+    })?;
+    Ok((broken.into_inner().unwrap_or_else(PoisonError::into_inner), tally))
+}
+
+/// Shows row 11: no seed breaks an invariant, and each invariant catches a planted fault.
+pub(crate) fn show(rec: &mut Recording<'_>) -> Result {
+    let count = if rec.quick { 20 } else { 10_000 };
+    let spec = SwarmSpec { seeds: 0..count, mutant: None, kept: None };
+    if let Some(failure) = record(rec, &spec)? {
+        rec.say(&failure.to_string());
+    }
+    for (mutant, invariant) in SwarmMutant::CAUGHT_BY {
+        let caught = first_caught(mutant, invariant, MUTANT_SEEDS).map_err(unrun)?;
+        let text = format!("seeds until {} catches the planted fault", invariant.name());
+        let seeds = caught.map_or(u64::MAX >> 12, |seed| seed + 1);
+        let bound = Bound::at_most(float(MUTANT_SEEDS));
+        rec.count(format!("mutant/{mutant}"), text, seeds, bound)?;
+    }
+    Ok(())
+}
+
+fn unrun(error: SwarmRunError) -> ExperimentError {
+    ExperimentError::Scenario { name: "swarm".to_owned(), what: error.to_string() }
+}
+
+/// Seeds that break something, after which a run ends.
+const BROKEN_MOST: usize = 20;
+
+/// Seeds within which a planted fault is caught.
+const MUTANT_SEEDS: u64 = 100;
