@@ -57,6 +57,13 @@ struct {
 	__type(value, struct station);
 } stations SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct member_key);
+	__type(value, struct member);
+} members SEC(".maps");
+
 #define SHARED_ARRAY(name, entry)                                                                  \
 	struct {                                                                                   \
 		__uint(type, BPF_MAP_TYPE_ARRAY);                                                  \
@@ -78,6 +85,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } sockets SEC(".maps");
+
+/* The ifindex of each device by index, 0 for none: `targets` is for XDP alone. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} ifindexes SEC(".maps");
 
 /* Devices to redirect to, by index. */
 struct {

@@ -6,14 +6,11 @@
 #ifndef WEIR_MEASURE_H
 #define WEIR_MEASURE_H
 
+#include "tally.h"
+
 /* The walk passes this many VLAN tags and IPv6 extension headers at most. */
 #define TAGS 2
 #define EXTENSIONS 6
-
-struct tally {
-	__u64 packets;
-	__u64 bytes;
-};
 
 static __always_inline int is_tag(__be16 type)
 {

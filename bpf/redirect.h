@@ -34,18 +34,26 @@
 #define BUCKET_TRIES 8
 
 /*
- * Counts a frame. A processor with a row of its own needs no atomic, since the program never
+ * Counts frames. A processor with a row of its own needs no atomic, since the program never
  * interrupts itself.
  */
-static __always_inline void count(struct tally *tally, __u64 bytes)
+static __always_inline void count_all(struct tally *tally, const struct tally *size)
 {
 	if (settings.row_is_own) {
-		tally->packets += 1;
-		tally->bytes += bytes;
+		tally->packets += size->packets;
+		tally->bytes += size->bytes;
 		return;
 	}
-	__sync_fetch_and_add(&tally->packets, 1);
-	__sync_fetch_and_add(&tally->bytes, bytes);
+	__sync_fetch_and_add(&tally->packets, size->packets);
+	__sync_fetch_and_add(&tally->bytes, size->bytes);
+}
+
+/* Counts one frame. */
+static __always_inline void count(struct tally *tally, __u64 bytes)
+{
+	struct tally size = {1, bytes};
+
+	count_all(tally, &size);
 }
 
 static __always_inline struct path_counters *counters_of(__u32 gate)
@@ -59,11 +67,12 @@ static __always_inline struct path_counters *counters_of(__u32 gate)
 
 /*
  * Takes `time` from the bucket, if it holds that much. Processors race for it by compare-and-swap,
- * so that no two spend the same credit.
+ * so that no two spend the same credit. `owes`: a full bucket gives more than it holds, and owes.
  */
-static __always_inline int take(struct bucket *bucket, __u64 time, __u64 now)
+static __always_inline int take(struct bucket *bucket, __u64 time, __u64 now, int owes)
 {
 	__u64 depth = *(volatile __u64 *)&bucket->depth;
+	__u64 needed = owes && time > depth ? depth : time;
 
 	for (int i = 0; i < BUCKET_TRIES; i++) {
 		__u64 seen = *(volatile __u64 *)&bucket->full_at;
@@ -71,7 +80,7 @@ static __always_inline int take(struct bucket *bucket, __u64 time, __u64 now)
 
 		if ((__s64)lacking < 0 || lacking > DEPTH_MAX)
 			lacking = 0;
-		if (lacking + time > depth)
+		if (lacking + needed > depth)
 			return 0;
 		if (__sync_val_compare_and_swap(&bucket->full_at, seen, now + lacking + time) ==
 		    seen)
@@ -91,27 +100,32 @@ static __always_inline struct bucket *path_bucket(const struct path *path, __u32
 }
 
 /*
- * Returns the time that a frame costs: of one packet at even positions, of its bytes at odd ones.
- * It is rounded up, so that the rate is never exceeded.
+ * Returns the time that frames cost: of packets at even positions, of bytes at odd ones. It is
+ * rounded up, so that the rate is never exceeded.
  */
-static __always_inline __u64 bucket_time(const struct bucket *bucket, __u32 position, __u64 bytes)
+static __always_inline __u64 bucket_time(const struct bucket *bucket, __u32 position,
+					 const struct tally *cost)
 {
-	__u64 units = position & 1 ? bytes : 1;
+	__u64 units = position & 1 ? cost->bytes : cost->packets;
 
 	return (units * bucket->cost + (1 << COST_SHIFT) - 1) >> COST_SHIFT;
 }
 
-/* Charges every bucket of the path, or none, and counts a drop at the first that refuses. */
-static __always_inline int police(const struct path *path, struct path_counters *counters,
-				  __u64 length, __u64 now)
+/*
+ * Charges every bucket of the path, or none, and counts a drop at the first that refuses. A
+ * super-frame costs what the frames cost that it is cut into.
+ */
+static __always_inline int police_all(const struct path *path, struct path_counters *counters,
+				      const struct tally *size, __u64 now)
 {
-	__u64 bytes = length + path->overhead;
+	struct tally cost = {size->packets, size->bytes + size->packets * path->overhead};
+	int owes = size->packets > 1;
 	struct bucket *bucket;
 	__u32 refused;
 
 	for (refused = 0; refused < PATH_BUCKETS; refused++) {
 		bucket = path_bucket(path, refused);
-		if (bucket && !take(bucket, bucket_time(bucket, refused, bytes), now))
+		if (bucket && !take(bucket, bucket_time(bucket, refused, &cost), now, owes))
 			break;
 	}
 	if (refused == PATH_BUCKETS)
@@ -122,12 +136,21 @@ static __always_inline int police(const struct path *path, struct path_counters 
 		bucket = path_bucket(path, i);
 		if (bucket)
 			__sync_fetch_and_add(&bucket->full_at,
-					     -bucket_time(bucket, i, bytes));
+					     -bucket_time(bucket, i, &cost));
 	}
 	/* The verifier wants to see this bound, which holds here. */
 	if (refused < PATH_BUCKETS)
-		count(&counters->policed[refused], length);
+		count_all(&counters->policed[refused], size);
 	return 0;
+}
+
+/* Does police_all for one frame. */
+static __always_inline int police(const struct path *path, struct path_counters *counters,
+				  __u64 length, __u64 now)
+{
+	struct tally size = {1, length};
+
+	return police_all(path, counters, &size, now);
 }
 
 /* Returns whether the path is engaged, and engages it if none of its frames is in user space. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The stand-in for a worker that has no sockets here, since the node restarts or was killed. The
- * program then polices and forwards the frames whose target follows from addresses alone, and drops
- * all others. Frames of a vif for another vif of its slice go there; all its other frames go out by
- * its port. Frames of a port go to the vif that has the address; those to a group or to an unknown
- * address are dropped. Nothing is queued, so no minimum is held.
+ * The stand-in of XDP for a worker that has no sockets here, since the node restarts or was killed,
+ * where frames cannot pass on (stand_in_stack.h). The program then polices and forwards the frames
+ * whose target follows from addresses alone, and drops all others. Frames of a vif for another vif
+ * of its slice go there; all its other frames go out by its port. Frames of a port go to the vif
+ * that has the address; those to a group or to an unknown address are dropped. Nothing is queued,
+ * so no minimum is held.
  *
  * Each function returns an XDP action, or -1 where the frame has no target.
  */

@@ -6,15 +6,17 @@
  * The gate of a frame from a vif is that of the device. The gate of a frame from a port is that of
  * the vif that has the destination address in that VLAN; unknown and multicast frames share the
  * flood gate of the port. The frames of a redirected vif and direction never enter user space
- * (redirect.h). While no worker has its sockets here, the program polices and forwards what it can
- * (stand_in.h). No frame is ever passed to the kernel's own stack: the host is a vif like any
- * other.
+ * (redirect.h). While no worker has its sockets here, frames pass on to weir_stand_in behind the
+ * kernel's receive path (stand_in_stack.h); where that is not attached, and for parallel internets,
+ * this program forwards what it can (stand_in.h). No frame ever reaches the protocols of the
+ * kernel's own stack: the host is a vif like any other.
  */
 #include <linux/pkt_cls.h>
 
 #include "maps.h"
 #include "redirect.h"
 #include "stand_in.h"
+#include "stand_in_stack.h"
 
 enum fault {
 	MALFORMED,
@@ -206,8 +208,34 @@ int weir_xdp(struct xdp_md *ctx)
 		count_drop(gate, length);
 		return XDP_DROP;
 	}
+	if (passes_on(device, index, headers))
+		return XDP_PASS;
 	action = stand_in(ctx, device->kind == DEVICE_VIF, index, station, headers);
 	return action >= 0 ? action : count_fault(device, NO_SOCKET);
+}
+
+/* Forwards what weir_xdp has passed on, and drops and counts the rest. */
+SEC("classifier")
+int weir_stand_in(struct __sk_buff *skb)
+{
+	struct ethhdr ethernet __attribute__((aligned(8)));
+	const struct device *device = find_device(skb->ifindex);
+	struct tally size;
+	long action = -1;
+
+	if (!device)
+		return TC_ACT_SHOT;
+	if (bpf_skb_load_bytes(skb, 0, &ethernet, sizeof(ethernet))) {
+		count_fault(device, MALFORMED);
+		return TC_ACT_SHOT;
+	}
+	measure(skb, &size);
+	action = device->kind == DEVICE_VIF ? forward_from_vif(skb, device, &ethernet, &size)
+					    : forward_from_port(skb, device, &ethernet, &size);
+	if (action >= 0)
+		return action;
+	count_fault(device, NO_SOCKET);
+	return TC_ACT_SHOT;
 }
 
 /*

@@ -7,7 +7,7 @@
 #ifndef WEIR_H
 #define WEIR_H
 
-#include <linux/types.h>
+#include "tally.h"
 
 enum device_kind {
 	DEVICE_VIF = 0,
@@ -27,6 +27,8 @@ struct device {
 	__u32 index;
 	/* Longest frame that a chunk of the pool holds. */
 	__u32 frame_max;
+	/* Whether weir_stand_in is at its ingress hook, to which frames pass without a worker. */
+	__u32 passes;
 };
 
 /* Size of the table of near devices, which is looked up first; a power of two. */
@@ -61,6 +63,22 @@ struct station {
 	__u32 reserved;
 	/* When a frame was last redirected here, in ns of CLOCK_MONOTONIC; written by the program. */
 	__u64 used;
+};
+
+/* A vif that frames to a group reach while no worker is here: the place counts from 0. */
+struct member_key {
+	__u16 device;
+	__u16 bridge;
+	__u32 place;
+};
+
+struct member {
+	/* The gate of its receive direction. */
+	__u32 gate;
+	/* The device's index. */
+	__u32 device;
+	__u32 slice;
+	__u32 reserved;
 };
 
 /* Bridges of parallel internets: this and the number, in a header or as a bare byte. */
@@ -142,11 +160,6 @@ struct path {
 	__u16 pih;
 	__u32 reserved[13];
 } __attribute__((aligned(64)));
-
-struct tally {
-	__u64 packets;
-	__u64 bytes;
-};
 
 /* The counters of a path: same index, in the row of the processor. */
 struct path_counters {

@@ -4,9 +4,7 @@
 
 mod common;
 
-use std::process::Command;
-
-use common::{Running, Site, soon};
+use common::{BpfSystem, Running, Site, soon};
 
 /// Killed, the node's data plane goes on between neighbours that know each other; the next start
 /// adopts it; asked to leave, it ends and the same holds; the stop at last undoes what all of them
@@ -117,32 +115,6 @@ fn said(node: Running) -> String {
     let output = node.end();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A BPF file system in the site's state folder, since `ip netns exec` hides the system's.
-struct BpfSystem(String);
-
-impl BpfSystem {
-    fn mount(site: &Site) -> Self {
-        let folder = site.path("bpf");
-        std::fs::create_dir(&folder).unwrap();
-        let mounted = Command::new("mount").args(["-t", "bpf", "bpf", &folder]).status();
-        assert!(mounted.unwrap().success());
-        Self(folder)
-    }
-
-    /// Returns the files of nodes there; the kernel has files of its own.
-    fn left(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name.starts_with("weir")).collect()
-    }
-}
-
-impl Drop for BpfSystem {
-    fn drop(&mut self) {
-        let _ended = Command::new("umount").arg(&self.0).status();
-    }
 }
 
 const TOPOLOGY: &str = r#"

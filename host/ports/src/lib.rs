@@ -46,7 +46,7 @@ pub use sys::now;
 pub use tap::{TapConfig, TapPort};
 pub use wait::{RestQuota, WaitMode, Waiter, WakeReason};
 pub use xdp::{
-    AttachMode, BucketId, BucketLimit, DeviceRole, Devices, Faults, FrameTrial, GateCounters,
-    GateId, Gates, Pins, PlaneLimits, Redirect, RedirectCounters, Route, XdpConfig, XdpPlane,
-    XdpPort, link_program, pin_link, renew_link,
+    AttachMode, BridgeMember, BucketId, BucketLimit, DeviceRole, Devices, Faults, FrameTrial,
+    GateCounters, GateId, Gates, Pins, PlaneLimits, Redirect, RedirectCounters, Route, XdpConfig,
+    XdpPlane, XdpPort, link_program, pin_link, renew_link,
 };

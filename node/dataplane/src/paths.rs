@@ -198,9 +198,10 @@ impl RedirectedPaths {
             let ends = xdp_port(attached, vif.port.0 as usize).zip(device);
             for (direction, choice) in Direction::ALL.into_iter().zip(choice) {
                 let wanted = match ends {
-                    Some((port, device)) if takes(device, direction) => {
+                    Some((port, device)) if takes(device, direction) || device.passes() => {
+                        let redirected = choice.is_ok() && takes(device, direction);
                         let (of, bridge) = ((id, direction), port.device_index());
-                        self.buckets.path(policy, of, choice.is_ok(), bridge, plane)?
+                        self.buckets.path(policy, of, redirected, bridge, plane)?
                     }
                     _ => KernelPath::default(),
                 };

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_policy::{Policy, PortId};
-use weir_ports::{GateId, PortError, Route, XdpPlane, XdpPort};
+use weir_ports::{BridgeMember, GateId, PortError, Route, XdpPlane, XdpPort};
 use weir_switch::Switch;
 use weir_units::{Instant, Nanos};
 
@@ -25,13 +25,18 @@ use crate::kernel_path::KernelPath;
 /// the port's device. The index stays the same whatever the port's position in the policy.
 pub(crate) type Station = (u32, u16, [u8; 6]);
 
+/// A bridge of a port: the index of the port's device, and the VLAN or the parallel internet.
+type Bridge = (u32, u16);
+
 /// The stations that the kernel knows.
 #[derive(Debug, Default)]
 pub(crate) struct Stations {
     given: BTreeMap<Station, Destination>,
     learned: BTreeSet<Station>,
     /// The destination of learned stations, for each port and VLAN where they are worth learning.
-    learnable: BTreeMap<(u32, u16), Destination>,
+    learnable: BTreeMap<Bridge, Destination>,
+    /// The vifs that frames to a group reach while no worker runs.
+    members: BTreeMap<Bridge, Vec<BridgeMember>>,
     /// The table had no room for another station at the last attempt.
     full: bool,
 }
@@ -40,7 +45,8 @@ pub(crate) struct Stations {
 #[derive(Debug)]
 pub(crate) struct GivenStations {
     stations: BTreeMap<Station, Destination>,
-    learnable: BTreeMap<(u32, u16), Destination>,
+    learnable: BTreeMap<Bridge, Destination>,
+    members: BTreeMap<Bridge, Vec<BridgeMember>>,
 }
 
 /// The destination of frames for a station.
@@ -61,6 +67,7 @@ impl GivenStations {
         gates: &[[GateId; 2]],
     ) -> Self {
         let (mut stations, mut learnable) = (BTreeMap::new(), BTreeMap::new());
+        let mut members: BTreeMap<Bridge, Vec<BridgeMember>> = BTreeMap::new();
         for ((id, vif), [from, gate]) in policy.vifs().zip(gates.iter().copied()) {
             let Some(port) = xdp_port(attached, vif.port.0 as usize) else { continue };
             let (Some(send), Some(receive)) = (paths.get(&from), paths.get(&gate)) else {
@@ -70,6 +77,10 @@ impl GivenStations {
             let (bridge, slice) = (port.device_index(), vif.slice.0);
             let device = xdp_port(attached, policy.ports.len() + id.0 as usize);
             let device = device.map(XdpPort::device_index);
+            if let Some(device) = device.filter(|_| receive.stand_in.is_some()) {
+                let member = BridgeMember { gate, device, slice };
+                members.entry((bridge, number)).or_default().push(member);
+            }
             let destination = match device.filter(|_| receive.redirect.is_some()) {
                 Some(device) => Destination::Route(Route::Vif { gate, device, slice }),
                 None => {
@@ -83,7 +94,7 @@ impl GivenStations {
                 learnable.insert((bridge, number), Destination::Route(remote));
             }
         }
-        Self { stations, learnable }
+        Self { stations, learnable, members }
     }
 }
 
@@ -117,6 +128,7 @@ impl Stations {
         plane: &mut XdpPlane,
     ) -> Result<(), PortError> {
         self.learnable = new.learnable;
+        self.set_members(new.members, plane)?;
         let old = std::mem::take(&mut self.given);
         for (station, destination) in new.stations {
             if old.get(&station) != Some(&destination) {
@@ -125,6 +137,27 @@ impl Stations {
             self.learned.remove(&station);
             self.given.insert(station, destination);
         }
+        Ok(())
+    }
+
+    /// Brings the members of all bridges to `new`.
+    fn set_members(
+        &mut self,
+        new: BTreeMap<Bridge, Vec<BridgeMember>>,
+        plane: &mut XdpPlane,
+    ) -> Result<(), PortError> {
+        let none = Vec::new();
+        let mut changed: BTreeSet<Bridge> =
+            self.members.keys().chain(new.keys()).copied().collect();
+        changed.retain(|bridge| self.members.get(bridge) != new.get(bridge));
+        let size = |of: Option<&Vec<_>>| of.map_or(0, Vec::len);
+        let grows = |bridge: &Bridge| size(new.get(bridge)) > size(self.members.get(bridge));
+        // The table has room for all vifs, and for no more: what one leaves another may need.
+        let (growing, others): (Vec<_>, Vec<_>) = changed.into_iter().partition(grows);
+        for bridge in others.into_iter().chain(growing) {
+            plane.set_members(bridge.0, bridge.1, new.get(&bridge).unwrap_or(&none))?;
+        }
+        self.members = new;
         Ok(())
     }
 
@@ -203,7 +236,10 @@ impl Stations {
 
     /// Removes from the kernel what an earlier process left and this table does not have.
     pub(crate) fn sweep(&self, plane: &mut XdpPlane) {
-        plane.sweep(|device, vlan, mac| self.given.contains_key(&(device, vlan, mac)));
+        plane.sweep(
+            |device, vlan, mac| self.given.contains_key(&(device, vlan, mac)),
+            |device, number| self.members.contains_key(&(device, number)),
+        );
     }
 
     /// Removes the stations of a port whose device leaves.
@@ -215,6 +251,11 @@ impl Stations {
         self.given.retain(|station, _| station.0 != bridge);
         self.learned.retain(|station| station.0 != bridge);
         self.learnable.retain(|place, _| place.0 != bridge);
+        for ((_, number), _) in self.members.range((bridge, 0)..=(bridge, u16::MAX)) {
+            // Leaving takes no room.
+            let _gone = plane.set_members(bridge, *number, &[]);
+        }
+        self.members.retain(|place, _| place.0 != bridge);
     }
 }
 

@@ -315,3 +315,37 @@ name = "lead.0"
 slice = "lead"
 device = "lead1"
 "#;
+
+/// A BPF file system in the site's state folder, since `ip netns exec` hides the system's.
+pub struct BpfSystem(String);
+
+impl BpfSystem {
+    /// Mounts it until the value is dropped.
+    pub fn mount(site: &Site) -> Self {
+        let folder = site.path("bpf");
+        std::fs::create_dir(&folder).unwrap();
+        let mounted = Command::new("mount").args(["-t", "bpf", "bpf", &folder]).status();
+        assert!(mounted.unwrap().success());
+        Self(folder)
+    }
+
+    /// Returns the files of nodes there; the kernel has files of its own.
+    pub fn left(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with("weir")).collect()
+    }
+
+    /// Returns the links that nodes keep there.
+    pub fn links(&self) -> Vec<String> {
+        let folders = self.left().into_iter().map(|node| format!("{}/{node}/links", self.0));
+        let entries = folders.flat_map(|folder| std::fs::read_dir(folder).unwrap());
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+impl Drop for BpfSystem {
+    fn drop(&mut self) {
+        let _ended = Command::new("umount").arg(&self.0).status();
+    }
+}

@@ -20,10 +20,12 @@ use crate::error::PortError;
 pub struct Devices {
     xdp: OwnedFd,
     discard: OwnedFd,
+    stand_in: OwnedFd,
     devices: MapHandle,
     near_devices: MapHandle,
     sockets: MapHandle,
     targets: MapHandle,
+    ifindexes: MapHandle,
     gates: Arc<Gates>,
     free: Mutex<Free>,
     limits: PlaneLimits,
@@ -66,14 +68,16 @@ pub(super) struct DeviceEntry {
     pub(super) queues: u32,
     pub(super) index: u32,
     pub(super) frame_max: u32,
+    /// True if the stand-in is at its ingress hook.
+    pub(super) passes: bool,
 }
 
 impl Devices {
-    /// No device yet. Programs: before the stack, and for packet sockets. Maps: devices, near
-    /// devices, sockets, targets.
+    /// No device yet. Programs: before the stack, for packet sockets, and the stand-in. Maps:
+    /// devices, near devices, sockets, targets, ifindexes.
     pub(super) fn new(
-        [xdp, discard]: [OwnedFd; 2],
-        [devices, near_devices, sockets, targets]: [MapHandle; 4],
+        [xdp, discard, stand_in]: [OwnedFd; 3],
+        [devices, near_devices, sockets, targets, ifindexes]: [MapHandle; 5],
         gates: Arc<Gates>,
         limits: PlaneLimits,
         pins: Option<Pins>,
@@ -90,7 +94,20 @@ impl Devices {
             sockets.take(entry.queues as usize).for_each(|free| *free = false);
         }
         let free = Mutex::new(free);
-        Self { xdp, discard, devices, near_devices, sockets, targets, gates, free, limits, pins }
+        Self {
+            xdp,
+            discard,
+            stand_in,
+            devices,
+            near_devices,
+            sockets,
+            targets,
+            ifindexes,
+            gates,
+            free,
+            limits,
+            pins,
+        }
     }
 
     /// Returns what an earlier process left of a device.
@@ -199,8 +216,9 @@ impl Devices {
             DeviceRole::Vif(gate) => (0, gate.0),
             DeviceRole::Port(gate) => (1, gate.0),
         };
-        let words = [kind, gate, entry.socket_base, entry.queues, entry.index, entry.frame_max];
-        let mut value = [0; 24];
+        let DeviceEntry { socket_base, queues, index, frame_max, passes, .. } = *entry;
+        let words = [kind, gate, socket_base, queues, index, frame_max, passes.into()];
+        let mut value = [0; 28];
         for (place, word) in value.chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
@@ -212,6 +230,8 @@ impl Devices {
             set.map_err(|error| failed("enter a device by its low bits", &error))?;
         }
         let (index, target) = (entry.index.to_ne_bytes(), ifindex.to_ne_bytes());
+        let set = self.ifindexes.update(&index, &target, MapFlags::ANY);
+        set.map_err(|error| failed("enter a device by its index", &error))?;
         let set = self.targets.update(&index, &target, MapFlags::ANY);
         set.map_err(|error| failed("enter a device to redirect to", &error))
     }
@@ -227,9 +247,10 @@ impl Devices {
         // A missing entry need not be removed.
         let _ = self.devices.delete(&ifindex.to_ne_bytes());
         if self.near_device(ifindex) == Some(ifindex) {
-            let _ = self.near_devices.update(&near_slot(ifindex), &[0; 28], MapFlags::ANY);
+            let _ = self.near_devices.update(&near_slot(ifindex), &[0; 32], MapFlags::ANY);
         }
         let _ = self.targets.delete(&entry.index.to_ne_bytes());
+        let _ = self.ifindexes.update(&entry.index.to_ne_bytes(), &[0; 4], MapFlags::ANY);
         let mut free = self.free();
         for index in entry.socket_base..entry.socket_base + entry.queues {
             let _ = self.sockets.delete(&index.to_ne_bytes());
@@ -238,6 +259,16 @@ impl Devices {
             }
         }
         free.devices.push(entry.index);
+    }
+
+    /// Attaches the stand-in to the ingress hook of a device until it is released; returns whether
+    /// it is there. It is not where nothing outlives the process, nor before Linux 6.6.
+    pub(super) fn attach_stand_in(&self, ifindex: u32) -> bool {
+        let Some(pins) = &self.pins else { return false };
+        let program = self.stand_in.as_fd();
+        pins.take_over_stand_in(ifindex, program)
+            || link(program, ifindex, libbpf_sys::BPF_TCX_INGRESS, 0)
+                .is_ok_and(|link| pins.keep_stand_in(ifindex, &link))
     }
 
     /// Attaches the program to a device until the link is dropped; native if the driver can.
@@ -250,7 +281,7 @@ impl Devices {
             if let Some((link, native)) = pins.take_over(ifindex, self.xdp.as_fd()) {
                 return Ok((link, if native { AttachMode::Native } else { AttachMode::Generic }));
             }
-            pins.release(ifindex);
+            pins.release_program(ifindex);
         }
         let mut refused = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         for (mode, flags) in
@@ -289,7 +320,8 @@ fn entries(devices: &MapHandle) -> BTreeMap<u32, DeviceEntry> {
         let (kind, gate) = (next()?, GateId(next()?));
         let role = if kind == 0 { DeviceRole::Vif(gate) } else { DeviceRole::Port(gate) };
         let (socket_base, queues, index, frame_max) = (next()?, next()?, next()?, next()?);
-        Some((ifindex, DeviceEntry { role, socket_base, queues, index, frame_max }))
+        let passes = next()? != 0;
+        Some((ifindex, DeviceEntry { role, socket_base, queues, index, frame_max, passes }))
     };
     devices.keys().filter_map(entry).collect()
 }

@@ -24,7 +24,7 @@ pub use gate::{GateCounters, GateId, Gates};
 pub use limits::PlaneLimits;
 pub use pinned_links::{pin_link, renew_link};
 pub use pins::Pins;
-pub use plane::{Faults, Route, XdpPlane};
+pub use plane::{BridgeMember, Faults, Route, XdpPlane};
 pub use redirect::{BucketId, BucketLimit, Redirect, RedirectCounters};
 pub use trial::FrameTrial;
 
@@ -213,6 +213,12 @@ impl XdpPort {
         self.facts.takes_redirects()
     }
 
+    /// Returns whether the kernel transmits what the stand-in forwards, to whatever device.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        self.entry.passes
+    }
+
     /// Returns the slow facts about the device.
     #[must_use]
     pub fn facts(&self) -> &Arc<DeviceAnswers> {
@@ -264,7 +270,8 @@ impl XdpPort {
         let queues = u32::try_from(queues).unwrap_or(u32::MAX);
         let (index, socket_base, adopted) = devices.take(name, ifindex, role, queues)?;
         let frame_max = region.frame_max();
-        let entry = DeviceEntry { role, socket_base, queues, index, frame_max };
+        let passes = devices.attach_stand_in(ifindex);
+        let entry = DeviceEntry { role, socket_base, queues, index, frame_max, passes };
         let attached =
             devices.set_device(ifindex, &entry).and_then(|()| devices.attach(name, ifindex));
         match attached {
@@ -274,6 +281,7 @@ impl XdpPort {
                 Err(error)
             }
             Err(error) => {
+                devices.release(ifindex);
                 devices.remove_device(ifindex, &entry);
                 Err(error)
             }

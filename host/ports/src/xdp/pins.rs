@@ -108,8 +108,34 @@ impl Pins {
             .find_map(|native| Some((renew_link(&self.link(ifindex, native), program)?, native)))
     }
 
-    /// Lets go of a device's link.
+    /// Keeps the link of a device's stand-in; returns whether it is kept.
+    pub(super) fn keep_stand_in(&self, ifindex: u32, link: &OwnedFd) -> bool {
+        pin_link(link, &self.stand_in(ifindex)).is_ok()
+    }
+
+    /// Puts `program` into the link of a device's stand-in that another process left; returns
+    /// whether there is one.
+    pub(super) fn take_over_stand_in(&self, ifindex: u32, program: BorrowedFd<'_>) -> bool {
+        let taken = renew_link(&self.stand_in(ifindex), program).is_some();
+        if !taken {
+            self.release_stand_in(ifindex);
+        }
+        taken
+    }
+
+    /// Lets go of a device's links: first of the program that passes frames on to the stand-in.
     pub(super) fn release(&self, ifindex: u32) {
+        self.release_program(ifindex);
+        self.release_stand_in(ifindex);
+    }
+
+    fn release_stand_in(&self, ifindex: u32) {
+        // It may not be there.
+        let _missing = fs::remove_file(self.stand_in(ifindex));
+    }
+
+    /// Lets go of a device's link of the program.
+    pub(super) fn release_program(&self, ifindex: u32) {
         for native in [true, false] {
             // One of them is not there.
             let _missing = fs::remove_file(self.link(ifindex, native));
@@ -122,6 +148,10 @@ impl Pins {
 
     fn link(&self, ifindex: u32, native: bool) -> PathBuf {
         self.links().join(format!("{ifindex}-{}", if native { "native" } else { "generic" }))
+    }
+
+    fn stand_in(&self, ifindex: u32) -> PathBuf {
+        self.links().join(format!("{ifindex}-stand-in"))
     }
 
     fn failed(&self, step: &'static str, error: io::Error) -> PortError {
@@ -139,7 +169,7 @@ fn is_bpf(folder: &Path) -> bool {
 }
 
 /// The layout of the structs in `bpf/weir.h`: tables of another one are not adopted.
-const LAYOUT: &str = "v2";
+const LAYOUT: &str = "v3";
 
 const SYSTEMS: &str = "/sys/fs/bpf";
 const SYSTEMS_STATE: &str = "/run/weir";

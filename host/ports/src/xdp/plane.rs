@@ -25,6 +25,7 @@ use crate::memory_map::Mapping;
 pub struct XdpPlane {
     devices: Arc<Devices>,
     stations: MapHandle,
+    members: MapHandle,
     gates: Arc<Gates>,
     redirects: Redirects,
     faults: Mapping,
@@ -50,6 +51,17 @@ pub enum Route {
         /// The slice whose VLAN it is in.
         slice: u32,
     },
+}
+
+/// A vif that frames to a group reach while no worker runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BridgeMember {
+    /// The gate of its `receive`.
+    pub gate: GateId,
+    /// Its device index.
+    pub device: u32,
+    /// Its slice.
+    pub slice: u32,
 }
 
 /// Frames of a device that no gate answers for, dropped and counted.
@@ -115,8 +127,14 @@ impl XdpPlane {
         let faults = Mapping::shared(map("faults")?.as_fd(), 0, limits.devices as usize * FAULTS)
             .map_err(|error| PortError::system("faults", "map the array", error))?;
         let devices = Devices::new(
-            [program("weir_xdp")?, program("weir_discard")?],
-            [map("devices")?, map("near_devices")?, map("sockets")?, map("targets")?],
+            [program("weir_xdp")?, program("weir_discard")?, program("weir_stand_in")?],
+            [
+                map("devices")?,
+                map("near_devices")?,
+                map("sockets")?,
+                map("targets")?,
+                map("ifindexes")?,
+            ],
             Arc::clone(&gates),
             limits,
             pins.cloned(),
@@ -124,6 +142,7 @@ impl XdpPlane {
         Ok(Self {
             devices: Arc::new(devices),
             stations: map("stations")?,
+            members: map("members")?,
             gates,
             redirects,
             faults,
@@ -168,6 +187,36 @@ impl XdpPlane {
             Route::Remote { device, slice } => [STATION_REMOTE, 0, device, slice, device],
         };
         self.store_station(station_key(bridge, number, mac), words)
+    }
+
+    /// Frames to a group on the bridge `number` of a port reach these vifs while no worker runs:
+    /// the first 256 of them.
+    ///
+    /// # Errors
+    /// The table is full, or the kernel refuses.
+    pub fn set_members(
+        &mut self,
+        bridge: u32,
+        number: u16,
+        members: &[BridgeMember],
+    ) -> Result<(), PortError> {
+        let mut place = 0;
+        for member in members {
+            let words = [member.gate.0, member.device, member.slice, 0];
+            let value: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let set =
+                self.members.update(&member_key(bridge, number, place), &value, MapFlags::ANY);
+            set.map_err(|error| {
+                let bound = self.limits.devices;
+                PortError::bound("members", format!("one more than {bound}? {error}"))
+            })?;
+            place += 1;
+        }
+        // What was there before has no gap.
+        while self.members.delete(&member_key(bridge, number, place)).is_ok() {
+            place += 1;
+        }
+        Ok(())
     }
 
     /// When a frame was last redirected to that station; `None` if never since it was set. What
@@ -266,8 +315,13 @@ impl XdpPlane {
     }
 
     /// Forgets what an earlier process left and nobody has taken over: devices, their paths, and
-    /// the stations that are not among `known` (a port's device index, a VLAN, an address).
-    pub fn sweep(&mut self, known: impl Fn(u32, u16, [u8; 6]) -> bool) {
+    /// the stations that are not among `known` (a port's device index, a VLAN, an address), and the
+    /// members of bridges that are not among `bridges`.
+    pub fn sweep(
+        &mut self,
+        known: impl Fn(u32, u16, [u8; 6]) -> bool,
+        bridges: impl Fn(u32, u16) -> bool,
+    ) {
         for role in self.devices.sweep() {
             if let DeviceRole::Vif(GateId(send)) = role {
                 for gate in [GateId(send), GateId(send.saturating_add(1))] {
@@ -281,6 +335,16 @@ impl XdpPlane {
         for key in stale {
             // Nobody else removes any.
             let _gone = self.stations.delete(&key);
+        }
+        let is_stale = |key: &Vec<u8>| match key.as_slice() {
+            [d0, d1, b0, b1, ..] => {
+                let device = u16::from_ne_bytes([*d0, *d1]);
+                !bridges(device.into(), u16::from_ne_bytes([*b0, *b1]))
+            }
+            _ => true,
+        };
+        for key in self.members.keys().filter(is_stale).collect::<Vec<_>>() {
+            let _gone = self.members.delete(&key);
         }
     }
 
@@ -325,7 +389,7 @@ fn open_object(
 /// The size of a map that is not fixed in the program.
 fn entries_of(map: &str, limits: PlaneLimits, rows: CounterRows) -> Option<u32> {
     match map {
-        "devices" | "faults" | "targets" => Some(limits.devices),
+        "devices" | "faults" | "targets" | "ifindexes" | "members" => Some(limits.devices),
         "stations" => Some(limits.stations),
         "gates" | "paths" => Some(limits.gates),
         "path_counts" => Some(limits.gates * rows.rows),
@@ -380,6 +444,15 @@ fn station_key(device: u32, number: u16, mac: [u8; 6]) -> [u8; 12] {
     key[..2].copy_from_slice(&u16::try_from(device).unwrap_or(u16::MAX).to_ne_bytes());
     key[2..4].copy_from_slice(&number.to_ne_bytes());
     key[4..10].copy_from_slice(&mac);
+    key
+}
+
+/// `struct member_key` of `bpf/weir.h`.
+fn member_key(device: u32, number: u16, place: u32) -> [u8; 8] {
+    let mut key = [0; 8];
+    key[..2].copy_from_slice(&u16::try_from(device).unwrap_or(u16::MAX).to_ne_bytes());
+    key[2..4].copy_from_slice(&number.to_ne_bytes());
+    key[4..].copy_from_slice(&place.to_ne_bytes());
     key
 }
 

@@ -8,6 +8,7 @@ mod life;
 mod packets;
 mod plans;
 mod setting;
+mod stand_in;
 mod tenants;
 
 use weir_experiment::RowPart::Plain;
@@ -32,6 +33,7 @@ const ROWS: &[Requirement] = &[
         &[Plain(plans::show)],
     )
     .correctness(),
+    row(13, "no node runs, and the kernel stands in for the switch", &[Plain(stand_in::show)]),
 ];
 
 const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Requirement {

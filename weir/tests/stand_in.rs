@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Veths as they come, without a node for a while: offloads on, no GRO, no neighbour known.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use common::{BpfSystem, Site};
+use weir_platform::netns::Namespace;
+
+/// Nobody runs, and the kernel transmits what the stand-in forwards: ARP finds the neighbours
+/// again, pings cross both ways and between vifs, slices stay apart, checksums that a sender left
+/// unfinished are right, and a limit holds.
+#[test]
+fn veths_as_they_come_are_stood_in_for() {
+    let Some(site) = Site::up("weir-t-standin", TOPOLOGY, POLICY) else { return };
+    let system = BpfSystem::mount(&site);
+    let node = site.run(&[]);
+    site.wait_for_node();
+    assert!(site.reaches("a", "10.9.0.9"));
+    node.kill();
+    if !stood_in_for(&system) {
+        println!("SKIPPED veths_as_they_come_are_stood_in_for: no links at ingress hooks");
+        return;
+    }
+    for place in ["a", "b", "c", "wire"] {
+        let flush = site.inside(place, "ip").args(["neigh", "flush", "all"]).status();
+        assert!(flush.unwrap().success());
+    }
+    assert!(site.reaches("a", "10.9.0.9") && site.reaches("wire", "10.9.0.2"));
+    assert!(site.reaches("a", "10.9.0.2"), "two vifs of one slice");
+    assert!(!site.ping("c", "10.7.0.1"), "slices do not meet");
+    let free = transfer(&site, "b", "10.9.0.9", 8 << 20);
+    assert!(free > 20.0, "{free} Mb/s without a limit");
+    // Nothing waits in a queue: TCP loses what is too much, and keeps about half of its limit.
+    let limited = transfer(&site, "a", "10.9.0.9", 2 << 20);
+    assert!((1.0..=11.0).contains(&limited), "{limited} Mb/s of 10");
+    // The next start goes on, and its stop takes all away.
+    let node = site.run(&[]);
+    site.wait_for_node();
+    assert!(site.reaches("a", "10.9.0.9"));
+    site.stop(node);
+    assert_eq!(system.left(), [""; 0], "nothing is left on the BPF file system");
+    let hooks = site.inside("sw", "bpftool").args(["net", "show"]).output();
+    if let Ok(hooks) = hooks {
+        assert!(!String::from_utf8_lossy(&hooks.stdout).contains("weir_stand_in"));
+    }
+}
+
+/// Returns whether the node has left links of its stand-in: before Linux 6.6 there are none.
+fn stood_in_for(system: &BpfSystem) -> bool {
+    system.links().iter().any(|link| link.ends_with("-stand-in"))
+}
+
+/// Sends bytes by TCP to the place `wire`, and returns their rate in Mb/s.
+fn transfer(site: &Site, from: &str, to: &'static str, bytes: usize) -> f64 {
+    let inside = |place: &str| Namespace::open(&format!("{}-{place}", site.name())).unwrap();
+    let listener = inside("wire").run(|| TcpListener::bind((to, PORT)).unwrap()).unwrap();
+    let sink = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(STALL)).unwrap();
+        let (mut chunk, mut taken) = (vec![0; 1 << 16], 0);
+        while let Ok(read @ 1..) = stream.read(&mut chunk) {
+            taken += read;
+        }
+        taken
+    });
+    let mut stream = inside(from).run(|| TcpStream::connect((to, PORT)).unwrap()).unwrap();
+    let started = Instant::now();
+    stream.write_all(&vec![7; bytes]).unwrap();
+    drop(stream);
+    assert_eq!(sink.join().unwrap(), bytes, "all arrived");
+    8.0 * bytes as f64 / started.elapsed().as_secs_f64() / 1e6
+}
+
+const PORT: u16 = 5999;
+const STALL: Duration = Duration::from_secs(20);
+
+const TOPOLOGY: &str = r#"
+name = "NAME"
+node = [{ name = "a" }, { name = "b" }, { name = "c" }, { name = "sw" }, { name = "wire" }]
+
+[[link]]
+b = "sw:a0"
+[link.a]
+at = "a:eth0"
+mac = "02:00:00:00:09:01"
+addresses = ["10.9.0.1/24", "10.7.0.1/24"]
+
+[[link]]
+b = "sw:b0"
+[link.a]
+at = "b:eth0"
+mac = "02:00:00:00:09:02"
+addresses = ["10.9.0.2/24"]
+
+[[link]]
+b = "sw:c0"
+[link.a]
+at = "c:eth0"
+mac = "02:00:00:00:09:03"
+addresses = ["10.7.0.3/24"]
+
+[[link]]
+b = "sw:up0"
+[link.a]
+at = "wire:eth0"
+mac = "02:00:00:00:09:09"
+addresses = ["10.9.0.9/24"]
+"#;
+
+const POLICY: &str = r#"
+version = 1
+
+[[port]]
+name = "up0"
+kind = "xdp"
+rate = "1Gbit"
+
+[[slice]]
+name = "gold"
+
+[[slice]]
+name = "lead"
+vlan = 7
+
+[[vif]]
+name = "a.0"
+slice = "gold"
+device = "a0"
+kind = "xdp"
+mac = ["02:00:00:00:09:01"]
+send = { rate = "10Mbit" }
+
+[[vif]]
+name = "b.0"
+slice = "gold"
+device = "b0"
+kind = "xdp"
+mac = ["02:00:00:00:09:02"]
+
+[[vif]]
+name = "c.0"
+slice = "lead"
+device = "c0"
+kind = "xdp"
+mac = ["02:00:00:00:09:03"]
+"#;
