@@ -88,6 +88,23 @@ fn devices_of_another_bridge_are_nobodys() {
     assert!(policy.has_rules());
 }
 
+/// Goal: the example that is shipped is sound, and each hypervisor's names have their rule.
+#[test]
+fn the_example_takes_the_devices_of_hypervisors() {
+    let policy = weir_policy::parse(include_str!("../../../examples/bridge.toml")).unwrap();
+    let devices = ["eno1", "tap100i0", "fwpr101p0", "veth102i0", "vnet7", "veth4f2a9c01", "x"];
+    let wanted = [
+        "tap100i0 of vm-100",
+        "fwpr101p0 of vm-101",
+        "veth102i0 of ct-102",
+        "vnet7 of vnet-7",
+        "veth4f2a9c01 of ct-4f2a9c01",
+        "x of others",
+    ];
+    assert_eq!(made(&expand(&policy, &devices), 0), wanted);
+    assert!(policy.owners_at_most() <= 1008, "{}", policy.owners_at_most());
+}
+
 /// Goal: a sound policy has room for every guarantee of whatever devices come. Method: as many as
 /// the rules take, in slices of their own and in one.
 #[test]

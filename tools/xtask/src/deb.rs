@@ -136,6 +136,7 @@ fn documents(tree: &Tree) -> Result<(), String> {
     tree.copy("packaging/debian/copyright", "usr/share/doc/weir/copyright")?;
     tree.copy("examples/node.toml", "usr/share/doc/weir/examples/node.toml")?;
     tree.copy("examples/plan.toml", "usr/share/doc/weir/examples/plan.toml")?;
+    tree.copy("examples/bridge.toml", "usr/share/doc/weir/examples/bridge.toml")?;
     tree.zip("usr/share/doc/weir/NEWS", &read(Path::new("CHANGELOG.md"))?)?;
     tree.zip("usr/share/doc/weir/changelog", changelog()?.as_bytes())?;
     // Alert rules, dashboards, what a hypervisor calls and what widens the unit.

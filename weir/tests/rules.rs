@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Guests' devices on the host's bridge, taken by rule while a node runs.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::process::Command;
+
+use common::{Site, TOPOLOGY, soon};
+
+/// Goal: the life of guests on a host with a bridge, as an operator sees it. A device that joins
+/// the bridge is a vif in status and metrics; a change of it says where it comes from, and a vif
+/// that is written out takes its place; a killed node's successor has it still; a device that
+/// leaves the bridge is gone; a stop leaves the host as it was.
+#[test]
+fn a_guest_is_taken_by_rule_and_given_values_of_its_own() {
+    let Some(site) = Site::up("weir-t-rules", TOPOLOGY, POLICY) else { return };
+    let _gone_before_the_site = BpfSystem::mount(&site);
+    let ip = |line: &str| {
+        let done = site.inside("sw", "ip").args(line.split(' ')).output().unwrap();
+        assert!(done.status.success(), "{line}: {done:?}");
+    };
+    ip("link add br0 type bridge");
+    ip("link set br0 up");
+    ip("link set up0 master br0");
+    for device in ["up0", "gold0", "lead1"] {
+        // The lab's own discipline, where it has one, would be in the way.
+        let delete = ["qdisc", "del", "dev", device, "root"];
+        let _may_be_none = site.inside("sw", "tc").args(delete).output().unwrap();
+    }
+    // A bridge has timers among its details.
+    let host = || {
+        let lines = [("tc", ["qdisc", "show"].as_slice()), ("ip", &["-br", "link", "show"])];
+        lines.map(|(tool, words)| site.inside("sw", tool).args(words).output().unwrap().stdout)
+    };
+    let before = host();
+    let node = site.run(&[]);
+    site.wait_for_node();
+    let names = || {
+        let status = site.status();
+        let vifs = status["vifs"].as_array().unwrap();
+        vifs.iter().map(|vif| vif["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let said = |words: &[&str]| {
+        let output = site.weir(words);
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).unwrap())
+    };
+    assert!(names().is_empty(), "{:?}", names());
+    ip("link set gold0 master br0");
+    ip("link set lead1 master br0");
+    assert!(soon(|| names() == ["gold0", "lead1"]), "{:?}", names());
+    assert!(site.reaches("gold", "10.9.0.9") && site.reaches("lead", "10.9.0.9"));
+    let explained = said(&["explain", "gold0"]);
+    assert!(explained.0 && explained.1.contains("gold0"), "{explained:?}");
+    // Each in the slice of its rule: they do not meet.
+    assert!(!site.ping("gold", "10.9.0.2"), "another slice");
+    let refused = said(&["set", "vif", "gold0", "--rate", "1Mbit"]);
+    assert!(!refused.0 && refused.1.contains("is made by a rule of its port"), "{refused:?}");
+    let unknown = said(&["set", "vif", "gold9", "--rate", "1Mbit"]);
+    assert!(!unknown.0 && unknown.1.contains("there is no vif"), "{unknown:?}");
+    let add = ["add", "vif", "db", "--slice", "others", "--device", "gold0", "--rate", "5Mbit"];
+    let added = said(&add);
+    assert!(added.0, "{added:?}");
+    assert!(soon(|| names() == ["db", "lead1"]), "{:?}", names());
+    assert!(site.ping("gold", "10.9.0.2"), "the same slice");
+    assert!(said(&["undo"]).0);
+    assert!(soon(|| names() == ["gold0", "lead1"]), "{:?}", names());
+    drop(node.kill());
+    let node = site.run(&[]);
+    site.wait_for_node();
+    assert_eq!(names(), ["gold0", "lead1"]);
+    ip("link set gold0 nomaster");
+    ip("link set lead1 nomaster");
+    assert!(soon(|| names().is_empty()), "{:?}", names());
+    site.stop(node);
+    assert_eq!(host(), before);
+}
+
+/// A BPF file system in the site's state, for what outlives a node.
+struct BpfSystem(String);
+
+impl BpfSystem {
+    fn mount(site: &Site) -> Self {
+        let folder = site.path("bpf");
+        std::fs::create_dir_all(&folder).unwrap();
+        let done = Command::new("mount").args(["-t", "bpf", "bpf", &folder]).status().unwrap();
+        assert!(done.success(), "{folder}");
+        Self(folder)
+    }
+}
+
+impl Drop for BpfSystem {
+    fn drop(&mut self) {
+        let _gone = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+const POLICY: &str = r#"
+version = 1
+
+[node]
+dataplane = "kernel"
+
+[[port]]
+name = "up0"
+bridge = "br0"
+rate = "100Mbit"
+
+[[port.rule]]
+match = "gold{n}"
+slice = "vm-{n}"
+devices_max = 4
+send = { min_rate = "10Mbit", rate = "50Mbit" }
+receive = { rate = "50Mbit" }
+
+[[port.rule]]
+slice = "others"
+devices_max = 4
+
+[[slice]]
+name = "others"
+"#;
