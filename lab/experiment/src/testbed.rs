@@ -74,11 +74,17 @@ impl Testbed {
                         .map(|device| format!("qdisc del dev {device} root"));
                     self.ask("sw", Command::batch("tc", lines))?;
                 }
-                let namespace = self.lab.namespace("sw")?;
-                self.node = Some(NodeProcess::start(namespace, policy, &self.place)?);
-                Ok(())
+                self.start_node(policy)
             }
         }
+    }
+
+    /// Starts a node on what is in the middle already, such as a bridge. It ends with the thread
+    /// that started it.
+    pub fn start_node(&mut self, policy: &Policy) -> Result {
+        let namespace = self.lab.namespace("sw")?;
+        self.node = Some(NodeProcess::start(namespace, policy, &self.place)?);
+        Ok(())
     }
 
     /// Ends the node, if there is one, and waits until it has handed everything back.

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The kernel's own data plane: the host's bridge stays, programs and trees are put on its devices.
 
+mod adoption;
 mod bulk;
 mod changes;
+mod flood;
+mod guests;
 mod hostile;
 mod life;
 mod packets;
@@ -22,11 +25,14 @@ const NAME: &str = "kernel";
 const ROWS: &[Requirement] = &[
     row(1, "bulk TCP keeps the speed of the bridge", &[Plain(bulk::show)]),
     row(2, "four tenants on one link: each has its guarantee", &[Plain(tenants::show)]),
+    row(3, "a flood of 64-byte frames costs little and nobody else", &[Plain(flood::show)]),
+    row(4, "a bridge with the host's only address, adopted and let go", &[Plain(adoption::show)]),
     row(5, "1000 live changes; guests join and leave: nothing lost", &[Plain(changes::show)]),
     row(6, "killed and started again: nothing lost, nothing changed", &[Plain(life::show)]),
     row(7, "a limit of packets counts the segments of super-frames", &[Plain(packets::show)]),
     row(8, "hostile frames: dropped under the reasons of the switch", &[Plain(hostile::show)])
         .correctness(),
+    row(10, "guests of Proxmox and Incus, replayed: by rule", &[Plain(guests::show)]),
     row(
         12,
         "a difference applied is the plan itself; bad input changes nothing",

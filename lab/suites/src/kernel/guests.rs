@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Guests of Proxmox and Incus, replayed: scripts do to their devices what these programs do when a
+//! guest starts and stops. Rules take the devices; each guest is limited and guaranteed both ways,
+//! a limit that the hypervisor set itself is named, and nothing is left when all are gone.
+//!
+//! Proxmox puts `tap100i0` on the bridge, or, with its firewall, on a bridge of the guest's own
+//! whose way out is the veth `fwpr101p0` (`tap_plug` in `PVE::Network`). Incus makes a veth with a
+//! random name, such as `vethc0ffee01`, and moves its other end into the container. Here the other
+//! ends are namespaces: no hypervisor runs.
+
+use weir_experiment::clock;
+use weir_experiment::prelude::*;
+use weir_platform::run::Command;
+
+use super::setting::policy;
+
+/// Shows the row.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
+    let _outlives_the_rig = weir_experiment::bpf_system::mount()?;
+    let mut star = StarTopology::new("kernel-guests", 0, LINK);
+    star.tenants = GUESTS.iter().map(|guest| guest.device.to_owned()).collect();
+    let mut rig = Testbed::up(&star)?;
+    let policy = by_rule(&star)?;
+    rig.put(&policy.into())?;
+    for guest in &GUESTS {
+        rig.ask("sw", Command::line(&format!("ip link set {} nomaster", guest.device)))?;
+    }
+    wait_for_vifs(&rig, &[])?;
+    let before = host(&rig)?;
+    let rounds = if rec.quick { 1 } else { 3 };
+    let mut left = 0;
+    for round in 0..rounds {
+        for guest in &GUESTS {
+            script(&rig, guest.start)?;
+        }
+        let vifs = GUESTS.map(|guest| guest.vif);
+        wait_for_vifs(&rig, &vifs)?;
+        if round == 0 {
+            measure(rec, &rig)?;
+        }
+        for guest in &GUESTS {
+            script(&rig, guest.stop)?;
+        }
+        wait_for_vifs(&rig, &[])?;
+        left += differences(&before, &host(&rig)?);
+    }
+    script(&rig, PROXMOX_RATE)?;
+    wait_for_vifs(&rig, &["tap100i0"])?;
+    let named = clock::wait_for(PATIENCE, POLL, || {
+        let said = rig.running()?.said();
+        Ok(said.contains("tap100i0 has a queueing discipline of others, htb 1:").then_some(()))
+    })?;
+    script(&rig, PROXMOX_RATE_GONE)?;
+    script(&rig, GUESTS[0].stop)?;
+    wait_for_vifs(&rig, &[])?;
+    rig.stop_node()?;
+    let after = host(&rig)?;
+    let trees = after.iter().filter(|line| line.contains("7e10:")).count();
+    rig.down()?;
+    rec.none("left", "lines of disciplines and programs left when all guests were gone", left)?;
+    rec.at_least(
+        "foreign",
+        "limits of the hypervisor that were named",
+        named.map_or(0, |()| 1),
+        1,
+    )?;
+    rec.none("stopped", "trees left after a stop", trees as u64)
+}
+
+/// All send and receive more than they may.
+fn measure(rec: &mut Recording<'_>, rig: &Testbed) -> Result {
+    let star = rig.star();
+    let seconds = if rec.quick { 6 } else { 12 };
+    let load = Some(Rate::Bps(LOAD_BPS));
+    let mut streams = Vec::new();
+    let mut receivers = vec![star.sink()];
+    for (index, guest) in GUESTS.iter().enumerate() {
+        let number = u16::try_from(index).unwrap_or(u16::MAX);
+        streams.push(star.stream(index, number, 1000, load));
+        streams.push(star.stream_towards(index, TOWARDS + number, 1000, load));
+        receivers.push(star.sink_at(guest.device));
+    }
+    let run = TrafficRun {
+        senders: vec![star.generator(streams)],
+        receivers,
+        ..TrafficRun::new(star, Forwarder::Bridge, seconds)
+    };
+    let (outcome, ()) = run.flow(rig, |_| Ok(()))?;
+    let mut all = Vec::new();
+    for (index, guest) in GUESTS.iter().enumerate() {
+        let number = u16::try_from(index).unwrap_or(u16::MAX);
+        let ways = [(0, number, "sends"), (index + 1, TOWARDS + number, "receives")];
+        for (receiver, stream, way) in ways {
+            let name = format!("{}/{way}", guest.vif);
+            let got = outcome.got(receiver, stream).into_iter().skip(2).collect();
+            rec.keep(&name, Series::sampled("bit/s", 1.0, got))?;
+            let (least, most) = if way == "sends" {
+                all.push(name.clone());
+                (MIN_BPS, SEND_BPS)
+            } else {
+                (RECEIVE_BPS, RECEIVE_BPS)
+            };
+            let text = format!("{} {way}: median second", guest.vif);
+            let bound = Bound::at_least(0.9 * float(least));
+            rec.claim(format!("{name}/least"), text, Rule::Median, bound, &[&name])?;
+            let text = format!("{} {way}: any second", guest.vif);
+            let bound = Bound::at_most(1.02 * float(most));
+            rec.claim(format!("{name}/most"), text, Rule::Max, bound, &[&name])?;
+        }
+    }
+    let bound = Bound::at_least(0.9 * float(LINK.as_bps()));
+    rec.claim("link", "the link in the least used second", Rule::LeastTotal, bound, &all)
+}
+
+/// The star's policy, whose vifs are made by rules.
+fn by_rule(star: &StarTopology) -> Result<Policy> {
+    let rule = |pattern: &str, slice: &str| {
+        format!(
+            "[[port.rule]]\nmatch = \"{pattern}\"\nslice = \"{slice}\"\ndevices_max = 2\n\
+             send = {{ min_rate = \"{MIN_BPS}bit\", rate = \"{SEND_BPS}bit\" }}\n\
+             receive = {{ rate = \"{RECEIVE_BPS}bit\" }}\n"
+        )
+    };
+    let rules = [
+        rule("tap{vm}i{n}", "vm-{vm}"),
+        rule("fwpr{vm}p{n}", "vm-{vm}"),
+        rule("veth{id}", "ct-{id}"),
+    ];
+    let text = format!(
+        "version = 1\n[node]\ndataplane = \"kernel\"\n[[port]]\nname = \"up0\"\n\
+         bridge = \"br0\"\nrate = \"{LINK}\"\n{}",
+        rules.concat()
+    );
+    let rules = weir_policy::parse(&text);
+    let rules = rules.map_err(|problems| ExperimentError::Node(problems.to_string()))?;
+    let mut policy = policy(star);
+    policy.vifs.clear();
+    policy.slices.clear();
+    policy.ports[0].rules.clone_from(&rules.ports[0].rules);
+    Ok(policy)
+}
+
+fn script(rig: &Testbed, text: &str) -> Result {
+    rig.ask("sw", Command::new("sh", ["-ec", text])).map(drop)
+}
+
+fn wait_for_vifs(rig: &Testbed, wanted: &[&str]) -> Result {
+    let mut names = Vec::new();
+    let done = clock::wait_for(PATIENCE, POLL, || {
+        names = rig.running()?.status()?.vifs.into_iter().map(|vif| vif.name).collect();
+        let all = wanted.iter().all(|vif| names.iter().any(|name| name == vif));
+        Ok((all && names.len() == wanted.len()).then_some(()))
+    })?;
+    done.ok_or_else(|| ExperimentError::Node(format!("vifs {names:?}, not {wanted:?}")))
+}
+
+/// Disciplines, links and their programs, without numbers of devices.
+fn host(rig: &Testbed) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for line in ["tc qdisc show", "tc class show dev up0", "ip -br link show", "bridge link show"] {
+        let said = rig.ask("sw", Command::line(line))?;
+        let plain = |line: &str| line.split_once(": ").map_or(line, |(_, rest)| rest).to_owned();
+        all.extend(said.lines().map(plain));
+    }
+    all.sort();
+    Ok(all)
+}
+
+fn differences(before: &[String], after: &[String]) -> u64 {
+    let gone = before.iter().filter(|line| !after.contains(line)).count();
+    let new = after.iter().filter(|line| !before.contains(line)).count();
+    (gone + new) as u64
+}
+
+/// A guest: its device, the vif that it becomes, what the hypervisor does at its start and end.
+#[derive(Clone, Copy)]
+struct ReplayedGuest {
+    device: &'static str,
+    vif: &'static str,
+    start: &'static str,
+    stop: &'static str,
+}
+
+const GUESTS: [ReplayedGuest; 3] = [
+    ReplayedGuest {
+        device: "tap100i0",
+        vif: "tap100i0",
+        start: "ip link set tap100i0 mtu 1500
+                ip link set tap100i0 promisc on up
+                ip link set tap100i0 master br0",
+        stop: "ip link set tap100i0 nomaster
+               ip link set tap100i0 promisc off",
+    },
+    ReplayedGuest {
+        device: "tap101i0",
+        vif: "fwpr101p0",
+        start: "ip link add fwbr101i0 type bridge
+                ip link set fwbr101i0 up
+                ip link add name fwln101i0 type veth peer name fwpr101p0
+                ip link set fwln101i0 promisc on up
+                ip link set fwln101i0 master fwbr101i0
+                ip link set fwpr101p0 promisc on up
+                ip link set fwpr101p0 master br0
+                ip link set tap101i0 promisc on up
+                ip link set tap101i0 master fwbr101i0",
+        stop: "ip link set tap101i0 nomaster
+               ip link set tap101i0 promisc off
+               ip link set fwpr101p0 nomaster
+               ip link del fwln101i0
+               ip link del fwbr101i0",
+    },
+    ReplayedGuest {
+        device: "vethc0ffee01",
+        vif: "vethc0ffee01",
+        start: "ip link set vethc0ffee01 mtu 1500 up
+                ip link set vethc0ffee01 master br0
+                bridge link set dev vethc0ffee01 hairpin off",
+        stop: "ip link set vethc0ffee01 nomaster",
+    },
+];
+
+/// Proxmox with `rate=1` (MB/s) at the guest's interface: its own limit comes first.
+const PROXMOX_RATE: &str = "ip link set tap100i0 promisc on up
+    tc qdisc add dev tap100i0 handle 1: root htb default 1
+    tc class add dev tap100i0 parent 1: classid 1:1 htb rate 1048576bps burst 1048576b
+    ip link set tap100i0 master br0";
+const PROXMOX_RATE_GONE: &str = "tc qdisc del dev tap100i0 root";
+
+const LINK: BitRate = BitRate::from_mbps(60);
+const MIN_BPS: u64 = 10_000_000;
+const SEND_BPS: u64 = 30_000_000;
+const RECEIVE_BPS: u64 = 15_000_000;
+const LOAD_BPS: u64 = 50_000_000;
+/// Streams to guests have numbers from here on.
+const TOWARDS: u16 = 100;
+const PATIENCE: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(20);
