@@ -131,6 +131,10 @@ impl Laboratory<'_> {
     fn run(&mut self, setup: &Setup) -> Result<RunRecord> {
         match self.plane.place {
             PlaneKind::Wire(start) => wire::run(setup, start, self.name, self.beside),
+            PlaneKind::Kernel(start) => {
+                let _outlives_the_rig = weir_experiment::bpf_system::mount()?;
+                wire::run(setup, start, self.name, self.beside)
+            }
             PlaneKind::VirtualTime => virtual_time::run(setup),
         }
     }

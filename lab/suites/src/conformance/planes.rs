@@ -5,7 +5,7 @@ use weir_experiment::{
     ExperimentError, Forwarder, LinkCounters, Result, StarTopology, Testbed, UPLINK,
 };
 use weir_platform::run::Command;
-use weir_policy::{Policy, Share};
+use weir_policy::{Dataplane, Policy, Share};
 use weir_sim::{Abilities, Ability, DataPlane, VifTraffic};
 use weir_switch::Tally;
 use weir_units::BitRate;
@@ -29,12 +29,14 @@ pub struct Plane {
 pub(super) enum PlaneKind {
     /// Between namespaces, in real time.
     Wire(StartPlane),
+    /// There, with a BPF file system for what outlives a process.
+    Kernel(StartPlane),
     /// Between simulated senders and sinks, in virtual time.
     VirtualTime,
 }
 
 /// The data planes, in the order of the documentation.
-pub const PLANES: &[Plane] = &[SWITCH, SIM, BRIDGE, HTB];
+pub const PLANES: &[Plane] = &[SWITCH, SIM, KERNEL, BRIDGE, HTB];
 
 /// Weir's own switch, as a process that is started and changed as an operator does it.
 pub const SWITCH: Plane = Plane {
@@ -43,8 +45,8 @@ pub const SWITCH: Plane = Plane {
     abilities: Abilities::ALL,
     place: PlaneKind::Wire(|rig, policy| {
         rig.put(&Forwarder::Weir(Box::new(policy.clone())))?;
-        let rig: &Testbed = rig;
-        Ok((rig, Box::new(WireSwitch { rig })))
+        let started = WireSwitch { rig, abilities: Abilities::ALL, form: Policy::clone };
+        Ok((started.rig, Box::new(started)))
     }),
 };
 
@@ -55,6 +57,32 @@ pub const SIM: Plane = Plane {
     abilities: Abilities::ALL,
     place: PlaneKind::VirtualTime,
 };
+
+/// Weir's programs and trees on the host's bridge, by a process that is started and changed as an
+/// operator does it. The kernel here has HTB and no HFSC.
+pub const KERNEL: Plane = Plane {
+    name: "kernel",
+    about: "the kernel's bridge with Weir's programs and a tree of HTB: `dataplane = \"kernel\"`",
+    abilities: KERNEL_ABILITIES,
+    place: PlaneKind::Kernel(|rig, policy| {
+        rig.put(&Forwarder::Weir(Box::new(for_kernel(policy))))?;
+        let started = WireSwitch { rig, abilities: KERNEL_ABILITIES, form: for_kernel };
+        Ok((started.rig, Box::new(started)))
+    }),
+};
+
+const KERNEL_ABILITIES: Abilities = Abilities::all_but(&[
+    (Ability::ReceiveMinimum, "refused: `receive.min_rate` is not held yet"),
+    (Ability::Delay, "an HTB class has no delay bound; HFSC would have one"),
+]);
+
+/// The policy for the host's bridge.
+fn for_kernel(policy: &Policy) -> Policy {
+    let mut policy = policy.clone();
+    policy.node.dataplane = Dataplane::Kernel;
+    policy.ports.iter_mut().for_each(|port| port.bridge = Some(BRIDGE_DEVICE.to_owned()));
+    policy
+}
 
 /// The control of the suite: it enforces nothing, so an experiment that passes on it shows nothing.
 pub const BRIDGE: Plane = Plane {
@@ -85,24 +113,27 @@ const HTB_ABILITIES: Abilities = Abilities::all_but(&[
 impl Plane {
     /// Returns true if it needs a machine: namespaces, devices, processes.
     pub const fn is_on_the_wire(&self) -> bool {
-        matches!(self.place, PlaneKind::Wire(_))
+        matches!(self.place, PlaneKind::Wire(_) | PlaneKind::Kernel(_))
     }
 }
 
 /// A running `weir node`.
 struct WireSwitch<'r> {
     rig: &'r Testbed,
+    abilities: Abilities,
+    /// Makes the suite's policy one for the node.
+    form: fn(&Policy) -> Policy,
 }
 
 impl DataPlane for WireSwitch<'_> {
     type Error = ExperimentError;
 
     fn abilities(&self) -> Abilities {
-        SWITCH.abilities
+        self.abilities
     }
 
     fn apply(&mut self, policy: &Policy) -> Result {
-        self.rig.running()?.reload(policy)
+        self.rig.running()?.reload(&(self.form)(policy))
     }
 
     fn counters(&mut self) -> Result<Vec<VifTraffic>> {
@@ -202,6 +233,9 @@ fn htb_terms(share: &Share, link: BitRate) -> String {
 fn tc(rig: &Testbed, lines: Vec<String>) -> Result {
     rig.ask("sw", Command::batch("tc", lines)).map(drop)
 }
+
+/// The bridge that the testbed makes.
+const BRIDGE_DEVICE: &str = "br0";
 
 const FIRST_CLASS: usize = 0x10;
 
