@@ -231,7 +231,7 @@ impl fmt::Display for NameTemplate {
     }
 }
 
-/// What is wrong with a text, such as `has a brace without its counterpart`.
+/// The fault of a text, such as `has a brace without its counterpart`.
 impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -65,7 +65,7 @@ pub(crate) fn check_sums(policy: &Policy, findings: &mut Vec<Finding>) {
     }
     let mut found = Vec::new();
     fit::check_sums(&policy.at_most(), &mut found);
-    // What a slice that a rule makes lacks is the rule's; it is the same for all of them.
+    // A slice that a rule makes lacks what the rule does not give; all of them lack the same.
     let slices = policy.slices.len();
     let mut made = Vec::new();
     for (index, port) in policy.ports.iter().enumerate() {

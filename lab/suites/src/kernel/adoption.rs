@@ -84,7 +84,7 @@ struct OnlyAddress {
     peer: Ipv4Addr,
 }
 
-/// What the host's connections went through.
+/// Observations of the host's connections.
 struct HostRecord {
     /// Sent and lost: to the host, from the host.
     pings: [[u64; 2]; 2],
@@ -232,7 +232,7 @@ fn differences(before: &[String], after: &[String]) -> u64 {
 }
 
 const LINK: BitRate = BitRate::from_mbps(1000);
-/// Of each direction: bulk, and not the machine's limit.
+/// The rate of each direction: bulk, and not the machine's limit.
 const TCP_BPS: u64 = 200_000_000;
 const PINGS_A_SECOND: u64 = 50;
 const TCP_PORT: u16 = 5201;

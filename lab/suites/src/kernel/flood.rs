@@ -112,9 +112,9 @@ struct FloodResult {
     flood_pps: f64,
     /// Packets of the flood that were sent, a second.
     offered_pps: f64,
-    /// What the other tenant got in the median second, of what it sent.
+    /// The part of what the other tenant sent that arrived in the median second.
     median_second: f64,
-    /// The same in its worst second.
+    /// That part in its worst second.
     least_second: f64,
 }
 
