@@ -6,7 +6,7 @@
 //! for one or more characters that a name may have, as few as possible, the first word first. A
 //! *template* puts them into a name: `vm-{vm}` becomes `vm-100`.
 //!
-//! A device name has at most 15 characters and a pattern at most [`WORDS_MAX`] words with text
+//! A device name has at most 15 characters and a pattern at most `WORDS_MAX` words with text
 //! between them, so that trying all ways to divide a name is cheap.
 
 use alloc::string::{String, ToString};
@@ -36,17 +36,17 @@ pub(crate) type WordValues<'p, 'd> = Vec<(&'p str, &'d str)>;
 pub enum PatternError {
     /// It has no characters.
     Empty,
-    /// It is longer than [`PATTERN_MAX`] bytes.
+    /// It is longer than `PATTERN_MAX` bytes.
     Long(usize),
     /// A brace has no counterpart.
     Brace,
-    /// A word is not of 1 to [`WORD_MAX`] small letters, digits and underscores.
+    /// A word is not of 1 to `WORD_MAX` small letters, digits and underscores.
     Word(String),
     /// A word occurs twice.
     Twice(String),
     /// Two words have nothing between them, so that nobody knows where one ends.
     Adjacent(String),
-    /// There are more than [`WORDS_MAX`] words.
+    /// There are more than `WORDS_MAX` words.
     Words(usize),
     /// A character that such a name never has.
     Character(char),

@@ -8,7 +8,7 @@
 //! enforces a policy knows nothing of rules.
 //!
 //! **Promises hold whatever comes.** A rule takes at most `devices_max` devices, and its guarantees
-//! are checked as if it had that many, each in a slice of its own ([`Policy::at_most`]). So a guest
+//! are checked as if it had that many, each in a slice of its own (`Policy::at_most`). So a guest
 //! that starts never takes a guarantee away from another. Where more devices come, those that the
 //! host has had longest stay.
 
