@@ -17,8 +17,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let lab = BrokerLab::up()?;
     let broker = lab.broker()?;
     let made = connect(&lab, "20Mbit", 5201)?;
-    let number = &made["tunnels"][0]["number"];
-    let (table, device) = (format!("200{number:0>4}"), format!("wc{number}"));
+    let number = made["tunnels"][0]["number"].as_u64().unwrap_or_default();
+    let (table, device) = (2_000_000 + number, format!("wc{number}"));
     let foreign = "ip -6 route add fd77::/64 dev lo";
     lab.run("b1", Command::line(foreign))?;
     let rounds = if rec.quick { 4 } else { 34 };
@@ -27,7 +27,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
             "route",
             "until a deleted route is back",
             format!("ip -6 route flush table {table}"),
-            format!("ip -6 route show table all proto 87 table {table}"),
+            format!("ip -6 route show table {table}"),
         ),
         (
             "rate",
