@@ -28,7 +28,7 @@ pub(crate) struct Ids {
     pub(crate) ports: SlotTable<String>,
     pub(crate) slices: SlotTable<String>,
     pub(crate) routers: SlotTable<String>,
-    /// Bridges: a port and a number on it, [`weir_policy::Slice::bridge`].
+    /// Bridges: a port and a number on it, [`weir_policy::Port::bridge_of`].
     pub(crate) bridges: SlotTable<(u32, u16)>,
     /// Ports and vifs together.
     interfaces: SlotTable<InterfaceKey>,

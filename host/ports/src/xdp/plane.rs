@@ -150,8 +150,8 @@ impl XdpPlane {
         })
     }
 
-    /// Frames that a port receives for `mac` on the bridge `number` (`weir_policy::Slice::bridge`)
-    /// enter by `gate` from now on.
+    /// Frames that a port receives for `mac` on the bridge `number`
+    /// (`weir_policy::Port::bridge_of`) enter by `gate` from now on.
     /// `device` is the port's [`super::XdpPort::device_index`]; `stand_in` the vif's and its slice,
     /// if frames may go there while no worker is here.
     ///
