@@ -4,6 +4,8 @@
 //! All but row 9 is in virtual time, so that it holds on any machine. The model is fitted to the
 //! caps of `FITTED` and judged on the other caps, those of `PREDICTED`.
 
+mod held;
+
 use std::thread;
 
 use weir_experiment::RowPart::Plain;
@@ -17,6 +19,8 @@ use weir_sim::{
 use weir_tester::LinearFit;
 use weir_units::{CpuShare, Instant};
 
+use held::{COST, SEED};
+
 /// The table.
 pub const TABLE: RequirementTable = RequirementTable { name: NAME, rows: ROWS };
 
@@ -25,6 +29,7 @@ const NAME: &str = "sim";
 const ROWS: &[Requirement] = &[
     row(1, "table 1 of the XTC text: five caps predicted from five others", &[Plain(caps)])
         .correctness(),
+    row(2, "a router is held as the XTC text's figure 5 shows", &[Plain(held::show)]).correctness(),
     row(5, "under credit and EDF a stream is on time, and shares hold", &[Plain(edf)])
         .correctness(),
     row(8, "one seed has one log of events, on one thread and on two", &[Plain(logs)])
@@ -150,7 +155,7 @@ fn edf(rec: &mut Recording<'_>) -> Result {
 /// Compares hashes of logs of events (row 8).
 fn logs(rec: &mut Recording<'_>) -> Result {
     let hash = |seed| -> Result<u64> {
-        let mut machine = router(10, 3100, CreditAccounting::Sampled, seed)?;
+        let mut machine = router(10, COST.as_nanos(), CreditAccounting::Sampled, seed)?;
         machine.run_until(after(5))?;
         Ok(machine.log_hash())
     };
@@ -168,7 +173,7 @@ fn logs(rec: &mut Recording<'_>) -> Result {
 /// Measures the processor time of events (row 9).
 fn speed(rec: &mut Recording<'_>) -> Result {
     let rates = (0..5).map(|seed| {
-        let mut machine = router(20, 3100, CreditAccounting::Sampled, seed)?;
+        let mut machine = router(20, COST.as_nanos(), CreditAccounting::Sampled, seed)?;
         let until = after(if rec.quick { 10 } else { 60 });
         let (ran, time) = cpu_time(|| machine.run_until(until));
         ran?;
@@ -183,8 +188,6 @@ fn speed(rec: &mut Recording<'_>) -> Result {
 fn after(seconds: u64) -> Instant {
     Instant::ZERO + Nanos::from_secs(seconds)
 }
-
-const SEED: u64 = 1;
 
 #[cfg(test)]
 mod tests {

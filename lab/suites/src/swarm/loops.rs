@@ -11,7 +11,7 @@ use std::fmt;
 use serde_json::Value;
 use weir_loops::{ClassKeeper, LoopManager};
 use weir_policy::{Draft, Edit, KeyPath, Policy};
-use weir_sim::{Seed, SimError};
+use weir_sim::{CreditAccounting, Seed, SimError};
 use weir_units::{Instant, Nanos, PacketRate};
 
 use super::judge::Judge;
@@ -49,7 +49,8 @@ impl LoopsRun {
         plan: &SwarmPlan,
         mutant: Option<SwarmMutant>,
     ) -> Result<Self, SwarmRunError> {
-        let world = SwarmWorld::new(&plan.routers, plan.machine, plan.seed, mutant)?;
+        let accounting = plan.machine.then_some(CreditAccounting::Exact);
+        let world = SwarmWorld::new(&plan.routers, accounting, plan.seed, mutant)?;
         let manager = manager_of(&world);
         let (document, policy) = first_policy(plan, &manager)?;
         let mut run = Self {

@@ -22,7 +22,7 @@ mod packets;
 mod plan;
 mod row;
 mod seeds;
-mod world;
+pub(crate) mod world;
 
 pub use loops::SwarmRunError;
 pub use mutants::{Invariant, SwarmMutant};

@@ -92,15 +92,16 @@ pub(crate) struct RouterSpec {
 }
 
 impl SwarmWorld {
-    /// Makes a host; `machine`: its routers are domains of a simulated machine, each with a
-    /// processor of its own.
+    /// Makes a host; with an `accounting` its routers are domains of a simulated machine that
+    /// meters so, each with a processor of its own.
     pub(crate) fn new(
         routers: &[RouterSpec],
-        machine: bool,
+        accounting: Option<CreditAccounting>,
         seed: u64,
         mutant: Option<SwarmMutant>,
     ) -> Result<Self, SimError> {
-        let machine = if machine { Some(make_machine(routers, seed)?) } else { None };
+        let machine =
+            accounting.map(|accounting| make_machine(routers, accounting, seed)).transpose()?;
         let pool = ProcessorPool { count: PROCESSORS, granted: CpuShare::from_percent(GRANTED) };
         let made = (0..).zip(routers).map(|(at, spec)| WorldRouter::new(spec, seed ^ at));
         let state = WorldState {
@@ -125,11 +126,12 @@ impl SwarmWorld {
 
 fn make_machine(
     routers: &[RouterSpec],
+    accounting: CreditAccounting,
     seed: u64,
 ) -> Result<SimMachine<CreditScheduler>, SimError> {
     let share = |at: usize| CreditShare { affinity: 1 << at, ..CreditShare::default() };
     let shares: Vec<CreditShare> = (0..routers.len()).map(share).collect();
-    let scheduler = CreditScheduler::new(routers.len(), CreditAccounting::Exact, &shares);
+    let scheduler = CreditScheduler::new(routers.len(), accounting, &shares);
     let work = |spec: &RouterSpec| DomainWork::Router {
         gap: gap_of(spec.offered),
         cost: spec.cost,
