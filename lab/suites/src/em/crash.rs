@@ -25,8 +25,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let mut settled = Vec::new();
     let mut broker = lab.broker()?;
     for kill in 0..kills {
-        // Kills from 0 to 300 ms after the caller begins, spread evenly but out of step.
-        let after = Duration::from_millis(kill * 61 % 300);
+        // Kills from 0 to 2 s after the caller begins, spread evenly but out of step.
+        let after = Duration::from_millis(kill * 787 % 2000);
         let (client, stop) = (lab.client()?, AtomicBool::new(false));
         let mut confirmed = BTreeSet::new();
         std::thread::scope(|scope| -> Result {
@@ -48,7 +48,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
             lab.remove(connection)?;
         }
     }
-    rec.say(&format!("{made} connections confirmed before {kills} kills"));
+    let text = "creations confirmed before the kills";
+    rec.count("confirmed", text, made, Bound::at_least(float(kills)))?;
     rec.none("lost", "confirmed connections lost", lost)?;
     rec.none("orphans", "routes and entries missing or left on routers", strays)?;
     let series = Series::unordered("s", settled);
