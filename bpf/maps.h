@@ -94,6 +94,14 @@ struct {
 	__type(value, __u32);
 } ifindexes SEC(".maps");
 
+/* By index of the sending device: when the bucket of the copies that the stand-in makes is full. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} copies SEC(".maps");
+
 /* Devices to redirect to, by index. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);

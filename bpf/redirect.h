@@ -34,8 +34,8 @@
 #define BUCKET_TRIES 8
 
 /*
- * Counts frames. A processor with a row of its own needs no atomic, since the program never
- * interrupts itself.
+ * Counts frames. A processor with a row of its own needs no atomic, since no program
+ * interrupts another: all run in its softirq.
  */
 static __always_inline void count_all(struct tally *tally, const struct tally *size)
 {
@@ -67,12 +67,17 @@ static __always_inline struct path_counters *counters_of(__u32 gate)
 
 /*
  * Takes `time` from the bucket, if it holds that much. Processors race for it by compare-and-swap,
- * so that no two spend the same credit. `owes`: a full bucket gives more than it holds, and owes.
+ * so that no two spend the same credit. With `owes`, a full bucket lets a super-frame through that
+ * costs more than it holds, and fills from below zero then.
  */
 static __always_inline int take(struct bucket *bucket, __u64 time, __u64 now, int owes)
 {
 	__u64 depth = *(volatile __u64 *)&bucket->depth;
 	__u64 needed = owes && time > depth ? depth : time;
+
+	/* A debt of DEPTH_MAX would count as none. */
+	if (time > DEPTH_MAX / 2)
+		return 0;
 
 	for (int i = 0; i < BUCKET_TRIES; i++) {
 		__u64 seen = *(volatile __u64 *)&bucket->full_at;

@@ -14,6 +14,28 @@
 
 #include "redirect.h"
 
+/* Returns whether a frame crosses no bridge: to a reserved group (IEEE 802.1Q, 8.6.3), from a group
+ * or from nobody. */
+static __always_inline int crosses_none(const struct ethhdr *ethernet)
+{
+	const __u16 *to = (const void *)ethernet->h_dest, *from = (const void *)ethernet->h_source;
+
+	if (to[0] == bpf_htons(0x0180) && to[1] == bpf_htons(0xc200) &&
+	    (to[2] & bpf_htons(0xfff0)) == 0)
+		return 1;
+	return (ethernet->h_source[0] & 1) || !(from[0] | from[1] | from[2]);
+}
+
+/*
+ * Returns whether the redirected path has charged a frame of the vif already, before it found no
+ * target. Without a worker no path engages or disengages.
+ */
+static __always_inline int is_charged(const struct path *path)
+{
+	return *(volatile __u32 *)&path->flags & PATH_REDIRECT &&
+	       *(volatile __u32 *)&path->engaged;
+}
+
 /* Returns whether a worker has this socket. The kernel removes a socket from the table when it is
  * closed, however its process ends. */
 static __always_inline int has_worker(__u32 socket)
@@ -47,7 +69,7 @@ static __always_inline long stand_in_for_vif(struct xdp_md *ctx, __u32 index)
 	__u64 now;
 
 	counters = counters_of(index);
-	if (!path || !counters || (void *)(ethernet + 1) > end)
+	if (!path || !counters || (void *)(ethernet + 1) > end || crosses_none(ethernet))
 		return -1;
 	if (ethernet->h_proto == bpf_htons(ETH_P_8021Q) ||
 	    ethernet->h_proto == bpf_htons(ETH_P_8021AD) ||
@@ -58,7 +80,7 @@ static __always_inline long stand_in_for_vif(struct xdp_md *ctx, __u32 index)
 		return XDP_DROP;
 	}
 	now = bpf_ktime_get_ns() << TIME_SHIFT;
-	if (!police(path, counters, length, now))
+	if (!is_charged(path) && !police(path, counters, length, now))
 		return XDP_DROP;
 	if (!(ethernet->h_dest[0] & 1)) {
 		key.device = path->device;

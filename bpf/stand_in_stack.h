@@ -26,14 +26,21 @@
 /* Vifs of a bridge that a frame to a group reaches at most: those in the first places. */
 #define MEMBERS_MAX 256
 
+/* Copies of frames to groups that a device may cause. */
+#define COPIES_A_SECOND 4096
+#define COPIES_AT_ONCE 1024
+
+/* Beside the index of a device. */
+#define COPY_LOCAL (1u << 31)
+
 static __always_inline int has_header(__be16 type)
 {
 	return is_tag(type) || type == bpf_htons(ETH_P_PIH);
 }
 
 /*
- * Returns whether weir_xdp leaves a frame to this program, which cannot take the number of a
- * parallel internet out. `headers`: those of a frame from a port.
+ * Returns whether weir_xdp leaves a frame to this program. It cannot remove the number of a
+ * parallel internet, so such frames stay with XDP. `headers`: those of a frame from a port.
  */
 static __always_inline int passes_on(const struct device *device, __u32 index, int headers)
 {
@@ -45,36 +52,67 @@ static __always_inline int passes_on(const struct device *device, __u32 index, i
 	return !path || !path->pih;
 }
 
-static __always_inline long transmit(__u32 device)
+/* Returns the ifindex of a device, 0 for none. */
+static __always_inline __u32 ifindex_of(__u32 device)
 {
 	__u32 *ifindex = bpf_map_lookup_elem(&ifindexes, &device);
 
-	return ifindex && *ifindex ? bpf_redirect(*ifindex, 0) : TC_ACT_SHOT;
+	return ifindex ? *ifindex : 0;
 }
 
-/* Gives a vif a copy of a frame. The verifier walks a global function once, not once a member. */
+/*
+ * Takes a copy from the bucket of the sending device: COPIES_A_SECOND, and COPIES_AT_ONCE. Copies
+ * cost time that all share.
+ */
+static __always_inline int may_copy(__u32 device)
+{
+	__u64 *full_at = bpf_map_lookup_elem(&copies, &device);
+	__u64 now = bpf_ktime_get_ns(), time = 1000000000ull / COPIES_A_SECOND, seen, lacking;
+
+	if (!full_at)
+		return 0;
+	seen = *(volatile __u64 *)full_at;
+	lacking = seen > now ? seen - now : 0;
+	if (lacking + time > COPIES_AT_ONCE * time)
+		return 0;
+	/* Another processor was faster: then this copy is not made. */
+	return __sync_val_compare_and_swap(full_at, seen, now + lacking + time) == seen;
+}
+
+/*
+ * Gives a vif a copy of a frame; returns whether it did. `device`: COPY_LOCAL is set if the frame
+ * is a vif's. The verifier walks a global function once, not once a member.
+ */
 __noinline int copy_to_vif(struct __sk_buff *skb, __u32 gate, __u32 device, __u64 packets,
 			   __u64 bytes)
 {
 	struct path *path = stand_in_path(gate);
 	struct path_counters *counters = counters_of(gate);
-	__u32 *ifindex = bpf_map_lookup_elem(&ifindexes, &device);
+	__u32 ifindex = ifindex_of(device & ~COPY_LOCAL);
 	struct tally size = {packets, bytes};
 
-	if (!path || !counters || !ifindex || !*ifindex || path->pih)
+	if (!path || !counters || !ifindex || path->pih)
 		return 0;
 	if (!police_all(path, counters, &size, bpf_ktime_get_ns() << TIME_SHIFT))
 		return 0;
+	if (bpf_clone_redirect(skb, ifindex, 0))
+		return 0;
 	count_all(&counters->redirected, &size);
-	bpf_clone_redirect(skb, *ifindex, 0);
-	return 0;
+	if (device & COPY_LOCAL)
+		count_all(&counters->local, &size);
+	return 1;
 }
 
-/* Copies a frame for the vifs of a bridge: all but the sender's, or those of the sender's slice. */
-static __always_inline void copy_to_members(struct __sk_buff *skb, struct member_key key,
-					    const struct device *from, const struct path *sender,
-					    const struct tally *size)
+/*
+ * Copies a frame for the vifs of a bridge: all but the sender's, or those of the sender's slice.
+ * Returns how many have one.
+ */
+static __always_inline __u32 copy_to_members(struct __sk_buff *skb, struct member_key key,
+					     const struct device *from, const struct path *sender,
+					     const struct tally *size)
 {
+	__u32 local = sender ? COPY_LOCAL : 0, copied = 0;
+
 	for (__u32 place = 0; place < MEMBERS_MAX; place++) {
 		struct member *member;
 
@@ -84,8 +122,12 @@ static __always_inline void copy_to_members(struct __sk_buff *skb, struct member
 			break;
 		if (member->device == from->index || (sender && member->slice != sender->slice))
 			continue;
-		copy_to_vif(skb, member->gate, member->device, size->packets, size->bytes);
+		if (!may_copy(from->index))
+			break;
+		copied += copy_to_vif(skb, member->gate, member->device | local, size->packets,
+				      size->bytes);
 	}
+	return copied;
 }
 
 static __always_inline long forward_from_vif(struct __sk_buff *skb, const struct device *device,
@@ -96,6 +138,7 @@ static __always_inline long forward_from_vif(struct __sk_buff *skb, const struct
 	struct path_counters *counters = counters_of(device->gate), *other_counters;
 	__u64 now = bpf_ktime_get_ns() << TIME_SHIFT;
 	struct station *station = 0;
+	__u32 ifindex;
 
 	if (!path || !counters || path->pih)
 		return -1;
@@ -106,7 +149,7 @@ static __always_inline long forward_from_vif(struct __sk_buff *skb, const struct
 		count_all(&counters->spoofed, size);
 		return TC_ACT_SHOT;
 	}
-	if (!police_all(path, counters, size, now))
+	if (!is_charged(path) && !police_all(path, counters, size, now))
 		return TC_ACT_SHOT;
 	if (ethernet->h_dest[0] & 1) {
 		struct member_key key = {path->device, path->bridge, 0};
@@ -119,10 +162,13 @@ static __always_inline long forward_from_vif(struct __sk_buff *skb, const struct
 		station = bpf_map_lookup_elem(&stations, &key);
 	}
 	if (!station || station->kind != STATION_VIF) {
+		ifindex = ifindex_of(path->device);
+		if (!ifindex)
+			return -1;
 		if (path->vlan && bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), path->vlan))
 			return -1;
 		count_all(&counters->redirected, size);
-		return transmit(path->device);
+		return bpf_redirect(ifindex, 0);
 	}
 	/* Frames of one slice never reach another inside the node; nor does one go back. */
 	if (station->slice != path->slice || station->stand_in == NO_TARGET ||
@@ -130,7 +176,8 @@ static __always_inline long forward_from_vif(struct __sk_buff *skb, const struct
 		return -1;
 	other = stand_in_path(station->gate);
 	other_counters = counters_of(station->gate);
-	if (!other || !other_counters)
+	ifindex = ifindex_of(station->stand_in);
+	if (!other || !other_counters || !ifindex)
 		return -1;
 	if (!police_all(other, other_counters, size, now)) {
 		count_all(&counters->refused, size);
@@ -140,7 +187,7 @@ static __always_inline long forward_from_vif(struct __sk_buff *skb, const struct
 	count_all(&other_counters->local, size);
 	count_all(&counters->redirected, size);
 	count_all(&counters->local, size);
-	return transmit(station->stand_in);
+	return bpf_redirect(ifindex, 0);
 }
 
 static __always_inline long forward_from_port(struct __sk_buff *skb, const struct device *device,
@@ -151,6 +198,7 @@ static __always_inline long forward_from_port(struct __sk_buff *skb, const struc
 	struct path_counters *counters;
 	struct station *station;
 	struct path *path;
+	__u32 ifindex;
 
 	if (skb->vlan_present) {
 		if (skb->vlan_proto != bpf_htons(ETH_P_8021Q))
@@ -169,8 +217,7 @@ static __always_inline long forward_from_port(struct __sk_buff *skb, const struc
 	if (ethernet->h_dest[0] & 1) {
 		struct member_key group = {key.device, key.bridge, 0};
 
-		copy_to_members(skb, group, device, 0, size);
-		return TC_ACT_SHOT;
+		return copy_to_members(skb, group, device, 0, size) ? TC_ACT_SHOT : -1;
 	}
 	__builtin_memcpy(key.mac, ethernet->h_dest, ETH_ALEN);
 	station = bpf_map_lookup_elem(&stations, &key);
@@ -178,12 +225,13 @@ static __always_inline long forward_from_port(struct __sk_buff *skb, const struc
 		return -1;
 	path = stand_in_path(station->gate);
 	counters = counters_of(station->gate);
-	if (!path || !counters || path->pih)
+	ifindex = ifindex_of(station->stand_in);
+	if (!path || !counters || !ifindex || path->pih)
 		return -1;
 	if (!police_all(path, counters, size, bpf_ktime_get_ns() << TIME_SHIFT))
 		return TC_ACT_SHOT;
 	count_all(&counters->redirected, size);
-	return transmit(station->stand_in);
+	return bpf_redirect(ifindex, 0);
 }
 
 #endif

@@ -229,6 +229,10 @@ int weir_stand_in(struct __sk_buff *skb)
 		count_fault(device, MALFORMED);
 		return TC_ACT_SHOT;
 	}
+	if (crosses_none(&ethernet)) {
+		count_fault(device, NO_SOCKET);
+		return TC_ACT_SHOT;
+	}
 	measure(skb, &size);
 	action = device->kind == DEVICE_VIF ? forward_from_vif(skb, device, &ethernet, &size)
 					    : forward_from_port(skb, device, &ethernet, &size);

@@ -198,7 +198,9 @@ impl RedirectedPaths {
             let ends = xdp_port(attached, vif.port.0 as usize).zip(device);
             for (direction, choice) in Direction::ALL.into_iter().zip(choice) {
                 let wanted = match ends {
-                    Some((port, device)) if takes(device, direction) || device.passes() => {
+                    Some((port, device))
+                        if takes(device, direction) || stack_carries(port, device, direction) =>
+                    {
                         let redirected = choice.is_ok() && takes(device, direction);
                         let (of, bridge) = ((id, direction), port.device_index());
                         self.buckets.path(policy, of, redirected, bridge, plane)?
@@ -277,6 +279,15 @@ fn takes(vif: &XdpPort, direction: Direction) -> bool {
     match direction {
         Direction::Send => true,
         Direction::Receive => vif.takes_redirects(),
+    }
+}
+
+/// Tells whether the kernel transmits frames in that direction while no worker runs: those that
+/// come in where the stand-in is.
+fn stack_carries(port: &XdpPort, vif: &XdpPort, direction: Direction) -> bool {
+    match direction {
+        Direction::Send => vif.passes(),
+        Direction::Receive => port.passes() || vif.passes(),
     }
 }
 

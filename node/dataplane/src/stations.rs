@@ -152,10 +152,16 @@ impl Stations {
         changed.retain(|bridge| self.members.get(bridge) != new.get(bridge));
         let size = |of: Option<&Vec<_>>| of.map_or(0, Vec::len);
         let grows = |bridge: &Bridge| size(new.get(bridge)) > size(self.members.get(bridge));
-        // The table has room for all vifs, and for no more: what one leaves another may need.
+        if self.members.is_empty() {
+            plane.sweep_members(|bridge, number| new.contains_key(&(bridge, number)));
+        }
+        // Shrink first: the table has room for all vifs, and a growing bridge may need what a
+        // shrinking one leaves.
         let (growing, others): (Vec<_>, Vec<_>) = changed.into_iter().partition(grows);
         for bridge in others.into_iter().chain(growing) {
-            plane.set_members(bridge.0, bridge.1, new.get(&bridge).unwrap_or(&none))?;
+            let members = new.get(&bridge).unwrap_or(&none);
+            plane.set_members(bridge.0, bridge.1, members)?;
+            self.members.insert(bridge, members.clone());
         }
         self.members = new;
         Ok(())
@@ -236,10 +242,7 @@ impl Stations {
 
     /// Removes from the kernel what an earlier process left and this table does not have.
     pub(crate) fn sweep(&self, plane: &mut XdpPlane) {
-        plane.sweep(
-            |device, vlan, mac| self.given.contains_key(&(device, vlan, mac)),
-            |device, number| self.members.contains_key(&(device, number)),
-        );
+        plane.sweep(|device, vlan, mac| self.given.contains_key(&(device, vlan, mac)));
     }
 
     /// Removes the stations of a port whose device leaves.

@@ -102,7 +102,7 @@ pub fn run<S>(
     let socket = control::socket_path(options.state.path(), &policy.node.name);
     let mut noted = takeover.will_leave(&socket);
     match &pins {
-        Some(pins) => noted = noted.and_then(|()| takeover.will_leave_folder(pins.folder())),
+        Some(pins) => noted = noted.and_then(|()| takeover.will_leave_pins(pins)),
         None => report(
             "no BPF file system: nothing forwards while no node runs \
              (`mount -t bpf bpf /sys/fs/bpf` makes one)",

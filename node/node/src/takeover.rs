@@ -19,7 +19,7 @@ use weir_platform::journal::{self, Journal};
 use weir_platform::run::{Host, Platform};
 use weir_platform::{ChangePurpose, HostError, StateDir, Undo, netns};
 use weir_policy::{Dataplane, Direction, Kind, Policy, Port, Vif};
-use weir_ports::device_number;
+use weir_ports::{Pins, device_number};
 
 use crate::error::NodeError;
 use crate::present;
@@ -233,12 +233,17 @@ impl Takeover {
         self.note(format!("file {}", file.display()), Undo::Remove(file.to_owned()))
     }
 
-    /// Records a folder that the node is about to make, with its content: see [`Self::will_leave`].
+    /// Records the folder of the data plane that the node is about to make, with its content: see
+    /// [`Self::will_leave`]. What is recorded last is undone first: the program goes before the
+    /// stand-ins to which it passes frames on.
     ///
     /// # Errors
     /// The journal cannot be written.
-    pub(crate) fn will_leave_folder(&mut self, folder: &Path) -> Result<(), NodeError> {
-        self.note(format!("folder {}", folder.display()), Undo::RemoveTree(folder.to_owned()))
+    pub(crate) fn will_leave_pins(&mut self, pins: &Pins) -> Result<(), NodeError> {
+        for folder in [pins.folder().to_owned(), pins.links()] {
+            self.note(format!("folder {}", folder.display()), Undo::RemoveTree(folder))?;
+        }
+        Ok(())
     }
 
     fn note(&mut self, what: String, undo: Undo) -> Result<(), NodeError> {

@@ -336,9 +336,9 @@ impl BpfSystem {
         names.filter(|name| name.starts_with("weir")).collect()
     }
 
-    /// Returns the links that nodes keep there.
-    pub fn links(&self) -> Vec<String> {
-        let folders = self.left().into_iter().map(|node| format!("{}/{node}/links", self.0));
+    /// Returns the devices, by number, whose stand-ins nodes keep there.
+    pub fn stand_ins(&self) -> Vec<String> {
+        let folders = self.left().into_iter().map(|node| format!("{}/{node}/stand-ins", self.0));
         let entries = folders.flat_map(|folder| std::fs::read_dir(folder).unwrap());
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }

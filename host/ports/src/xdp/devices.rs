@@ -224,7 +224,7 @@ impl Devices {
         }
         let set = self.devices.update(&ifindex.to_ne_bytes(), &value, MapFlags::ANY);
         set.map_err(|error| failed("enter a device", &error))?;
-        if matches!(self.near_device(ifindex), Some(0)) {
+        if matches!(self.near_device(ifindex), Some(there) if there == 0 || there == ifindex) {
             let near = [&ifindex.to_ne_bytes()[..], &value].concat();
             let set = self.near_devices.update(&near_slot(ifindex), &near, MapFlags::ANY);
             set.map_err(|error| failed("enter a device by its low bits", &error))?;
@@ -261,14 +261,28 @@ impl Devices {
         free.devices.push(entry.index);
     }
 
-    /// Attaches the stand-in to the ingress hook of a device until it is released; returns whether
-    /// it is there. It is not where nothing outlives the process, nor before Linux 6.6.
-    pub(super) fn attach_stand_in(&self, ifindex: u32) -> bool {
-        let Some(pins) = &self.pins else { return false };
-        let program = self.stand_in.as_fd();
-        pins.take_over_stand_in(ifindex, program)
-            || link(program, ifindex, libbpf_sys::BPF_TCX_INGRESS, 0)
-                .is_ok_and(|link| pins.keep_stand_in(ifindex, &link))
+    /// Puts this process's stand-in into the link that an earlier one left at a device; returns
+    /// whether there is one.
+    pub(super) fn take_over_stand_in(&self, ifindex: u32) -> bool {
+        let pins = self.pins.as_ref();
+        pins.is_some_and(|pins| pins.take_over_stand_in(ifindex, self.stand_in.as_fd()))
+    }
+
+    /// Attaches the stand-in to the ingress hook of a device, before all others, until it is
+    /// released; returns whether it is there. It is not where nothing outlives the process, nor
+    /// before Linux 6.6.
+    ///
+    /// # Errors
+    /// The kernel refuses for another reason.
+    pub(super) fn attach_stand_in(&self, name: &str, ifindex: u32) -> Result<bool, PortError> {
+        let Some(pins) = &self.pins else { return Ok(false) };
+        match link(self.stand_in.as_fd(), ifindex, libbpf_sys::BPF_TCX_INGRESS, BPF_F_BEFORE) {
+            Ok(link) => pins.keep_stand_in(ifindex, &link).map(|()| true),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
+                Ok(false)
+            }
+            Err(error) => Err(PortError::system(name, "attach the stand-in", error)),
+        }
     }
 
     /// Attaches the program to a device until the link is dropped; native if the driver can.
@@ -377,6 +391,9 @@ const NEAR_DEVICES: u32 = 1024;
 /// From `linux/if_link.h`.
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+
+/// From `linux/bpf.h`: without another program, before all.
+const BPF_F_BEFORE: u32 = 1 << 3;
 
 const ATTACH_TRIES: u32 = 100;
 const ATTACH_PAUSE: Duration = Duration::from_millis(10);

@@ -270,10 +270,19 @@ impl XdpPort {
         let queues = u32::try_from(queues).unwrap_or(u32::MAX);
         let (index, socket_base, adopted) = devices.take(name, ifindex, role, queues)?;
         let frame_max = region.frame_max();
-        let passes = devices.attach_stand_in(ifindex);
-        let entry = DeviceEntry { role, socket_base, queues, index, frame_max, passes };
-        let attached =
-            devices.set_device(ifindex, &entry).and_then(|()| devices.attach(name, ifindex));
+        let passes = devices.take_over_stand_in(ifindex);
+        let mut entry = DeviceEntry { role, socket_base, queues, index, frame_max, passes };
+        let attached = devices
+            .set_device(ifindex, &entry)
+            .and_then(|()| devices.attach(name, ifindex))
+            .and_then(|attached| {
+                // Only now: where another program holds the device, nothing is to change.
+                if !passes && devices.attach_stand_in(name, ifindex)? {
+                    entry.passes = true;
+                    devices.set_device(ifindex, &entry)?;
+                }
+                Ok(attached)
+            });
         match attached {
             Ok((link, mode)) => Ok((entry, adopted, link, mode)),
             Err(error) if adopted => {

@@ -84,6 +84,8 @@ impl Pins {
 
     /// All tables are there: they can be adopted from now on.
     pub(super) fn complete(&self) -> Result<(), PortError> {
+        let made = fs::create_dir_all(self.stand_ins());
+        made.map_err(|error| self.failed("make the folder", error))?;
         fs::create_dir_all(self.links()).map_err(|error| self.failed("make the folder", error))
     }
 
@@ -108,9 +110,10 @@ impl Pins {
             .find_map(|native| Some((renew_link(&self.link(ifindex, native), program)?, native)))
     }
 
-    /// Keeps the link of a device's stand-in; returns whether it is kept.
-    pub(super) fn keep_stand_in(&self, ifindex: u32, link: &OwnedFd) -> bool {
-        pin_link(link, &self.stand_in(ifindex)).is_ok()
+    /// Keeps the link of a device's stand-in for as long as the folder has it.
+    pub(super) fn keep_stand_in(&self, ifindex: u32, link: &OwnedFd) -> Result<(), PortError> {
+        let kept = pin_link(link, &self.stand_in(ifindex));
+        kept.map_err(|error| self.failed("keep a link", error))
     }
 
     /// Puts `program` into the link of a device's stand-in that another process left; returns
@@ -142,8 +145,15 @@ impl Pins {
         }
     }
 
-    fn links(&self) -> PathBuf {
+    /// The folder that keeps the program on its devices: it goes before the stand-ins, to which the
+    /// program passes frames on.
+    #[must_use]
+    pub fn links(&self) -> PathBuf {
         self.0.join("links")
+    }
+
+    fn stand_ins(&self) -> PathBuf {
+        self.0.join("stand-ins")
     }
 
     fn link(&self, ifindex: u32, native: bool) -> PathBuf {
@@ -151,7 +161,7 @@ impl Pins {
     }
 
     fn stand_in(&self, ifindex: u32) -> PathBuf {
-        self.links().join(format!("{ifindex}-stand-in"))
+        self.stand_ins().join(ifindex.to_string())
     }
 
     fn failed(&self, step: &'static str, error: io::Error) -> PortError {

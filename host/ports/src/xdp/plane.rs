@@ -315,13 +315,8 @@ impl XdpPlane {
     }
 
     /// Forgets what an earlier process left and nobody has taken over: devices, their paths, and
-    /// the stations that are not among `known` (a port's device index, a VLAN, an address), and the
-    /// members of bridges that are not among `bridges`.
-    pub fn sweep(
-        &mut self,
-        known: impl Fn(u32, u16, [u8; 6]) -> bool,
-        bridges: impl Fn(u32, u16) -> bool,
-    ) {
+    /// the stations that are not among `known` (a port's device index, a VLAN, an address).
+    pub fn sweep(&mut self, known: impl Fn(u32, u16, [u8; 6]) -> bool) {
         for role in self.devices.sweep() {
             if let DeviceRole::Vif(GateId(send)) = role {
                 for gate in [GateId(send), GateId(send.saturating_add(1))] {
@@ -336,10 +331,15 @@ impl XdpPlane {
             // Nobody else removes any.
             let _gone = self.stations.delete(&key);
         }
+    }
+
+    /// Forgets the members of bridges that are not among `known` (a port's device index, a bridge),
+    /// which an earlier process may have left.
+    pub fn sweep_members(&mut self, known: impl Fn(u32, u16) -> bool) {
         let is_stale = |key: &Vec<u8>| match key.as_slice() {
             [d0, d1, b0, b1, ..] => {
                 let device = u16::from_ne_bytes([*d0, *d1]);
-                !bridges(device.into(), u16::from_ne_bytes([*b0, *b1]))
+                !known(device.into(), u16::from_ne_bytes([*b0, *b1]))
             }
             _ => true,
         };
@@ -389,7 +389,9 @@ fn open_object(
 /// The size of a map that is not fixed in the program.
 fn entries_of(map: &str, limits: PlaneLimits, rows: CounterRows) -> Option<u32> {
     match map {
-        "devices" | "faults" | "targets" | "ifindexes" | "members" => Some(limits.devices),
+        "devices" | "faults" | "targets" | "ifindexes" | "copies" | "members" => {
+            Some(limits.devices)
+        }
         "stations" => Some(limits.stations),
         "gates" | "paths" => Some(limits.gates),
         "path_counts" => Some(limits.gates * rows.rows),

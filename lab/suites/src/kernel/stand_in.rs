@@ -62,8 +62,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let seconds = usize::try_from(moments.last().map_or(0, Duration::as_secs)).unwrap_or(0);
     let limited = outcome.got_from(0, mac(2)).into_iter().take(seconds).skip(1).collect();
     rec.keep("limited", Series::sampled("bit/s", 1.0, limited))?;
-    // The bucket of the stand-in is full at an end and holds a tenth of a second; so may what the
-    // next node's queue lets by at its start.
+    // The bucket of the stand-in is full at an end and holds a tenth of a second; the next node's
+    // queue may let as much pass at its start.
     let (text, bound) = ("a limit, every second", Bound::at_most(1.2 * float(LIMIT_BPS)));
     rec.claim("limit", text, Rule::Max, bound, &["limited"])?;
     let (text, bound) = ("the same, mean", Bound::at_most(1.03 * float(LIMIT_BPS)));
