@@ -4,22 +4,22 @@
 //! A request names two end nodes, a rate and, if it likes, ports, a largest delay and a second rate
 //! for the way back. [`weir_network`] finds a path on which every link has room, and admits the
 //! connection or refuses it with the reason and the smallest change that would fit; here the names
-//! become its numbers and back ([`directory`], [`requests`], [`refusal`]).
+//! become its numbers and back (`directory`, `requests`, `refusal`).
 //!
 //! An admitted connection is a tunnel between two edge routers: the entry router steers the
 //! packets of that source, destination and ports into a device of their own, a token bucket there
-//! holds the rate, and the outer address follows fixed routes ([`item`]). Nothing is asked of end
+//! holds the rate, and the outer address follows fixed routes (`item`). Nothing is asked of end
 //! nodes.
 //!
 //! **Rows before commands.** One transaction of the embedded store has the connection, its path
-//! and the commands for each node, before the first of them leaves ([`store`], [`writer`]).
-//! Whoever takes the lease after a crash finds there what was under way, and goes on ([`state`]). A
+//! and the commands for each node, before the first of them leaves (`store`, `writer`).
+//! Whoever takes the lease after a crash finds there what was under way, and goes on (`state`). A
 //! lease has a fencing number that grows with each holder; the store and the nodes refuse an older
 //! one.
 //!
-//! **One queue a node.** A node's queue ([`node_queue`]) holds the items that the node is to have.
+//! **One queue a node.** A node's queue (`node_queue`) holds the items that the node is to have.
 //! It takes whatever waits, compares wanted with actual, applies the difference as one batch over
-//! one kept shell ([`shell`]) and reads back ([`linux`]). Drift is repaired by the same steps.
+//! one kept shell (`shell`) and reads back (`linux`). Drift is repaired by the same steps.
 
 pub mod config;
 mod directory;
