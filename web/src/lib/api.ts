@@ -119,6 +119,32 @@ export interface ClassStatusView {
   used_ppm?: number;
 }
 
+/** Verdict on a CPU model. */
+export type CpuModelDrift = "within" | "above" | "below" | "unusable";
+
+/** Processor time of the worker beside the model's forecast, in millionths of a processor. */
+export interface CpuModelReading {
+  /** Processor time of the worker. */
+  cpu_ppm: number;
+  /** Forecast. Absent for a load that the model was not measured with. */
+  expected_ppm?: number;
+  /** Their mean size, with checksum. */
+  frame_bytes: number;
+  /** Most that counts as expected. */
+  most_ppm?: number;
+  /** Frames forwarded a second. */
+  rate_pps: number;
+}
+
+/** CPU model of a node beside the processor time that its worker takes. */
+export interface CpuModelStatus {
+  /** Verdict on the last minute. */
+  drift: CpuModelDrift;
+  latest?: CpuModelReading;
+  /** Why the model is not used, or in which way it drifted. Absent if it holds. */
+  reason?: string;
+}
+
 /** The cycle of a port. Phases follow each other in the order of the slices. */
 export interface CycleView {
   /** True if slices lend the others the time that they leave of their phases. */
@@ -294,6 +320,7 @@ export type LimitShaper = "bucket" | "smooth";
 
 /** Counters, queues and lateness at one instant. A tenant's answer holds its own vifs alone. */
 export interface NodeStatus {
+  cpu_model?: CpuModelStatus;
   /** Name of the node. */
   node: string;
   /** When the counters were read, nanoseconds on the monotonic clock. */
