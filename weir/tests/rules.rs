@@ -4,9 +4,7 @@
 
 mod common;
 
-use std::process::Command;
-
-use common::{Site, TOPOLOGY, soon};
+use common::{BpfSystem, Site, TOPOLOGY, soon};
 
 /// Goal: the life of guests on a host with a bridge, as an operator sees it. A device that joins
 /// the bridge is a vif in status and metrics; a change of it says where it comes from, and a vif
@@ -28,7 +26,12 @@ fn a_guest_is_taken_by_rule_and_given_values_of_its_own() {
         let delete = ["qdisc", "del", "dev", device, "root"];
         let _may_be_none = site.inside("sw", "tc").args(delete).output().unwrap();
     }
-    // A bridge has timers among its details.
+    // A bridge has timers among its details, and is up a moment after its first device.
+    let up = || {
+        let link = site.inside("sw", "ip").args(["-br", "link", "show", "br0"]).output().unwrap();
+        String::from_utf8(link.stdout).unwrap().contains(" UP ")
+    };
+    assert!(soon(up), "br0 comes up");
     let host = || {
         let lines = [("tc", ["qdisc", "show"].as_slice()), ("ip", &["-br", "link", "show"])];
         lines.map(|(tool, words)| site.inside("sw", tool).args(words).output().unwrap().stdout)
@@ -75,25 +78,6 @@ fn a_guest_is_taken_by_rule_and_given_values_of_its_own() {
     assert!(soon(|| names().is_empty()), "{:?}", names());
     site.stop(node);
     assert_eq!(host(), before);
-}
-
-/// A BPF file system in the site's state, for what outlives a node.
-struct BpfSystem(String);
-
-impl BpfSystem {
-    fn mount(site: &Site) -> Self {
-        let folder = site.path("bpf");
-        std::fs::create_dir_all(&folder).unwrap();
-        let done = Command::new("mount").args(["-t", "bpf", "bpf", &folder]).status().unwrap();
-        assert!(done.success(), "{folder}");
-        Self(folder)
-    }
-}
-
-impl Drop for BpfSystem {
-    fn drop(&mut self) {
-        let _gone = Command::new("umount").arg(&self.0).status();
-    }
 }
 
 const POLICY: &str = r#"
