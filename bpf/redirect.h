@@ -203,6 +203,13 @@ static __always_inline int source_allowed(const struct path *path, const __u8 *s
 	return 0;
 }
 
+/* Returns whether the type is that of a header that frames carry on a port alone. */
+static __always_inline int has_header(__be16 type)
+{
+	return type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD) ||
+	       type == bpf_htons(ETH_P_PIH);
+}
+
 /* Makes room for a header of `length` bytes behind the addresses and writes its EtherType. Returns
  * what follows the EtherType, or NULL. */
 static __always_inline void *push_header(struct xdp_md *ctx, const int length, __u16 type)
@@ -339,9 +346,7 @@ static __always_inline long redirect_from_vif(struct xdp_md *ctx, const struct d
 	if (!engaged(path, gate))
 		return LEAVE;
 	/* A vif's frames must not carry headers of a port; user space counts those that do. */
-	if (ethernet->h_proto == bpf_htons(ETH_P_8021Q) ||
-	    ethernet->h_proto == bpf_htons(ETH_P_8021AD) ||
-	    ethernet->h_proto == bpf_htons(ETH_P_PIH))
+	if (has_header(ethernet->h_proto))
 		return -1;
 	if (!source_allowed(path, ethernet->h_source)) {
 		count(&counters->spoofed, length);
@@ -424,8 +429,7 @@ static __always_inline int suspect(struct xdp_md *ctx, const struct path *path, 
 	/* A bare number is behind the frame's own type. */
 	protocol = data + 2 * ETH_ALEN +
 		   (headers & (headers & HEADERS_PIH ? HEADERS_MASK : HEADERS_MASK - 1));
-	if (*protocol == bpf_htons(ETH_P_8021Q) || *protocol == bpf_htons(ETH_P_8021AD) ||
-	    *protocol == bpf_htons(ETH_P_PIH))
+	if (has_header(*protocol))
 		return 1;
 	if (ethernet->h_source[0] & 1)
 		return 1;

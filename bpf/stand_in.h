@@ -71,9 +71,7 @@ static __always_inline long stand_in_for_vif(struct xdp_md *ctx, __u32 index)
 	counters = counters_of(index);
 	if (!path || !counters || (void *)(ethernet + 1) > end || crosses_none(ethernet))
 		return -1;
-	if (ethernet->h_proto == bpf_htons(ETH_P_8021Q) ||
-	    ethernet->h_proto == bpf_htons(ETH_P_8021AD) ||
-	    ethernet->h_proto == bpf_htons(ETH_P_PIH))
+	if (has_header(ethernet->h_proto))
 		return -1;
 	if (!source_allowed(path, ethernet->h_source)) {
 		count(&counters->spoofed, length);

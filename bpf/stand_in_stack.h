@@ -33,11 +33,6 @@
 /* Beside the index of a device. */
 #define COPY_LOCAL (1u << 31)
 
-static __always_inline int has_header(__be16 type)
-{
-	return is_tag(type) || type == bpf_htons(ETH_P_PIH);
-}
-
 /*
  * Returns whether weir_xdp leaves a frame to this program. It cannot remove the number of a
  * parallel internet, so such frames stay with XDP. `headers`: those of a frame from a port.

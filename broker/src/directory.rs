@@ -2,7 +2,7 @@
 //! The configured networks: names and devices by number, and the graph that decisions are made on.
 //!
 //! A router is a node of the graph, a link two arcs, the link's rate the network's share of both.
-//! What is no longer configured keeps its number, and is down: no path passes it.
+//! A link or router that the file no longer has keeps its number and is down: no path passes it.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;

@@ -3,7 +3,7 @@
 //!
 //! `weir-network` decides, accounts and plans, and its state machine says what an event leads to.
 //! Here each decision becomes one change of both: the reservation and the record that is stored.
-//! What the nodes must do follows from a connection's state and plan alone
+//! The instructions of the nodes follow from a connection's state and plan alone
 //! ([`BrokerState::work`]), so a broker and its successor do the same.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -340,7 +340,7 @@ impl BrokerState {
     fn phase(&self, step: &ConnectionStep) -> NodePhase {
         let mut phase = NodePhase { wait: Duration::from_nanos(step.wait), ..NodePhase::default() };
         for intent in &step.intents {
-            // What is no longer configured is out of the broker's reach.
+            // The broker cannot reach a router that the file no longer has.
             if let Ok((router, changes)) = self.directory.changes(intent) {
                 phase.changes.entry(router).or_default().extend(changes);
             }

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{BpfSystem, Running, Site, soon};
+use common::{BpfSystem, FOUR_ENDS as TOPOLOGY, FOUR_ENDS_POLICY as POLICY, Running, Site, soon};
 
 /// Killed, the node's data plane goes on between neighbours that know each other; the next start
 /// adopts it; asked to leave, it ends and the same holds; the stop at last undoes what all of them
@@ -117,53 +117,6 @@ fn said(node: Running) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-const TOPOLOGY: &str = r#"
-name = "NAME"
-node = [{ name = "a" }, { name = "b" }, { name = "c" }, { name = "sw" }, { name = "wire" }]
-
-[[link]]
-b = "sw:a0"
-[link.a]
-at = "a:eth0"
-mac = "02:00:00:00:09:01"
-addresses = ["10.9.0.1/24"]
-offloads = false
-[link.a.neighbours]
-"10.9.0.9" = "02:00:00:00:09:09"
-"10.9.0.3" = "02:00:00:00:09:03"
-
-[[link]]
-b = "sw:b0"
-[link.a]
-at = "b:eth0"
-mac = "02:00:00:00:09:02"
-addresses = ["10.9.0.2/24"]
-offloads = false
-[link.a.neighbours]
-"10.9.0.9" = "02:00:00:00:09:09"
-
-[[link]]
-b = "sw:c0"
-[link.a]
-at = "c:eth0"
-mac = "02:00:00:00:09:03"
-addresses = ["10.9.0.3/24"]
-offloads = false
-[link.a.neighbours]
-"10.9.0.1" = "02:00:00:00:09:01"
-
-[[link]]
-b = "sw:up0"
-[link.a]
-at = "wire:eth0"
-mac = "02:00:00:00:09:09"
-addresses = ["10.9.0.9/24"]
-offloads = false
-[link.a.neighbours]
-"10.9.0.1" = "02:00:00:00:09:01"
-"10.9.0.2" = "02:00:00:00:09:02"
-"#;
-
 const NO_DEVICE: &str = r#"
 [[vif]]
 name = "m.0"
@@ -172,42 +125,6 @@ kind = "memory"
 "#;
 
 const B: &str = r#"
-[[vif]]
-name = "b.0"
-slice = "gold"
-device = "b0"
-kind = "xdp"
-mac = ["02:00:00:00:09:02"]
-"#;
-
-const POLICY: &str = r#"
-version = 1
-
-[[port]]
-name = "up0"
-kind = "xdp"
-rate = "1Gbit"
-
-[[slice]]
-name = "gold"
-
-[[slice]]
-name = "lead"
-
-[[vif]]
-name = "c.0"
-slice = "lead"
-device = "c0"
-kind = "xdp"
-mac = ["02:00:00:00:09:03"]
-
-[[vif]]
-name = "a.0"
-slice = "gold"
-device = "a0"
-kind = "xdp"
-mac = ["02:00:00:00:09:01"]
-
 [[vif]]
 name = "b.0"
 slice = "gold"

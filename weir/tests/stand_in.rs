@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use common::{BpfSystem, Site};
+use common::{BpfSystem, FOUR_ENDS, FOUR_ENDS_POLICY, Site};
 use weir_platform::netns::Namespace;
 
 /// Nobody runs, and the kernel transmits what the stand-in forwards: ARP finds the neighbours
@@ -16,7 +16,7 @@ use weir_platform::netns::Namespace;
 /// unfinished are right, and a limit holds.
 #[test]
 fn veths_as_they_come_are_stood_in_for() {
-    let Some(site) = Site::up("weir-t-standin", TOPOLOGY, POLICY) else { return };
+    let Some(site) = Site::up("weir-t-standin", &topology(), &policy()) else { return };
     let system = BpfSystem::mount(&site);
     let node = site.run(&[]);
     site.wait_for_node();
@@ -90,72 +90,16 @@ fn transfer(site: &Site, from: &str, to: &'static str, bytes: usize) -> f64 {
 const PORT: u16 = 5999;
 const STALL: Duration = Duration::from_secs(20);
 
-const TOPOLOGY: &str = r#"
-name = "NAME"
-node = [{ name = "a" }, { name = "b" }, { name = "c" }, { name = "sw" }, { name = "wire" }]
+/// The ends as they come: with offloads, and no neighbour known.
+fn topology() -> String {
+    let own = |line: &&str| {
+        !line.starts_with("offloads") && !line.contains("neighbours") && !line.starts_with('"')
+    };
+    FOUR_ENDS.lines().filter(own).map(|line| format!("{line}\n")).collect()
+}
 
-[[link]]
-b = "sw:a0"
-[link.a]
-at = "a:eth0"
-mac = "02:00:00:00:09:01"
-addresses = ["10.9.0.1/24"]
-
-[[link]]
-b = "sw:b0"
-[link.a]
-at = "b:eth0"
-mac = "02:00:00:00:09:02"
-addresses = ["10.9.0.2/24"]
-
-[[link]]
-b = "sw:c0"
-[link.a]
-at = "c:eth0"
-mac = "02:00:00:00:09:03"
-addresses = ["10.9.0.3/24"]
-
-[[link]]
-b = "sw:up0"
-[link.a]
-at = "wire:eth0"
-mac = "02:00:00:00:09:09"
-addresses = ["10.9.0.9/24"]
-"#;
-
-const POLICY: &str = r#"
-version = 1
-
-[[port]]
-name = "up0"
-kind = "xdp"
-rate = "1Gbit"
-
-[[slice]]
-name = "gold"
-
-[[slice]]
-name = "lead"
-
-[[vif]]
-name = "a.0"
-slice = "gold"
-device = "a0"
-kind = "xdp"
-mac = ["02:00:00:00:09:01"]
-send = { rate = "10Mbit" }
-
-[[vif]]
-name = "b.0"
-slice = "gold"
-device = "b0"
-kind = "xdp"
-mac = ["02:00:00:00:09:02"]
-
-[[vif]]
-name = "c.0"
-slice = "lead"
-device = "c0"
-kind = "xdp"
-mac = ["02:00:00:00:09:03"]
-"#;
+/// Tenant a has a limit.
+fn policy() -> String {
+    let mac = r#"mac = ["02:00:00:00:09:01"]"#;
+    FOUR_ENDS_POLICY.replace(mac, &format!("{mac}\nsend = {{ rate = \"10Mbit\" }}"))
+}

@@ -45,7 +45,7 @@ fn devices_become_vifs_in_the_order_of_rules() {
     let made = &expanded.policy[first.slice];
     assert_eq!(made.send.rate, Some(BitRate::from_mbps(300)));
     assert!(expanded.untaken.is_empty(), "{:?}", expanded.untaken);
-    // What is made is a policy as if it had been written.
+    // The rules make the same policy as if its vifs had been written.
     let mut written = expanded.policy.clone();
     written.ports[0].rules.clear();
     assert_eq!(written.check(), Ok(()));

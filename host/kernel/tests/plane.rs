@@ -227,7 +227,7 @@ fn devices_are_taken_by_rule_as_they_come_and_go() {
         let said: Vec<String> = applied.compiled.unheld.iter().map(ToString::to_string).collect();
         (vifs.collect::<Vec<_>>().join(" "), said.join("\n"), applied.plan.is_empty())
     };
-    // What is on the bridge already, t0 and t1, belongs to the default slice.
+    // The devices on the bridge already, t0 and t1, belong to the default slice.
     assert_eq!(apply(&mut lab).0, "t0:guests t1:guests");
     assert!(apply(&mut lab).2, "nothing is to do");
     for (guest, peer) in [("tap100i0", "g2"), ("tap100i1", "g3"), ("tap101i0", "g4")] {

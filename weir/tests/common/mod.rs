@@ -349,3 +349,88 @@ impl Drop for BpfSystem {
         let _ended = Command::new("umount").arg(&self.0).status();
     }
 }
+
+/// Three tenants and the network around the node `sw`: no offloads, and neighbours that are known.
+pub const FOUR_ENDS: &str = r#"
+name = "NAME"
+node = [{ name = "a" }, { name = "b" }, { name = "c" }, { name = "sw" }, { name = "wire" }]
+
+[[link]]
+b = "sw:a0"
+[link.a]
+at = "a:eth0"
+mac = "02:00:00:00:09:01"
+addresses = ["10.9.0.1/24"]
+offloads = false
+[link.a.neighbours]
+"10.9.0.9" = "02:00:00:00:09:09"
+"10.9.0.3" = "02:00:00:00:09:03"
+
+[[link]]
+b = "sw:b0"
+[link.a]
+at = "b:eth0"
+mac = "02:00:00:00:09:02"
+addresses = ["10.9.0.2/24"]
+offloads = false
+[link.a.neighbours]
+"10.9.0.9" = "02:00:00:00:09:09"
+
+[[link]]
+b = "sw:c0"
+[link.a]
+at = "c:eth0"
+mac = "02:00:00:00:09:03"
+addresses = ["10.9.0.3/24"]
+offloads = false
+[link.a.neighbours]
+"10.9.0.1" = "02:00:00:00:09:01"
+
+[[link]]
+b = "sw:up0"
+[link.a]
+at = "wire:eth0"
+mac = "02:00:00:00:09:09"
+addresses = ["10.9.0.9/24"]
+offloads = false
+[link.a.neighbours]
+"10.9.0.1" = "02:00:00:00:09:01"
+"10.9.0.2" = "02:00:00:00:09:02"
+"#;
+
+/// The tenants a and b of [`FOUR_ENDS`] in one slice, c in another.
+pub const FOUR_ENDS_POLICY: &str = r#"
+version = 1
+
+[[port]]
+name = "up0"
+kind = "xdp"
+rate = "1Gbit"
+
+[[slice]]
+name = "gold"
+
+[[slice]]
+name = "lead"
+
+[[vif]]
+name = "c.0"
+slice = "lead"
+device = "c0"
+kind = "xdp"
+mac = ["02:00:00:00:09:03"]
+
+[[vif]]
+name = "a.0"
+slice = "gold"
+device = "a0"
+kind = "xdp"
+mac = ["02:00:00:00:09:01"]
+
+[[vif]]
+name = "b.0"
+slice = "gold"
+device = "b0"
+kind = "xdp"
+mac = ["02:00:00:00:09:02"]
+"#;

@@ -212,7 +212,7 @@ impl XdpPlane {
             })?;
             place += 1;
         }
-        // What was there before has no gap.
+        // The earlier members had no gap, so the first missing place ends them.
         while self.members.delete(&member_key(bridge, number, place)).is_ok() {
             place += 1;
         }

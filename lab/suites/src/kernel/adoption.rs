@@ -10,6 +10,7 @@ use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_platform::run::Command;
 
+use super::host_lines::{differences, host_lines};
 use super::setting::policy;
 
 /// Shows the row.
@@ -216,19 +217,7 @@ fn summary(text: &str) -> Option<[u64; 2]> {
 
 /// Addresses, routes and forwarding table, without times.
 fn state(rig: &Testbed) -> Result<Vec<String>> {
-    let mut all = Vec::new();
-    for line in ["ip -br addr show", "ip route show table all", "bridge fdb show br br0"] {
-        let said = rig.ask("sw", Command::line(line))?;
-        all.extend(said.lines().map(|one| one.trim_end().to_owned()));
-    }
-    all.sort();
-    Ok(all)
-}
-
-fn differences(before: &[String], after: &[String]) -> u64 {
-    let gone = before.iter().filter(|line| !after.contains(line)).count();
-    let new = after.iter().filter(|line| !before.contains(line)).count();
-    (gone + new) as u64
+    host_lines(rig, &["ip -br addr show", "ip route show table all", "bridge fdb show br br0"])
 }
 
 const LINK: BitRate = BitRate::from_mbps(1000);

@@ -12,6 +12,7 @@ use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_platform::run::Command;
 
+use super::host_lines::{differences, host_lines};
 use super::setting::policy;
 
 /// Shows the row.
@@ -156,20 +157,12 @@ fn wait_for_vifs(rig: &Testbed, wanted: &[&str]) -> Result {
 
 /// Disciplines, links and their programs, without numbers of devices.
 fn host(rig: &Testbed) -> Result<Vec<String>> {
-    let mut all = Vec::new();
-    for line in ["tc qdisc show", "tc class show dev up0", "ip -br link show", "bridge link show"] {
-        let said = rig.ask("sw", Command::line(line))?;
-        let plain = |line: &str| line.split_once(": ").map_or(line, |(_, rest)| rest).to_owned();
-        all.extend(said.lines().map(plain));
-    }
+    let commands =
+        ["tc qdisc show", "tc class show dev up0", "ip -br link show", "bridge link show"];
+    let plain = |line: &String| line.split_once(": ").map_or(&**line, |(_, rest)| rest).to_owned();
+    let mut all: Vec<_> = host_lines(rig, &commands)?.iter().map(plain).collect();
     all.sort();
     Ok(all)
-}
-
-fn differences(before: &[String], after: &[String]) -> u64 {
-    let gone = before.iter().filter(|line| !after.contains(line)).count();
-    let new = after.iter().filter(|line| !before.contains(line)).count();
-    (gone + new) as u64
 }
 
 /// A guest: its device, the vif that it becomes, what the hypervisor does at its start and end.

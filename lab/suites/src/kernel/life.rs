@@ -4,8 +4,8 @@
 
 use weir_experiment::prelude::*;
 use weir_experiment::product;
-use weir_platform::run::Command;
 
+use super::host_lines::{differences, host_lines};
 use super::setting::policy;
 
 /// Shows the row.
@@ -40,9 +40,9 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
                 node.leave()?
             }
             weir_experiment::clock::sleep(EVENT)?;
-            changed += difference(&before, &host(rig)?);
+            changed += differences(&before, &host(rig)?);
             node.start_again(product::path()?)?;
-            changed += difference(&before, &host(rig)?);
+            changed += differences(&before, &host(rig)?);
         }
         Ok(changed)
     })?;
@@ -68,17 +68,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 
 /// The classes and queues, without their counters.
 fn host(rig: &Testbed) -> Result<Vec<String>> {
-    let qdiscs = rig.ask("sw", Command::line("tc qdisc show"))?;
-    let classes = rig.ask("sw", Command::line("tc class show dev up0"))?;
-    let mut lines: Vec<String> = qdiscs.lines().chain(classes.lines()).map(str::to_owned).collect();
-    lines.sort();
-    Ok(lines)
-}
-
-fn difference(before: &[String], after: &[String]) -> u64 {
-    let gone = before.iter().filter(|line| !after.contains(line)).count();
-    let new = after.iter().filter(|line| !before.contains(line)).count();
-    (gone + new) as u64
+    host_lines(rig, &["tc qdisc show", "tc class show dev up0"])
 }
 
 const LIMIT_MBPS: u64 = 20;

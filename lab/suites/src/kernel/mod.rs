@@ -6,6 +6,7 @@ mod bulk;
 mod changes;
 mod flood;
 mod guests;
+mod host_lines;
 mod hostile;
 mod life;
 mod packets;
