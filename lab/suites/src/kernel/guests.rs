@@ -27,6 +27,12 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         rig.ask("sw", Command::line(&format!("ip link set {} nomaster", guest.device)))?;
     }
     wait_for_vifs(&rig, &[])?;
+    // A bridge is UNKNOWN for a moment after its first device is up.
+    let up = clock::wait_for(PATIENCE, POLL, || {
+        let bridge = rig.ask("sw", Command::line("ip -br link show br0"))?;
+        Ok(bridge.contains(" UP ").then_some(()))
+    })?;
+    up.ok_or_else(|| ExperimentError::Node("br0 does not come up".to_owned()))?;
     let before = host(&rig)?;
     let rounds = if rec.quick { 1 } else { 3 };
     let mut left = 0;
