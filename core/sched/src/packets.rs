@@ -79,11 +79,14 @@ impl PacketSlab {
         self.free == NIL && self.cells.len() >= self.limit
     }
 
-    /// Makes room for so many packets; never shrinks.
+    /// Makes room for so many packets; never shrinks. Only cells that were in use are moved: a
+    /// reallocation would copy, and so touch, the others too.
     pub(crate) fn grow(&mut self, limit: usize) {
         if limit > self.limit {
             self.limit = limit;
-            self.cells.reserve_exact(limit - self.cells.len());
+            let mut cells = Vec::with_capacity(limit);
+            cells.append(&mut self.cells);
+            self.cells = cells;
         }
     }
 
