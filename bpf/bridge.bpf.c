@@ -8,7 +8,8 @@
  *                   then its class into skb->priority, which finds the class at the port without a
  *                   filter, and into skb->mark, which a host that routes leaves alone
  *   weir_to_vif     egress of a vif's device: frames of other slices, limits of what it receives
- *   weir_from_port  ingress of a port's device: addresses of vifs that come from beyond it
+ *   weir_from_port  ingress of a port's device: addresses of vifs that come from beyond it, and
+ *                   frames for a vif that is beyond a limit of what it receives
  *   weir_to_port    egress of a port's device, before the tree: counts what each class is offered
  *
  * Each passes on: programs of others at the same device run after them.
@@ -104,7 +105,8 @@ struct address_key {
 struct address {
 	__u16 owner;
 	__u16 given;
-	__u32 zero;
+	/* The ifindex of its device; 0 where an earlier version entered the address. */
+	__u32 device;
 	/* The time at which it last sent; nanoseconds. */
 	__u64 seen;
 };
@@ -268,16 +270,12 @@ static __always_inline __u32 bucket_of(const struct member *member, __u32 positi
 	return member->limit[position >> 1] * UNITS + way * 2 + (position & 1);
 }
 
-/*
- * Lets a frame pass if no bucket is empty, and charges all of them; else charges none and counts
- * the drop at the first that is.
- */
-static __always_inline int police(const struct member *member, enum way way,
-				  const struct tally *size, struct counts *counted)
+/* The first bucket that is empty, by position; 2 * LEVELS if none is. */
+static __always_inline __u32 empty_one(const struct member *member, enum way way, __u64 now)
 {
-	__u64 now = bpf_ktime_get_ns() << TIME_SHIFT;
+	__u32 position;
 
-	for (__u32 position = 0; position < 2 * LEVELS; position++) {
+	for (position = 0; position < 2 * LEVELS; position++) {
 		__u32 index = bucket_of(member, position, way);
 		struct limit *limit = bpf_map_lookup_elem(&limits, &index);
 		struct fill *fill;
@@ -286,10 +284,25 @@ static __always_inline int police(const struct member *member, enum way way,
 			continue;
 		fill = bpf_map_lookup_elem(&fills, &index);
 		if (fill && lacking_of(limit, *(volatile __u64 *)&fill->full_at, now) >=
-				    limit->depth) {
-			count(&counted->policed[position], size);
-			return 0;
-		}
+				    limit->depth)
+			break;
+	}
+	return position;
+}
+
+/*
+ * Lets a frame pass if no bucket is empty, and charges all of them; else charges none and counts
+ * the drop at the first that is.
+ */
+static __always_inline int police(const struct member *member, enum way way,
+				  const struct tally *size, struct counts *counted)
+{
+	__u64 now = bpf_ktime_get_ns() << TIME_SHIFT;
+	__u32 empty = empty_one(member, way, now);
+
+	if (empty < 2 * LEVELS) {
+		count(&counted->policed[empty], size);
+		return 0;
 	}
 	for (__u32 position = 0; position < 2 * LEVELS; position++) {
 		__u32 index = bucket_of(member, position, way);
@@ -373,16 +386,18 @@ static __always_inline void sweep(__u64 now)
 
 /* Learns an address of a vif, unless it is somebody else's or one too many. */
 static __always_inline enum reason learn(const struct member *member,
-					 const struct address_key *key)
+					 const struct address_key *key, __u32 device)
 {
 	struct address *known = bpf_map_lookup_elem(&addresses, key);
-	struct address fresh = { .owner = member->owner };
+	struct address fresh = { .owner = member->owner, .device = device };
 	__u64 now = bpf_ktime_get_ns();
 	__u64 *seen;
 
 	if (known && known->owner == member->owner) {
-		if (now - known->seen >= SEEN_NS)
+		if (now - known->seen >= SEEN_NS) {
 			known->seen = now;
+			known->device = device;
+		}
 		return PASS;
 	}
 	if (known) {
@@ -432,7 +447,7 @@ static __always_inline enum reason check_header(struct __sk_buff *skb, const str
 	__builtin_memcpy(key.mac, &head[3], ETH_ALEN);
 	if (member->macs)
 		return is_given(member, key.mac) ? PASS : SPOOFED_MAC;
-	return learn(member, &key);
+	return learn(member, &key, skb->ifindex);
 }
 
 /* The class of a frame from a vif; 0 for others. A host that routes rewrites the priority only. */
@@ -499,20 +514,47 @@ int weir_to_vif(struct __sk_buff *skb)
 	return NEXT;
 }
 
-SEC("tc")
-int weir_from_port(struct __sk_buff *skb)
+/*
+ * Whether a frame from a port is for a vif that may receive no more now: then the drop that waits
+ * for it behind the bridge is made and counted here, and the bridge has no work with it. Whatever
+ * passes is charged at the vif's device alone, so that a bucket is empty only if frames got there.
+ */
+static __always_inline int is_beyond_limit(struct __sk_buff *skb, const struct address_key *to,
+					   __u64 now)
 {
-	__u32 ifindex = skb->ifindex;
-	struct uplink *uplink = bpf_map_lookup_elem(&uplinks, &ifindex);
-	struct address_key key = {};
-	struct address *address;
-	__u64 now, *seen;
+	struct address *address = bpf_map_lookup_elem(&addresses, to);
+	struct member *member;
+	struct counts *counted;
+	struct tally size;
+	__u32 device, empty;
 
-	if (!uplink || bpf_skb_load_bytes(skb, ETH_ALEN, key.mac, ETH_ALEN))
-		return NEXT;
-	key.bridge = uplink->bridge;
-	now = bpf_ktime_get_ns();
-	address = bpf_map_lookup_elem(&addresses, &key);
+	if (!address || !address->device)
+		return 0;
+	device = address->device;
+	member = bpf_map_lookup_elem(&members, &device);
+	/* The address may be that of a vif that was here before. */
+	if (!member || member->owner != address->owner)
+		return 0;
+	empty = empty_one(member, WAY_RECEIVE, now << TIME_SHIFT);
+	if (empty >= 2 * LEVELS)
+		return 0;
+	counted = counts_of(member->owner, WAY_RECEIVE);
+	if (!counted)
+		return 0;
+	measure(skb, &size);
+	count(&counted->policed[empty], &size);
+	return 1;
+}
+
+/*
+ * Whether a source address beyond a port is a vif's, which may not be there: counts it. If it is
+ * none, notes when it was seen.
+ */
+static __always_inline int is_moved(struct __sk_buff *skb, struct uplink *uplink,
+				    const struct address_key *from, __u64 *seen, __u64 now)
+{
+	struct address *address = bpf_map_lookup_elem(&addresses, from);
+
 	if (address) {
 		if (address->given || now - address->seen < SETTLE_NS) {
 			struct tally size;
@@ -520,16 +562,46 @@ int weir_from_port(struct __sk_buff *skb)
 			measure(skb, &size);
 			__sync_fetch_and_add(&uplink->moved_packets, size.packets);
 			__sync_fetch_and_add(&uplink->moved_bytes, size.bytes);
-			return DROP;
+			return 1;
 		}
-		forget(&addresses, &key, address);
+		forget(&addresses, from, address);
 	}
-	seen = bpf_map_lookup_elem(&beyond, &key);
-	if (!seen)
-		bpf_map_update_elem(&beyond, &key, &now, BPF_ANY);
-	else if (now - *seen >= SEEN_NS)
+	if (seen)
 		*seen = now;
-	return NEXT;
+	else
+		bpf_map_update_elem(&beyond, from, &now, BPF_ANY);
+	return 0;
+}
+
+SEC("tc")
+int weir_from_port(struct __sk_buff *skb)
+{
+	__u32 ifindex = skb->ifindex;
+	struct uplink *uplink = bpf_map_lookup_elem(&uplinks, &ifindex);
+	/* Destination, source. */
+	__u16 head[ETH_ALEN] = {};
+	struct address_key from = {}, to = {};
+	__u64 now, *seen;
+
+	if (!uplink || bpf_skb_load_bytes(skb, 0, head, sizeof(head)))
+		return NEXT;
+	from.bridge = uplink->bridge;
+	__builtin_memcpy(from.mac, &head[3], ETH_ALEN);
+	now = bpf_ktime_get_ns();
+	seen = bpf_map_lookup_elem(&beyond, &from);
+	/*
+	 * An address that was seen a moment ago is no vif's: none learns it before SETTLE_NS, and who
+	 * gives it one removes it here. Any other crosses the bridge, if it may, and so the bridge
+	 * remembers where it is.
+	 */
+	if (!seen || now - *seen >= SEEN_NS)
+		return is_moved(skb, uplink, &from, seen, now) ? DROP : NEXT;
+	/* A tag may name another vif's VLAN, a class another slice: both are judged at the vif. */
+	if (skb->vlan_present || class_of(skb))
+		return NEXT;
+	to.bridge = from.bridge;
+	__builtin_memcpy(to.mac, head, ETH_ALEN);
+	return is_beyond_limit(skb, &to, now) ? DROP : NEXT;
 }
 
 SEC("tc")

@@ -5,5 +5,5 @@
 mod compile;
 
 fn main() -> std::io::Result<()> {
-    compile::programs(&["classifier", "generator", "sink"])
+    compile::programs(&["classifier", "generator", "sink", "softirq"])
 }

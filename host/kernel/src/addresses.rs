@@ -12,27 +12,33 @@ use crate::error::KernelPlaneError;
 /// An Ethernet address.
 pub(crate) type EtherAddress = [u8; 6];
 
-/// The addresses, and how many of each owner are learned.
+/// The addresses, how many of each owner are learned, and those that are nobody's.
 #[derive(Debug)]
 pub(crate) struct AddressTable<'t> {
     pub(crate) addresses: Map<'t>,
     pub(crate) learned: Map<'t>,
+    /// The times at which others were seen beyond the ports.
+    pub(crate) beyond: Map<'t>,
 }
 
 impl AddressTable<'_> {
-    /// Enters the given addresses of an owner at a bridge, by its number.
+    /// Enters the given addresses of an owner, by the numbers of its device and of its bridge. The
+    /// host's own have no device.
     pub(crate) fn give(
         &self,
         owner: u16,
-        bridge: u32,
+        (device, bridge): (u32, u32),
         macs: &[EtherAddress],
     ) -> Result<(), KernelPlaneError> {
-        let mut value = [owner.to_ne_bytes(), GIVEN.to_ne_bytes()].concat();
+        let mut value = [owner, GIVEN].map(u16::to_ne_bytes).concat();
+        value.extend(device.to_ne_bytes());
         value.resize(ADDRESS_BYTES, 0);
         for mac in macs {
             let key = [&bridge.to_ne_bytes()[..], mac, &[0; 2]].concat();
             let given = self.addresses.update(&key, &value, MapFlags::ANY);
             given.map_err(|error| KernelPlaneError::bpf("enter an address", error))?;
+            // The programs take an address that was seen beyond a port a moment ago for nobody's.
+            let _unseen = self.beyond.delete(&key);
         }
         Ok(())
     }

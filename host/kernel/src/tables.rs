@@ -136,7 +136,7 @@ impl Tables {
         bridge: u32,
         macs: &[EtherAddress],
     ) -> Result<(), KernelPlaneError> {
-        self.addresses()?.give(HOST, bridge, macs)
+        self.addresses()?.give(HOST, (0, bridge), macs)
     }
 
     /// Enters a vif; with `new`, its counters begin at zero.
@@ -154,7 +154,7 @@ impl Tables {
         if before.is_some_and(|before| before != value) {
             self.addresses()?.keep(|owner| owner != member.owner)?;
         }
-        self.addresses()?.give(member.owner, bridge, &member.macs)?;
+        self.addresses()?.give(member.owner, (number, bridge), &member.macs)?;
         let slice = u32::from(member.slice);
         self.update("slices", &u32::from(member.owner).to_ne_bytes(), &slice.to_ne_bytes())?;
         self.update("members", &number.to_ne_bytes(), &value)
@@ -162,7 +162,9 @@ impl Tables {
 
     /// The addresses of vifs.
     pub(crate) fn addresses(&self) -> Result<AddressTable<'_>, KernelPlaneError> {
-        Ok(AddressTable { addresses: self.map("addresses")?, learned: self.map("learned")? })
+        let [addresses, learned, beyond] =
+            ["addresses", "learned", "beyond"].map(|name| self.map(name));
+        Ok(AddressTable { addresses: addresses?, learned: learned?, beyond: beyond? })
     }
 
     fn member(&self, number: u32) -> Result<Option<Vec<u8>>, KernelPlaneError> {

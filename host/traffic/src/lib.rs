@@ -31,6 +31,7 @@ mod rings;
 mod sink;
 mod socket;
 mod sockets;
+mod softirq;
 mod spec;
 mod stamped;
 mod stop;
@@ -51,6 +52,7 @@ pub use result::{
     Connection, ReceiveResult, Received, Record, SendResult, Sent, Source, Span, Totals,
 };
 pub use socket::allow_many_files;
+pub use softirq::SoftirqMeter;
 pub use spec::{
     Attach, FrameSizes, Mac, Rate, ReceiveMethod, ReceiveSpec, RecordSpec, RunSpec, SendMethod,
     SendSpec, SinkSpec, SinkVerdict, SocketsSpec, TcpBulk, TcpSend, UdpSend, XdpSend, XdpStream,
