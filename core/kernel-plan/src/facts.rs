@@ -16,6 +16,11 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
+    /// The ingress discipline that somebody put on a device, if there is one.
+    pub(crate) fn foreign_ingress(&self, device: &str) -> Option<&str> {
+        self.devices.get(device)?.foreign_ingress.as_deref()
+    }
+
     /// The root discipline that somebody put on a device, if there is one.
     pub(crate) fn foreign_qdisc(&self, device: &str) -> Option<&str> {
         self.devices.get(device)?.foreign_qdisc.as_deref()
@@ -43,4 +48,7 @@ pub struct BridgePortFacts {
     /// A root discipline that somebody put there, such as `tbf 8001:`; `None` for the kernel's
     /// default and for the one of a plan.
     pub foreign_qdisc: Option<String>,
+    /// An ingress discipline that somebody put there, such as `ingress ffff:`: its filters come
+    /// after Weir's program, and may police (libvirt's `<outbound>`).
+    pub foreign_ingress: Option<String>,
 }

@@ -148,8 +148,8 @@ pub(crate) fn unheld(
     send_unheld(policy, trees, &mut say);
     for vif in &policy.vifs {
         let item = named("vif", &vif.name);
-        if let Some(reason) = without_queue(vif, facts) {
-            say(format!("{item}.receive.rate"), reason);
+        for (key, reason) in foreign_limits(vif, facts) {
+            say(format!("{item}.{key}"), reason);
         }
         if vif.delay.is_some() && tree_of(vif, trees) == QdiscTree::Htb {
             let reason = "not held by HTB here; HFSC (sch_hfsc) would";
@@ -218,12 +218,29 @@ fn tree_of(vif: &Vif, trees: &[QdiscTree]) -> QdiscTree {
     trees.get(vif.port.0 as usize).copied().unwrap_or(QdiscTree::Htb)
 }
 
-/// Returns the reason why a vif's limit has no queue before it; `None` if it has one or no limit.
-fn without_queue(vif: &Vif, facts: &HostFacts) -> Option<String> {
-    let qdisc = facts.foreign_qdisc(&vif.device)?;
-    vif.receive.rate?;
-    let reason = in_the_way(&vif.device, qdisc);
-    Some(format!("{reason}; the limit is held by dropping, without a queue"))
+/// Names the disciplines of somebody else at a vif's device, each with the key that it bears upon:
+/// a hypervisor's own limits, such as libvirt's `<bandwidth>` and the `rate` of Proxmox.
+fn foreign_limits(vif: &Vif, facts: &HostFacts) -> impl Iterator<Item = (&'static str, String)> {
+    let device = &vif.device;
+    let root = facts.foreign_qdisc(device).map(|qdisc| {
+        let reason = in_the_way(device, qdisc);
+        match vif.receive.rate {
+            Some(_) => {
+                let what = "the limit is held by dropping, without a queue";
+                ("receive.rate", format!("{reason}; {what}"))
+            }
+            None => ("receive", format!("{reason}; it may limit what the vif receives")),
+        }
+    });
+    let ingress = facts.foreign_ingress(device).map(|qdisc| {
+        let kind = qdisc.split(' ').next().unwrap_or_default();
+        let reason = format!(
+            "device {device} has a discipline of others at its ingress, {qdisc}, whose filters may \
+             limit what the vif sends; `tc qdisc del dev {device} {kind}` removes it"
+        );
+        ("send", reason)
+    });
+    root.into_iter().chain(ingress)
 }
 
 /// The reason of a device that has a discipline of somebody else where a tree would be.

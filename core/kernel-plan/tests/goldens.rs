@@ -168,6 +168,34 @@ fn what_one_device_lacks_is_said_and_the_rest_held() {
     );
 }
 
+/// Goal: a hypervisor's own limits are named, both ways, also where the policy has none: those that
+/// libvirt makes of `<bandwidth>`.
+#[test]
+fn limits_of_others_are_named() {
+    let policy = policy_of("one-vif");
+    let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
+    let mut facts = facts(&policy, htb);
+    let said = |facts: &HostFacts| -> Vec<String> {
+        let compiled = compile(&policy, facts, &KernelSetup::default()).unwrap();
+        let all = compiled.unheld.iter().map(ToString::to_string);
+        all.filter(|line| line.contains("of others")).collect()
+    };
+    assert_eq!(said(&facts), Vec::<String>::new());
+    let tap = facts.devices.get_mut("t0").unwrap();
+    tap.foreign_qdisc = Some("htb 1:".to_owned());
+    tap.foreign_ingress = Some("ingress ffff:".to_owned());
+    assert_eq!(
+        said(&facts),
+        [
+            "vif \"t0\".receive: device t0 has a queueing discipline of others, htb 1:; \
+             `tc qdisc del dev t0 root` removes it; it may limit what the vif receives",
+            "vif \"t0\".send: device t0 has a discipline of others at its ingress, ingress \
+             ffff:, whose filters may limit what the vif sends; `tc qdisc del dev t0 ingress` \
+             removes it",
+        ]
+    );
+}
+
 /// Goal: a port with HTB beside one with HFSC is asked for what HTB does not hold.
 #[test]
 fn each_port_tells_what_its_own_tree_does_not_hold() {

@@ -54,7 +54,9 @@ pub(crate) fn read_facts(
             format!("{} {}{whose}", qdisc.kind, qdisc.handle)
         });
         let (number, bridge) = (link.ifindex, link.master.clone());
-        let device = BridgePortFacts { number, bridge, foreign_qdisc };
+        let ingress = qdiscs.iter().find(|qdisc| qdisc.dev == link.ifname && is_ingress(qdisc));
+        let foreign_ingress = ingress.map(|qdisc| format!("{} {}", qdisc.kind, qdisc.handle));
+        let device = BridgePortFacts { number, bridge, foreign_qdisc, foreign_ingress };
         facts.devices.insert(link.ifname.clone(), device);
     }
     let mut classes = BTreeSet::new();
@@ -137,6 +139,11 @@ impl HostView {
 /// The kernel gives its own defaults no number of their own.
 fn is_default(qdisc: &QdiscView) -> bool {
     qdisc.handle == "0:"
+}
+
+/// Filters hang on it at the device's ingress. Weir's programs need none (TCX).
+fn is_ingress(qdisc: &QdiscView) -> bool {
+    matches!(qdisc.kind.as_str(), "ingress" | "clsact")
 }
 
 /// The handle is that of a tree of Weir, of this node or of another.
