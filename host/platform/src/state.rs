@@ -33,6 +33,12 @@ impl StateDir {
         if self.0.starts_with("/run") { Path::new(LASTING) } else { &self.0 }
     }
 
+    /// The control socket of the node `name`.
+    #[must_use]
+    pub fn node_socket(&self, name: &str) -> PathBuf {
+        self.0.join(format!("node-{name}.sock"))
+    }
+
     /// The folder of the undo journals.
     pub fn journals(&self) -> PathBuf {
         self.0.join("journal")

@@ -14,6 +14,7 @@ use crate::changes::PolicyChange;
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
 use weir_loops::{ClassStatus, LogLine, LoopsLoad, RouterActivations, RouterStatus};
+use weir_platform::StateDir;
 use weir_report::{ReportSubject, Service, StoreAnswer, StoreQuery};
 
 /// A running node. Every call may wait, some milliseconds as a rule: never call it on a thread that
@@ -153,7 +154,7 @@ pub struct InForce {
 /// The path of the control socket of the node `name` below the state directory.
 #[must_use]
 pub fn socket_path(state: &Path, name: &str) -> PathBuf {
-    state.join(format!("node-{name}.sock"))
+    StateDir::at(state).node_socket(name)
 }
 
 /// The control socket of the only node below the state directory.

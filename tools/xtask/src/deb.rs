@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{output, run};
-use crate::tools::{build as build_programs, weir_path};
+use crate::tools::{build as build_programs, cni_path, weir_path};
 
 /// Builds the program for release and packs it.
 pub(crate) fn build(arguments: &[String]) -> Result<(), String> {
@@ -107,9 +107,13 @@ impl Tree {
 }
 
 fn program(tree: &Tree) -> Result<(), String> {
-    tree.put("usr/bin/weir", 0o755, &read(&weir_path())?)?;
-    let file = tree.root.join("usr/bin/weir");
-    run(Command::new("strip").args(["--strip-unneeded", "--remove-section=.comment"]).arg(&file))
+    for (path, built) in [("usr/bin/weir", weir_path()), ("usr/lib/cni/weir-cni", cni_path())] {
+        tree.put(path, 0o755, &read(&built)?)?;
+        let file = tree.root.join(path);
+        let strip = ["--strip-unneeded", "--remove-section=.comment"];
+        run(Command::new("strip").args(strip).arg(&file))?;
+    }
+    Ok(())
 }
 
 /// Manual pages, completions, what a reader needs beside them.

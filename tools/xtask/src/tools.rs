@@ -41,17 +41,22 @@ pub(crate) fn bless(arguments: &[String]) -> Result<(), String> {
     run(Command::new("git").args(["--no-pager", "diff", "--stat"]))
 }
 
-/// Builds `weir` and `weir-lab` for release, from one commit.
+/// Builds `weir`, `weir-cni` and `weir-lab` for release, from one commit.
 pub(crate) fn build() -> Result<(), String> {
     // Every result names the commit that made it; outside of a repository there is none.
     let commit = revision::commit(Path::new(".")).unwrap_or_else(|_| "unknown".to_string());
-    let packages = ["--package", "weir", "--package", "weir-lab"];
+    let packages = ["--package", "weir", "--package", "weir-cni", "--package", "weir-lab"];
     run(cargo(&["build", "--release"]).args(packages).env("WEIR_COMMIT", commit))
 }
 
 /// The shipped program, built for release.
 pub(crate) fn weir_path() -> PathBuf {
     release("weir")
+}
+
+/// The CNI plug-in, built for release.
+pub(crate) fn cni_path() -> PathBuf {
+    release("weir-cni")
 }
 
 /// The laboratory, built for release.

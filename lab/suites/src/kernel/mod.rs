@@ -11,6 +11,7 @@ mod hostile;
 mod life;
 mod packets;
 mod plans;
+mod pods;
 mod setting;
 mod stand_in;
 mod tenants;
@@ -33,7 +34,11 @@ const ROWS: &[Requirement] = &[
     row(7, "a limit of packets counts the segments of super-frames", &[Plain(packets::show)]),
     row(8, "hostile frames: dropped under the reasons of the switch", &[Plain(hostile::show)])
         .correctness(),
-    row(10, "guests of Proxmox and Incus, replayed: by rule", &[Plain(guests::show)]),
+    row(
+        10,
+        "guests of Proxmox, Incus and libvirt, replayed: by rule; pods by CNI",
+        &[Plain(guests::show), Plain(pods::show)],
+    ),
     row(
         12,
         "a difference applied is the plan itself; bad input changes nothing",
