@@ -9,15 +9,15 @@ use crate::failure::{FailureCode, PluginFailure};
 pub(crate) enum Operation {
     /// An attachment is new.
     Add,
-    /// Is an attachment as it was left?
+    /// An attachment is to be compared with what ADD left.
     Check,
     /// An attachment is gone.
     Del,
     /// All attachments but those that are named are gone.
     Gc,
-    /// Could an attachment be added?
+    /// The runtime is about to add attachments.
     Status,
-    /// Which versions are spoken?
+    /// The versions that are spoken.
     Version,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct ResultInterface {
     pub(crate) sandbox: String,
 }
 
-/// What a vif gets, besides its name, device and addresses.
+/// The terms of a vif, besides its name, device and addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct VifTerms {
     /// Its slice.
@@ -78,7 +78,7 @@ struct ShareKeys {
     burst: Option<String>,
 }
 
-/// What the capability `bandwidth` brings; bits a second, and bits.
+/// The values of the capability `bandwidth`; bits a second, and bits.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Bandwidth {
@@ -186,7 +186,7 @@ impl NetworkConfiguration {
         each.collect::<Result<_, _>>().map_err(|error| wrong(format!("{ATTACHMENTS}: {error}")))
     }
 
-    /// What the vif of an attachment gets.
+    /// The terms of the vif of an attachment.
     pub(crate) fn terms(&self) -> Result<VifTerms, PluginFailure> {
         self.check_keys()?;
         let read =

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Guests of Proxmox, Incus and libvirt, replayed: scripts do to their devices what these programs
-//! do when a guest starts and stops. Rules take the devices; each guest is limited and guaranteed both ways,
-//! a limit that the hypervisor set itself is named, and nothing is left when all are gone.
+//! do when a guest starts and stops. Rules take the devices; each guest is limited and guaranteed
+//! both ways, a limit that the hypervisor set itself is named, and nothing is left when all are
+//! gone.
 //!
 //! Proxmox puts `tap100i0` on the bridge, or, with its firewall, on a bridge of the guest's own
 //! whose way out is the veth `fwpr101p0` (`tap_plug` in `PVE::Network`). Incus makes a veth with a
@@ -237,7 +238,7 @@ const GUESTS: [ReplayedGuest; 4] = [
 struct HypervisorLimit {
     guest: &'static ReplayedGuest,
     made: &'static str,
-    /// How the node names it.
+    /// Its names in what the node says.
     lines: &'static [&'static str],
     gone: &'static str,
 }

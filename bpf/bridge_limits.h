@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * The limits of the kernel's own data plane: token buckets in packets and in bits, kept as the time
+ * at which each is full again (generic cell rate algorithm). A frame passes buckets that are not
+ * empty and is then charged in full.
+ */
+#ifndef WEIR_BRIDGE_LIMITS_H
+#define WEIR_BRIDGE_LIMITS_H
+
+/* Values of a bucket, see weir-kernel-plan; a cost of 0: no limit. */
+struct limit {
+	__u64 cost;
+	__u64 depth;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, OWNERS *UNITS);
+	__type(key, __u32);
+	__type(value, struct limit);
+} limits SEC(".maps");
+
+/* When each bucket is full again; written by the programs alone. */
+struct fill {
+	__u64 full_at;
+	__u64 reserved[7];
+} __attribute__((aligned(64)));
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, OWNERS *UNITS);
+	__type(key, __u32);
+	__type(value, struct fill);
+} fills SEC(".maps");
+
+/*
+ * The time of a number of units. In two parts, since the product does not fit: a unit of the
+ * slowest rate costs 2^41 beside its fraction.
+ */
+static __always_inline __u64 time_of(const struct limit *limit, __u64 units)
+{
+	__u64 fraction = limit->cost & ((1 << COST_SHIFT) - 1);
+
+	if (units > UNITS_MAX)
+		units = UNITS_MAX;
+	return units * (limit->cost >> COST_SHIFT) +
+	       ((units * fraction + (1 << COST_SHIFT) - 1) >> COST_SHIFT);
+}
+
+/*
+ * The time that a bucket lacks until it is full: at most its depth and the charges of a few
+ * processors. A time further ahead is from before the clock wrapped, which it does every 834 days.
+ */
+static __always_inline __u64 lacking_of(const struct limit *limit, __u64 full_at, __u64 now)
+{
+	__u64 lacking = full_at - now;
+
+	return lacking > limit->depth + 4 * time_of(limit, UNITS_MAX) ? 0 : lacking;
+}
+
+/* Charges a bucket, into debt if need be. Processors race by compare-and-swap. */
+static __always_inline void charge(const struct limit *limit, struct fill *fill, __u64 time,
+				   __u64 now)
+{
+	for (int i = 0; i < TRIES; i++) {
+		__u64 seen = *(volatile __u64 *)&fill->full_at;
+		__u64 next = now + lacking_of(limit, seen, now) + time;
+
+		if (__sync_val_compare_and_swap(&fill->full_at, seen, next) == seen)
+			return;
+	}
+	/* Others were faster each time, so that the bucket is not full: the sum is right. */
+	__sync_fetch_and_add(&fill->full_at, time);
+}
+
+static __always_inline __u32 bucket_of(const struct member *member, __u32 position, enum way way)
+{
+	return member->limit[position >> 1] * UNITS + way * 2 + (position & 1);
+}
+
+/* The first bucket that is empty, by position; 2 * LEVELS if none is. */
+static __always_inline __u32 empty_one(const struct member *member, enum way way, __u64 now)
+{
+	__u32 position;
+
+	for (position = 0; position < 2 * LEVELS; position++) {
+		__u32 index = bucket_of(member, position, way);
+		struct limit *limit = bpf_map_lookup_elem(&limits, &index);
+		struct fill *fill;
+
+		if (!member->limit[position >> 1] || !limit || !limit->cost)
+			continue;
+		fill = bpf_map_lookup_elem(&fills, &index);
+		if (fill && lacking_of(limit, *(volatile __u64 *)&fill->full_at, now) >=
+				    limit->depth)
+			break;
+	}
+	return position;
+}
+
+/*
+ * Lets a frame pass if no bucket is empty, and charges all of them; else charges none and counts
+ * the drop at the first that is.
+ */
+static __always_inline int police(const struct member *member, enum way way,
+				  const struct tally *size, struct counts *counted)
+{
+	__u64 now = bpf_ktime_get_ns() << TIME_SHIFT;
+	__u32 empty = empty_one(member, way, now);
+
+	if (empty < 2 * LEVELS) {
+		count(&counted->policed[empty], size);
+		return 0;
+	}
+	for (__u32 position = 0; position < 2 * LEVELS; position++) {
+		__u32 index = bucket_of(member, position, way);
+		struct limit *limit = bpf_map_lookup_elem(&limits, &index);
+		__u64 units = position & 1 ? size->bytes : size->packets;
+		struct fill *fill;
+
+		if (!member->limit[position >> 1] || !limit || !limit->cost)
+			continue;
+		fill = bpf_map_lookup_elem(&fills, &index);
+		if (fill)
+			charge(limit, fill, time_of(limit, units), now);
+	}
+	return 1;
+}
+
+#endif
