@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use weir_kernel_plan::HANDLE;
-use weir_platform::run::{Command, Platform, json};
+use weir_platform::inspect::tc_json;
+use weir_platform::run::{Command, Platform};
 
 use crate::error::KernelPlaneError;
 
@@ -166,7 +167,7 @@ impl QdiscCounts {
 pub(crate) fn queues(
     on: &dyn Platform,
 ) -> Result<BTreeMap<(String, u16), LeafCounts>, KernelPlaneError> {
-    let list: Vec<QdiscCounts> = json(on, &Command::line("tc -s -j qdisc show"))?;
+    let list: Vec<QdiscCounts> = tc_json(on, &Command::line("tc -s -j qdisc show"))?;
     let tree = format!("{HANDLE:x}:");
     let minor = |qdisc: &QdiscCounts| match &qdisc.parent {
         None => (qdisc.handle == tree).then_some(0),

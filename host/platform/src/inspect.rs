@@ -2,9 +2,10 @@
 //! The host as `ip -j` and `tc -j` describe it.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::error::HostError;
-use crate::run::{Command, Platform, json};
+use crate::run::{Command, Platform, RunError, json, parsed};
 
 /// A network device, as `ip -d -j addr show` prints it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -166,5 +167,51 @@ pub fn find_link(
 /// `tc` failed.
 pub fn qdiscs(on: &dyn Platform, namespace: Option<&str>) -> Result<Vec<QdiscView>, HostError> {
     let command = Command::line("tc -j qdisc show").maybe_in_namespace(namespace);
-    Ok(json(on, &command)?)
+    Ok(tc_json(on, &command)?)
+}
+
+/// Runs a command of `tc` and reads the JSON that it prints. Old versions (iproute2 6.1 in Debian
+/// 12) print the options of HFSC as plain text in the middle of it; these are left out.
+///
+/// # Errors
+/// The errors of [`json`].
+pub fn tc_json<T: DeserializeOwned>(on: &dyn Platform, command: &Command) -> Result<T, RunError> {
+    parsed(command, &without_plain_options(&on.run(command)?))
+}
+
+/// Leaves out what is plain text among the options of a discipline: `{default 2 }`.
+fn without_plain_options(output: &str) -> String {
+    let mut parts = output.split(PLAIN_OPTIONS);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text.push_str(EMPTY_OPTIONS);
+        text.push_str(part.split_once('}').map_or("", |(_, rest)| rest));
+    }
+    text
+}
+
+const PLAIN_OPTIONS: &str = "\"options\":{default ";
+const EMPTY_OPTIONS: &str = "\"options\":{}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: disciplines are read beside one of HFSC, as iproute2 6.1 prints it.
+    #[test]
+    fn plain_options_among_json_are_left_out() {
+        let printed = concat!(
+            r#"[{"kind":"hfsc","handle":"7e10:","dev":"a0","root":true,"options":{default 2 }},"#,
+            r#"{"kind":"fq_codel","handle":"1002:","dev":"a0","options":{"limit":10240}}]"#,
+        );
+        let command = Command::line("tc -j qdisc show");
+        assert!(parsed::<Vec<QdiscView>>(&command, printed).is_err());
+        let list: Vec<QdiscView> = parsed(&command, &without_plain_options(printed)).unwrap();
+        assert_eq!((list[0].kind.as_str(), list[0].root), ("hfsc", true));
+        assert_eq!(list[1].options["limit"], 10240);
+        // Cut off, it is an error and no panic.
+        assert!(
+            parsed::<Vec<QdiscView>>(&command, &without_plain_options(&printed[..75])).is_err()
+        );
+    }
 }

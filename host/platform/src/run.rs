@@ -191,8 +191,12 @@ pub trait Platform {
 /// # Errors
 /// The errors of [`Platform::run`]; [`CommandFailure::Json`] if the output does not have that form.
 pub fn json<T: DeserializeOwned>(on: &dyn Platform, command: &Command) -> Result<T, RunError> {
-    let output = on.run(command)?;
-    let text = if output.trim().is_empty() { "[]" } else { output.as_str() };
+    parsed(command, &on.run(command)?)
+}
+
+/// Reads the JSON that `command` printed.
+pub(crate) fn parsed<T: DeserializeOwned>(command: &Command, output: &str) -> Result<T, RunError> {
+    let text = if output.trim().is_empty() { "[]" } else { output };
     serde_json::from_str(text).map_err(|error| RunError {
         command: command.to_string(),
         failure: CommandFailure::Json(error.to_string()),
