@@ -68,7 +68,7 @@ pub use header_audit::{
 pub use link::SimLink;
 pub use machine::{
     CpuScheduler, CpusToDecide, CreditAccounting, CreditEdfScheduler, CreditScheduler, CreditShare,
-    DomainWork, RealTimeClass, SimMachine, WakeCause, WorkCounts,
+    DomainWork, RealTimeClass, RtdsScheduler, RtdsServer, SimMachine, WakeCause, WorkCounts,
 };
 pub use node::SimNode;
 pub use observation::{Departure, Observation};

@@ -335,7 +335,7 @@ impl CpuScheduler for CreditScheduler {
         }
     }
 
-    fn slice(&self) -> Nanos {
+    fn slice(&self, _vcpu: usize) -> Nanos {
         Nanos::new(PERIOD.unsigned_abs())
     }
 }

@@ -118,7 +118,7 @@ impl CpuScheduler for CreditEdfScheduler {
         self.credit.set_cap(vcpu, cap);
     }
 
-    fn slice(&self) -> Nanos {
-        self.credit.slice()
+    fn slice(&self, vcpu: usize) -> Nanos {
+        self.credit.slice(vcpu)
     }
 }

@@ -7,8 +7,8 @@
 //! **Model.** Each domain has one virtual processor and one kind of [`DomainWork`]. A
 //! [`CpuScheduler`] decides who runs. Ticks come every 10 ms on each processor, accounting every
 //! 30 ms. A switch of contexts costs nothing. The events are: an arrival that wakes a domain, the
-//! end of what a processor runs, a tick. Arrivals for a domain that has work need no
-//! event; they are taken in at the next end of work.
+//! end of what a processor runs, a tick, the scheduler's own timer. Arrivals for a domain that has
+//! work need no event; they are taken in at the next end of work.
 //!
 //! **Determinism.** Times are whole nanoseconds, and every domain draws from its own generator,
 //! which follows from the seed and its position. [`SimMachine::log_hash`] covers every event in its
@@ -18,6 +18,7 @@
 
 mod credit;
 mod credit_edf;
+mod rtds;
 mod scheduler;
 mod work;
 
@@ -25,6 +26,7 @@ use weir_units::{CpuShare, Instant, Nanos};
 
 pub use credit::{CreditAccounting, CreditScheduler, CreditShare};
 pub use credit_edf::{CreditEdfScheduler, RealTimeClass};
+pub use rtds::{RtdsScheduler, RtdsServer};
 pub use scheduler::{CpuScheduler, CpusToDecide, WakeCause};
 pub use work::{DomainWork, WorkCounts};
 
@@ -39,6 +41,8 @@ pub struct SimMachine<S> {
     events: EventQueue<MachineEvent>,
     cpus: Vec<PhysicalCpu>,
     domains: Vec<WorkState>,
+    /// When the scheduler's timer is due, and the generation of its event.
+    timer: (Option<Instant>, u32),
     handled: u64,
     log: u64,
 }
@@ -58,6 +62,7 @@ enum MachineEvent {
     Arrival { domain: usize, generation: u32 },
     End { cpu: usize, generation: u32 },
     Tick { cpu: usize },
+    Timer { generation: u32 },
 }
 
 impl<S: CpuScheduler> SimMachine<S> {
@@ -82,6 +87,7 @@ impl<S: CpuScheduler> SimMachine<S> {
             events: EventQueue::new(EVENTS_MAX),
             cpus: vec![PhysicalCpu::default(); cpus],
             domains: states.collect(),
+            timer: (None, 0),
             handled: 0,
             log: FNV_OFFSET,
         };
@@ -176,6 +182,8 @@ impl<S: CpuScheduler> SimMachine<S> {
                 (1, cpu)
             }
             MachineEvent::Tick { cpu } => (2, cpu),
+            MachineEvent::Timer { generation } if generation == self.timer.1 => (3, 0),
+            MachineEvent::Timer { .. } => return Ok(()),
         };
         self.handled += 1;
         self.note(self.now.as_nanos());
@@ -184,6 +192,12 @@ impl<S: CpuScheduler> SimMachine<S> {
             MachineEvent::Arrival { domain, .. } => self.sleep_or_wake(domain),
             MachineEvent::End { cpu, .. } => self.end(cpu),
             MachineEvent::Tick { cpu } => self.tick(cpu),
+            MachineEvent::Timer { .. } => {
+                (0..self.cpus.len()).for_each(|cpu| self.charge(cpu));
+                self.timer.0 = None;
+                let decide = self.scheduler.timer(self.now);
+                self.decide(decide)
+            }
         }
     }
 
@@ -266,13 +280,25 @@ impl<S: CpuScheduler> SimMachine<S> {
                 _ => self.choose(cpu)?,
             }
         }
-        Ok(())
+        self.arm()
+    }
+
+    /// Schedules the scheduler's timer where its time has changed.
+    fn arm(&mut self) -> Result<(), SimError> {
+        let next = self.scheduler.next_timer();
+        if next == self.timer.0 {
+            return Ok(());
+        }
+        let generation = self.timer.1.wrapping_add(1);
+        self.timer = (next, generation);
+        next.map_or(Ok(()), |at| self.events.push(at, MachineEvent::Timer { generation }))
     }
 
     /// Asks the scheduler for the virtual processor that runs on `cpu` from now on.
     fn choose(&mut self, cpu: usize) -> Result<(), SimError> {
         let chosen = self.scheduler.choose(self.now, cpu);
-        let turn_ends = self.now + self.scheduler.slice();
+        let turn = chosen.map_or(Nanos::ZERO, |vcpu| self.scheduler.slice(vcpu));
+        let turn_ends = self.now + turn;
         if let Some(of) = self.cpus.get_mut(cpu) {
             of.running = chosen;
             of.since = self.now;
@@ -307,5 +333,7 @@ const TICKS_OF_ACCOUNTING: u64 = 3;
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
+#[cfg(test)]
+mod rtds_tests;
 #[cfg(test)]
 mod tests;

@@ -72,6 +72,17 @@ pub trait CpuScheduler {
     /// Caps the domain of a virtual processor from the next accounting on; `None`: no cap.
     fn set_cap(&mut self, vcpu: usize, cap: Option<CpuShare>);
 
-    /// Returns the longest time that one runs before the choice is made again.
-    fn slice(&self) -> Nanos;
+    /// Returns the longest time that a virtual processor which was chosen now runs before the choice
+    /// is made again.
+    fn slice(&self, vcpu: usize) -> Nanos;
+
+    /// Returns when [`Self::timer`] is to be called next; `None`: the scheduler has no timer.
+    fn next_timer(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Handles the scheduler's own timer.
+    fn timer(&mut self, _now: Instant) -> CpusToDecide {
+        CpusToDecide::default()
+    }
 }
