@@ -14,8 +14,9 @@
 //! 30 ms of credit is not active any more: it loses its credit, and earns none until a tick finds
 //! it. A processor with nothing better than OVER to run takes a waiting UNDER from another.
 //!
-//! [`CreditAccounting::Exact`] debits what really ran instead, as Xen does since 4.0; here, whoever
-//! runs is active again from then on. Credits are counted in nanoseconds: Xen's 100 are 10 ms.
+//! [`CreditAccounting::Metered`] debits what really ran instead, as Xen does since 4.0; who is not
+//! active still waits for a tick. With [`CreditAccounting::Exact`] whoever runs is active again at
+//! once. Credits are counted in nanoseconds: Xen's 100 are 10 ms.
 //!
 //! Left out: that Xen lets domains whose credits sum to a debt earn more than a processor's time.
 
@@ -28,7 +29,11 @@ use super::scheduler::{CpuScheduler, CpusToDecide, WakeCause};
 pub enum CreditAccounting {
     /// A tick debits whoever runs when it comes a whole tick (Xen until 3.4).
     Sampled,
-    /// Everyone is debited the time that it ran (Xen since 4.0).
+    /// Everyone is debited the time that it ran, but one that had stopped earning earns again only
+    /// once a tick finds it (Xen 4.0 and 4.1). Until then it runs into debt.
+    Metered,
+    /// Everyone is debited the time that it ran, and earns whenever it runs: no Xen, but what the
+    /// weights mean.
     Exact,
 }
 
@@ -191,10 +196,10 @@ impl CreditScheduler {
         decide
     }
 
-    fn debit(&mut self, vcpu: usize, time: i64) {
+    fn debit(&mut self, vcpu: usize, time: i64, activates: bool) {
         if let Some(one) = self.vcpus.get_mut(vcpu) {
             one.credit = one.credit.saturating_sub(time);
-            one.is_active = true;
+            one.is_active |= activates;
         }
     }
 
@@ -278,8 +283,11 @@ impl CpuScheduler for CreditScheduler {
     }
 
     fn charge(&mut self, vcpu: usize, ran: Nanos) {
-        if self.accounting == CreditAccounting::Exact {
-            self.debit(vcpu, i64::try_from(ran.as_nanos()).unwrap_or(i64::MAX));
+        let ran = i64::try_from(ran.as_nanos()).unwrap_or(i64::MAX);
+        match self.accounting {
+            CreditAccounting::Sampled => {}
+            CreditAccounting::Metered => self.debit(vcpu, ran, false),
+            CreditAccounting::Exact => self.debit(vcpu, ran, true),
         }
     }
 
@@ -296,9 +304,8 @@ impl CpuScheduler for CreditScheduler {
 
     fn tick(&mut self, cpu: usize) -> CpusToDecide {
         if let Some(vcpu) = self.running(cpu) {
-            if self.accounting == CreditAccounting::Sampled {
-                self.debit(vcpu, TICK);
-            }
+            let sampled = self.accounting == CreditAccounting::Sampled;
+            self.debit(vcpu, if sampled { TICK } else { 0 }, true);
             if let Some(one) = self.vcpus.get_mut(vcpu) {
                 one.priority = one.priority.min(CreditPriority::Under);
             }

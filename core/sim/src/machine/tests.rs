@@ -70,9 +70,36 @@ fn sampled_accounting_swings_more() {
     assert!(both[0] > 3.0 * both[1], "{both:?}");
 }
 
+/// By hand: one that uses less than its weight's share saves credit until it has more than 30 ms of
+/// it, loses it, and earns none until a tick finds it. Where that takes more than an accounting
+/// period it is in debt, and waits for two turns of its neighbours: its delay jumps by up to 60 ms
+/// and falls by what a piece's period is longer than its work.
+#[test]
+fn who_saves_credit_falls_behind() {
+    let stream = DomainWork::Stream {
+        period: Nanos::from_micros(5013),
+        work: Nanos::from_micros(2757),
+        queue: 64,
+    };
+    let worst = |accounting| {
+        let shares = [384, 128, 128].map(|weight| CreditShare { weight, ..Default::default() });
+        let scheduler = CreditScheduler::new(1, accounting, &shares);
+        let domains = [stream, DomainWork::Busy, DomainWork::Busy];
+        let mut machine = SimMachine::new(1, scheduler, &domains, 1).unwrap();
+        machine.run_until(seconds(60)).unwrap();
+        assert!((used(&machine, 0) - 0.55).abs() < 0.01, "{}", used(&machine, 0));
+        // The first credits come with the first accounting.
+        machine.lateness(0).iter().skip(1000).map(|late| late.as_nanos()).max().unwrap()
+    };
+    assert!(worst(CreditAccounting::Metered) > 30_000_000);
+    assert_eq!(worst(CreditAccounting::Exact), 0);
+}
+
 #[test]
 fn weights_share_a_processor() {
-    for accounting in [CreditAccounting::Sampled, CreditAccounting::Exact] {
+    for accounting in
+        [CreditAccounting::Sampled, CreditAccounting::Metered, CreditAccounting::Exact]
+    {
         let shares = [300, 100, 100].map(|weight| CreditShare { weight, ..Default::default() });
         let scheduler = CreditScheduler::new(1, accounting, &shares);
         let mut machine = SimMachine::new(1, scheduler, &[DomainWork::Busy; 3], 1).unwrap();

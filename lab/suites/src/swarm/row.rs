@@ -24,7 +24,8 @@ pub struct SwarmSpec {
     pub kept: Option<BTreeSet<usize>>,
 }
 
-/// Runs seeds, and claims that none breaks an invariant. Returns the first that does, shrunk.
+/// Runs seeds, and claims that none breaks an invariant. Each one that does is told and noted.
+/// Returns the first of them, shrunk.
 ///
 /// # Errors
 /// A seed cannot be run, or the recording is wrong.
@@ -36,8 +37,19 @@ pub fn record(rec: &mut Recording<'_>, spec: &SwarmSpec) -> Result<Option<SwarmF
     rec.say(&format!("{count} seeds in {seconds:.1} s: {tally}"));
     rec.keep("seconds", Series::unordered("s", vec![seconds]))?;
     for invariant in Invariant::ALL {
-        let seeds = broken.values().filter(|all| all.contains(&invariant)).count() as u64;
+        let breaks = |all: &&Vec<Violation>| all.iter().any(|one| one.invariant == invariant);
+        let seeds = broken.values().filter(breaks).count() as u64;
         rec.none(invariant.name(), "seeds that break the invariant", seeds)?;
+    }
+    for (seed, violations) in &broken {
+        let line = broken_line(*seed, spec.mutant, violations);
+        rec.say(&line);
+        rec.result.add_note(line);
+    }
+    if broken.len() >= BROKEN_MOST {
+        let line = format!("{BROKEN_MOST} seeds broke something: those after them were not run");
+        rec.say(&line);
+        rec.result.add_note(line);
     }
     let Some(seed) = broken.keys().next() else { return Ok(None) };
     match &spec.kept {
@@ -46,20 +58,30 @@ pub fn record(rec: &mut Recording<'_>, spec: &SwarmSpec) -> Result<Option<SwarmF
     }
 }
 
-type BrokenSeeds = BTreeMap<u64, BTreeSet<Invariant>>;
+/// Tells what a seed broke, and how it is run again.
+fn broken_line(seed: u64, mutant: Option<SwarmMutant>, violations: &[Violation]) -> String {
+    let told = |one: &Violation| format!("{} after {}: {}", one.invariant.name(), one.at, one.text);
+    let told: Vec<String> = violations.iter().map(told).collect();
+    let mutant = mutant.map_or_else(String::new, |mutant| format!(" --mutant {mutant}"));
+    format!(
+        "seed {seed} breaks {} (weir-lab sim swarm --from {seed} --seeds 1{mutant})",
+        told.join("; ")
+    )
+}
+
+type BrokenSeeds = BTreeMap<u64, Vec<Violation>>;
 
 fn seeds(spec: &SwarmSpec) -> std::result::Result<(BrokenSeeds, SwarmTally), SwarmRunError> {
-    let names = |violations: &[Violation]| violations.iter().map(|one| one.invariant).collect();
     if let Some(kept) = &spec.kept {
         let kept: Vec<usize> = kept.iter().copied().collect();
         let (violations, tally) = run_seed(spec.seeds.start, spec.mutant, Some(&kept))?;
-        let broken = (!violations.is_empty()).then(|| (spec.seeds.start, names(&violations)));
+        let broken = (!violations.is_empty()).then_some((spec.seeds.start, violations));
         return Ok((broken.into_iter().collect(), tally));
     }
     let broken = Mutex::new(BrokenSeeds::new());
     let tally = run_seeds(spec.seeds.clone(), spec.mutant, &|seed, violations| {
         let mut broken = broken.lock().unwrap_or_else(PoisonError::into_inner);
-        broken.insert(seed, names(violations));
+        broken.insert(seed, violations.to_vec());
         broken.len() < BROKEN_MOST
     })?;
     Ok((broken.into_inner().unwrap_or_else(PoisonError::into_inner), tally))
@@ -87,7 +109,7 @@ fn unrun(error: SwarmRunError) -> ExperimentError {
 }
 
 /// Seeds that break something, after which a run ends.
-const BROKEN_MOST: usize = 20;
+const BROKEN_MOST: usize = 1000;
 
 /// Seeds within which a planted fault is caught.
 const MUTANT_SEEDS: u64 = 100;
