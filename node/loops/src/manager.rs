@@ -80,7 +80,7 @@ impl LoopManager {
     /// Follows `policy` from now on: routers come and go; set-points, controllers, periods and
     /// states change. A router that stays goes on from its settings in force.
     pub fn follow(&mut self, now: Instant, policy: &Policy) {
-        self.last = now;
+        self.watch_clock(now);
         let mut before: BTreeMap<String, HeldRouter> = std::mem::take(&mut self.entries)
             .into_iter()
             .map(|entry| (entry.wanted.router.clone(), entry))
@@ -150,14 +150,7 @@ impl LoopManager {
     /// Runs the loops that are due at `now`, after one pass over all counters. A late loop runs
     /// once, however many of its periods have passed.
     pub fn tick(&mut self, now: Instant) {
-        if now < self.last {
-            self.load.clock_jumps += 1;
-            self.note(format!("a clock was set: it went back by {}", self.last - now));
-            self.entries.iter_mut().for_each(|entry| entry.reschedule(now));
-            self.police.iter_mut().for_each(|police| police.reschedule(now));
-            self.arrange();
-        }
-        self.last = now;
+        self.watch_clock(now);
         self.classes.iter_mut().for_each(|classes| classes.tick(now));
         self.owed.retry(now, self.platform.as_mut(), &self.entries);
         let mut due = Vec::new();
@@ -276,6 +269,19 @@ impl LoopManager {
             more => notes.push(format!("{more} lines more about routers are not shown")),
         }
         notes
+    }
+
+    /// Puts everything on its grid again if the clock went back: what was due by the old one would
+    /// be due when that time comes again.
+    fn watch_clock(&mut self, now: Instant) {
+        if now < self.last {
+            self.load.clock_jumps += 1;
+            self.note(format!("a clock was set: it went back by {}", self.last - now));
+            self.entries.iter_mut().for_each(|entry| entry.reschedule(now));
+            self.police.iter_mut().for_each(|police| police.reschedule(now));
+            self.arrange();
+        }
+        self.last = now;
     }
 
     /// Makes the entry of a new router.

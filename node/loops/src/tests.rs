@@ -335,6 +335,26 @@ fn a_clock_that_jumps_either_way_is_named_and_passes() {
     assert!(node.holds("a", 40_000) && node.holds("b", 20_000));
 }
 
+/// Goal: a clock that went back is noticed where a changed policy is followed before the next tick,
+/// too: routers are sampled on, and a missing one is looked for, at once and not when the old time
+/// comes again.
+#[test]
+fn a_clock_that_jumps_before_a_change_passes_too() {
+    let mut node = Node::new();
+    node.sim("a", |sim| sim.dead = true);
+    node.run(20);
+    node.sim("a", |sim| sim.dead = false);
+    node.now = node.now.saturating_sub(Nanos::from_secs(90));
+    node.set("b", "set_point", "30kpps");
+    assert_eq!(node.manager.load().clock_jumps, 1);
+    node.run(15);
+    assert!(node.holds("b", 30_000), "{:?}", node.status("b"));
+    // The longest time between two attempts to take one is ten seconds.
+    node.run(120);
+    assert!(node.holds("a", 40_000), "{:?}", node.status("a"));
+    assert_eq!(node.manager.load().clock_jumps, 1);
+}
+
 /// A set-point that no router could hold gets the largest cap.
 #[test]
 fn an_impossible_set_point_harms_nobody() {
