@@ -171,7 +171,7 @@ pub fn audit_random<S: Shaper>(
     let config = random_config(&mut seed);
     let mut shaper = make(config.clone());
     let mut audit = ShaperAudit::new(config.clone());
-    let mut arrivals = RandomArrivals::new(config.rate, seed, packets);
+    let mut arrivals = RandomArrivals::new(&config, seed, packets);
     let mut begun = None;
     watch_shaped(&mut shaper, &mut arrivals, Instant::FAR_FUTURE, |packet| {
         audit.check(packet);
@@ -210,6 +210,8 @@ fn random_config(seed: &mut Seed) -> SmoothConfig {
 #[derive(Debug)]
 struct RandomArrivals {
     rate: BitRate,
+    /// True if Poisson arrivals above the rate leave no idle time that counts.
+    poisson_floods: bool,
     seed: Seed,
     left: u64,
     overload: u64,
@@ -222,10 +224,14 @@ struct RandomArrivals {
 }
 
 impl RandomArrivals {
-    fn new(rate: BitRate, seed: Seed, packets: u64) -> Self {
-        let (overload, due) = (packets / 5, Instant::ZERO);
+    fn new(config: &SmoothConfig, seed: Seed, packets: u64) -> Self {
+        let (overload, due, rate) = (packets / 5, Instant::ZERO, config.rate);
+        // A pause of Poisson arrivals is idle time once the backlog has left, and a quarter of an
+        // interval of it ends the interval: the window moves back, as it should.
+        let pause = config.delay_max.as_nanos() + config.interval.as_nanos() / 4;
+        let poisson_floods = rate.time_for_ceil(LONGEST).as_nanos() * POISSON_PAUSE <= pause;
         let (phase, kind, load, bytes) = (0, 0, 10, 64);
-        Self { rate, seed, left: packets, overload, phase, kind, load, due, bytes }
+        Self { rate, poisson_floods, seed, left: packets, overload, phase, kind, load, due, bytes }
     }
 
     /// The time between this packet and the next.
@@ -245,7 +251,9 @@ impl RandomArrivals {
     fn change(&mut self) {
         self.phase = self.seed.between(1, 3000).min(self.left.max(1));
         if self.left <= self.overload {
-            (self.kind, self.load) = (self.seed.between(0, 1), self.seed.between(14, 40));
+            let kind = self.seed.between(0, 1);
+            self.kind = if self.poisson_floods { kind } else { 0 };
+            self.load = self.seed.between(14, 40);
             return;
         }
         // At once is for short phases: nearly all of it is refused.
@@ -298,3 +306,6 @@ const LONGEST: ByteCount = ByteCount::new(1518);
 const OVERLOAD_INTERVALS: u64 = 12;
 /// 8 bits a byte, in 10⁻⁹.
 const BIT_NANOS: u128 = 8 * 1_000_000_000;
+/// The longest packets' times that a pause of Poisson arrivals at 1.4 times the rate outlasts once
+/// in some 10¹⁰ packets: a mean gap is 0.37 of the longest.
+const POISSON_PAUSE: u64 = 9;

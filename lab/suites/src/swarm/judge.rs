@@ -222,6 +222,12 @@ impl Judge {
         world.lock().routers.iter().map(|router| router.done).collect()
     }
 
+    /// Returns what changes while routers are held, let go or punished: a rate over a time in which
+    /// it changed is a mean of several.
+    pub(crate) fn regime(manager: &LoopManager) -> Option<(u64, u64)> {
+        manager.load().policing.map(|load| (load.changes, load.judged))
+    }
+
     /// Judges the rates of a node that has settled, over `span` since `before`.
     pub(crate) fn rates(
         &mut self,
@@ -294,8 +300,11 @@ impl Judge {
             if off * 100 > wanted * OFF_PERCENT + 100 * OFF_LEAST {
                 let text = format!(
                     "{name} forwards {rate} of {wanted} a second: {offered} offered, set-point \
-                     {:?}, cap {:?}, limit {:?}, {grade}, {trouble:?}",
-                    status.set_point, of.cap, of.limit
+                     {:?}, cap {:?}, in force {}, class {class}, limit {:?}, {grade}, {trouble:?}",
+                    status.set_point,
+                    of.cap,
+                    world.cap_of(at),
+                    of.limit
                 );
                 self.broken(Invariant::Convergence, now, text);
             }
@@ -340,7 +349,8 @@ impl Judge {
                 ),
                 set_point: status.and_then(|one| one.set_point).map(PacketRate::as_pps),
                 grade,
-                capped: router.cap.is_some(),
+                // A cap of a whole processor holds nothing: whether it is set is history.
+                capped: router.cap.is_some_and(|cap| cap < CpuShare::ONE),
                 limited: router.limit.is_some(),
                 taken: router.taken,
                 follows: free && clear,

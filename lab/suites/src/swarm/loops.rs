@@ -316,9 +316,7 @@ impl LoopsRun {
 
     /// Judges a node that has settled: its rates, the same after a crash, and what it leaves.
     fn judge_end(&mut self) -> Result<(), SwarmRunError> {
-        let before = self.judge.mark(&self.world);
-        self.settle(WINDOW)?;
-        self.judge.rates(self.now, WINDOW, &before, (&self.manager, &self.policy), &self.world);
+        self.judge_rates()?;
         let kept = self.judge.standing(&self.manager, &self.policy, &self.world);
         self.crash();
         self.settle(AFTER_CRASH)?;
@@ -329,6 +327,22 @@ impl LoopsRun {
         let clock = self.clock();
         let ended = self.manager.end_all(clock);
         self.judge.restored(self.now, ended, &self.world);
+        Ok(())
+    }
+
+    /// Judges the rates over the first window in which contention neither begins nor ends, and
+    /// nobody's grade changes. Contention that keeps coming back ends for 30 s at most, so that one
+    /// of so many windows is steady; the last one is judged in any case.
+    fn judge_rates(&mut self) -> Result<(), SwarmRunError> {
+        for window in 1..=WINDOWS_MOST {
+            let (before, regime) = (self.judge.mark(&self.world), Judge::regime(&self.manager));
+            self.settle(WINDOW)?;
+            if regime == Judge::regime(&self.manager) || window == WINDOWS_MOST {
+                let told = (&self.manager, &self.policy);
+                self.judge.rates(self.now, WINDOW, &before, told, &self.world);
+                return Ok(());
+            }
+        }
         Ok(())
     }
 
@@ -382,6 +396,7 @@ impl From<SimError> for SwarmRunError {
 /// A missing router is looked for every ten seconds; a flood takes fifteen to be stopped.
 const SETTLE: Nanos = Nanos::from_secs(45);
 const WINDOW: Nanos = Nanos::from_secs(5);
+const WINDOWS_MOST: u32 = 8;
 const AFTER_CRASH: Nanos = Nanos::from_secs(10);
 
 const JITTER: u64 = 0x6a17;
