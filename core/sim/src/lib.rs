@@ -42,6 +42,7 @@ mod event;
 mod header_audit;
 mod link;
 mod machine;
+mod netback;
 mod node;
 mod observation;
 mod plane;
@@ -70,7 +71,10 @@ pub use machine::{
     CpuScheduler, CpusToDecide, CreditAccounting, CreditEdfScheduler, CreditScheduler, CreditShare,
     DomainWork, RealTimeClass, RtdsScheduler, RtdsServer, SimMachine, WakeCause, WorkCounts,
 };
-pub use node::SimNode;
+pub use netback::{
+    BlockingDisk, NetbackConfig, NetbackCounts, NetbackFrame, NetbackModel, NetbackSender,
+};
+pub use node::{FrameTap, SimNode};
 pub use observation::{Departure, Observation};
 pub use plane::{Abilities, Ability, DataPlane, VifTraffic};
 pub use pool::MemoryPool;

@@ -12,6 +12,23 @@ use crate::observation::Flight;
 use crate::plane::{Abilities, DataPlane, VifTraffic};
 use crate::{MemoryPool, SimError, SimLink, probe};
 
+/// Sees each frame that leaves the switch: the interface, the instant, the bytes.
+pub struct FrameTap(pub(crate) Box<dyn FnMut(IfaceId, Instant, &[u8]) + Send>);
+
+impl FrameTap {
+    /// Makes a tap of a function.
+    #[must_use]
+    pub fn new(see: impl FnMut(IfaceId, Instant, &[u8]) + Send + 'static) -> Self {
+        Self(Box::new(see))
+    }
+}
+
+impl std::fmt::Debug for FrameTap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FrameTap")
+    }
+}
+
 /// A node whose clock advances only when its owner says so.
 #[derive(Debug)]
 pub struct SimNode {
@@ -21,6 +38,8 @@ pub struct SimNode {
     pub pool: MemoryPool,
     /// The virtual time.
     pub now: Instant,
+    /// Sees what leaves the switch in [`Self::run`].
+    pub tap: Option<FrameTap>,
     pub(crate) links_in: BTreeMap<IfaceId, SimLink>,
     pub(crate) links_out: BTreeMap<IfaceId, SimLink>,
     /// Frames on a link.
@@ -38,6 +57,7 @@ impl SimNode {
             switch: Switch::new(policy, Instant::ZERO)?,
             pool: MemoryPool::new(policy.node.frames),
             now: Instant::ZERO,
+            tap: None,
             links_in: BTreeMap::new(),
             links_out: BTreeMap::new(),
             in_flight: EventQueue::new(IN_FLIGHT_MAX),

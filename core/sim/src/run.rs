@@ -9,6 +9,7 @@ use weir_switch::{Direction, FramePool, IfaceId, Transmit};
 use weir_units::{Instant, Nanos};
 
 use crate::event::EventQueue;
+use crate::node::FrameTap;
 use crate::observation::Flight;
 use crate::probe::Probe;
 use crate::source::WhenFull;
@@ -209,7 +210,11 @@ impl Run<'_> {
         let Transmit::Frame(frame) = node.switch.transmit(now, iface, &mut node.pool) else {
             return Ok(false);
         };
-        let probe = Probe::read(node.pool.data(frame));
+        let data = node.pool.data(frame);
+        if let Some(FrameTap(see)) = &mut node.tap {
+            see(iface, now, data);
+        }
+        let probe = Probe::read(data);
         node.pool.free(frame.id);
         let bytes = u64::from(frame.len);
         let link = node.links_out.get_mut(&iface);

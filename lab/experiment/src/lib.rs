@@ -30,6 +30,7 @@ mod star;
 pub mod stolen;
 mod testbed;
 mod traffic_run;
+pub mod virtual_time;
 pub mod weir_program;
 
 pub use error::{ExperimentError, Result};
@@ -39,6 +40,7 @@ pub use requirement::{Requirement, RequirementTable, RowPart};
 pub use star::{StarTopology, TENANTS_MAX, UPLINK, provide_frames};
 pub use testbed::{Forwarder, Testbed, build_lab, wait_until_forwarding};
 pub use traffic_run::{TimedPolicy, TrafficRecord, TrafficRun, UNTIL_DONE};
+pub use virtual_time::SimArm;
 
 /// Converts a count to a sample, which is exact up to 2⁵³.
 #[expect(clippy::cast_precision_loss, reason = "counts of an experiment stay below 2^53")]

@@ -6,7 +6,7 @@
 //! found broken, so that the suite can fail.
 #![allow(clippy::unwrap_used)]
 
-use weir_experiment::Recording;
+use weir_experiment::{Recording, SimArm};
 use weir_result::{Origin, ResultFile};
 use weir_suites::conformance::planes::SIM;
 use weir_suites::conformance::{
@@ -53,7 +53,8 @@ fn run(experiments: &[ConformanceScenario]) -> (Vec<(String, ExperimentVerdict)>
     let mut silent = |_: &str| {};
     let mut trial = Recording::new(ResultFile::new(Origin::default()), true, &mut silent);
     let mut beside = nothing_beside;
-    let mut laboratory = Laboratory { plane: &SIM, name: "sim", beside: &mut beside };
+    let mut laboratory =
+        Laboratory { plane: &SIM, name: "sim", beside: &mut beside, sim: SimArm::default() };
     let made = experiments.iter().map(|experiment| experiment.run(&mut trial, &mut laboratory));
     let lines: Vec<_> = made.map(Result::unwrap).collect();
     println!("{}", table(&lines));

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use weir_experiment::{ExperimentError, Recording, product};
+use weir_experiment::{ExperimentError, Recording, SimArm, product};
 use weir_platform::output::print;
 use weir_result::ResultFile;
 use weir_suites::conformance::{
@@ -71,7 +71,8 @@ impl Conformance {
         plane: &Plane,
     ) -> Result<Vec<ExperimentLine>, Failure> {
         let mut beside = nothing_beside;
-        let mut laboratory = Laboratory { plane, name: &self.lab, beside: &mut beside };
+        let mut laboratory =
+            Laboratory { plane, name: &self.lab, beside: &mut beside, sim: SimArm::default() };
         let mut lines = Vec::new();
         for experiment in experiments()? {
             let name = experiment.name();

@@ -2,10 +2,12 @@
 //! `weir-lab sim`: runs in virtual time.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use weir_experiment::Recording;
+use weir_experiment::{Recording, SimArm};
+use weir_suites::sim::SimScenario;
 use weir_suites::swarm::{self, SwarmMutant, SwarmSpec};
 
 use crate::output::Output;
@@ -14,8 +16,25 @@ use weir_platform::failure::{Failure, UsageError};
 /// Runs in virtual time.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
+    /// Run a scenario file of the laboratory in virtual time
+    Run(RunScenario),
     /// Break the daemon's logic: random policies, loads, faults, changes, crashes
     Swarm(Swarm),
+}
+
+/// Run a scenario file of the laboratory in virtual time.
+#[derive(Debug, Args)]
+pub(crate) struct RunScenario {
+    /// The scenario: an experiment of the conformance suite, a figure, a sender through shapers
+    file: PathBuf,
+    /// Seed of what is random: lengths of frames, phases of senders
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    seed: u64,
+    /// Write what leaves in each run as RUN.pcapng beside the result
+    #[arg(long)]
+    pcap: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Break the daemon's logic: random policies, loads, faults, changes, crashes.
@@ -40,9 +59,40 @@ pub(crate) struct Swarm {
 impl SimCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
+            Self::Run(command) => command.run(),
             Self::Swarm(command) => command.run(),
         }
     }
+}
+
+impl RunScenario {
+    fn run(self) -> Result<ExitCode, Failure> {
+        let (file, name) = (self.file.display().to_string(), name_of(&self.file));
+        let text =
+            weir_platform::text::read(&self.file).map_err(|error| format!("{file}: {error}"))?;
+        let scenario = SimScenario::read(&file, &text)?;
+        let folder = format!("sim/{name}");
+        let captures = self.pcap.then(|| self.output.folder(&folder));
+        let arm = SimArm { seed: self.seed, captures };
+        let run = |rec: &mut Recording<'_>| Ok(scenario.run(rec, &name, &arm)?);
+        let (result, ()) = self.output.measure(run)?;
+        if !self.output.json {
+            println!("{result}");
+        }
+        if result.cases().is_empty() {
+            // A run that judges nothing must not look like a success.
+            return Err(format!("{file}: nothing of it was judged").into());
+        }
+        self.output.finish(&folder, &result)
+    }
+}
+
+/// Returns the name of a scenario's file, for a folder and for series: other characters than
+/// letters, digits and `-` become `-`.
+fn name_of(file: &Path) -> String {
+    let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    stem.unwrap_or_default().chars().take(NAME_MAX).map(plain).collect()
 }
 
 impl Swarm {
@@ -80,3 +130,6 @@ impl Swarm {
 
 /// Seeds of a quick run, at most.
 const QUICK_SEEDS: u64 = 20;
+
+/// Characters of a scenario's name, at most.
+const NAME_MAX: usize = 32;

@@ -56,6 +56,8 @@ pub(super) struct RunRecord {
     pub(super) start_ns: u64,
     /// Length of the traffic.
     pub(super) seconds: usize,
+    /// A remark for the result.
+    pub(super) note: Option<String>,
 }
 
 /// The record of one load.

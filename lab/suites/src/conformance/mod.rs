@@ -34,7 +34,7 @@ pub use scenario::ConformanceScenario;
 pub use table::{ExperimentLine, ExperimentVerdict, table};
 pub use wire::Beside;
 
-use weir_experiment::{ExperimentError, Recording, Result, Testbed};
+use weir_experiment::{ExperimentError, Recording, Result, SimArm, Testbed};
 
 use judge::{ConformanceJudge, JudgeFindings};
 use judging::JudgedRun;
@@ -50,6 +50,8 @@ pub struct Laboratory<'a> {
     pub name: &'a str,
     /// Work beside the traffic, on the wire.
     pub beside: Beside<'a>,
+    /// How runs in virtual time are made.
+    pub sim: SimArm,
 }
 
 /// Returns the suite, in order.
@@ -98,7 +100,11 @@ impl ConformanceScenario {
             let part = format!("{id}/{}", variant.name());
             let setup = self.setup(variant, rec.quick)?;
             rec.say(&format!("{part}: {} tenants", setup.intent.tenants.len()));
-            let record = laboratory.run(&setup)?;
+            let capture = format!("{name}-{}", variant.name());
+            let record = laboratory.run(&setup, &capture)?;
+            if let Some(note) = &record.note {
+                rec.result.add_note(note.clone());
+            }
             let (_, seconds) = self.seconds(rec.quick);
             let phases = self.phases(rec.quick);
             let judged = JudgedRun { setup: &setup, phases, seconds, record: &record };
@@ -128,14 +134,14 @@ impl ConformanceScenario {
 }
 
 impl Laboratory<'_> {
-    fn run(&mut self, setup: &Setup) -> Result<RunRecord> {
+    fn run(&mut self, setup: &Setup, part: &str) -> Result<RunRecord> {
         match self.plane.place {
             PlaneKind::Wire(start) => wire::run(setup, start, self.name, self.beside),
             PlaneKind::Kernel(start) => {
                 let _outlives_the_rig = weir_experiment::bpf_system::mount()?;
                 wire::run(setup, start, self.name, self.beside)
             }
-            PlaneKind::VirtualTime => virtual_time::run(setup),
+            PlaneKind::VirtualTime => virtual_time::run(setup, &self.sim, part),
         }
     }
 }

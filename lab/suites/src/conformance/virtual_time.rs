@@ -2,22 +2,19 @@
 //! A run in virtual time: the shipped switch between simulated senders and sinks.
 
 use weir_experiment::sim_star::{SIM_UPLINK, sim_node};
+use weir_experiment::virtual_time::{SimArm, SimCapture, constant_pace, size_pattern};
 use weir_experiment::{Result, StarTopology};
 use weir_policy::VifId;
 use weir_result::Cells;
-use weir_sim::{
-    ArrivalProcess, DataPlane, Observation, OfferedRate, Seed, SimNode, SimSource, SizePattern,
-    StreamSink,
-};
+use weir_sim::{DataPlane, Observation, Seed, SimNode, SimSource, StreamSink};
 use weir_switch::IfaceId;
-use weir_traffic::{FrameSizes, Rate};
-use weir_units::{BitRate, Instant, Nanos, PacketRate};
+use weir_units::{Instant, Nanos};
 
 use super::intent::switch_policy;
 use super::measure::{LoadPath, LoadRecord, RunRecord, Setup, TenantLoad};
 
-/// Runs it. The same setup gives the same record.
-pub(super) fn run(setup: &Setup) -> Result<RunRecord> {
+/// Runs it; `part` names it. The same setup and seed give the same record.
+pub(super) fn run(setup: &Setup, arm: &SimArm, part: &str) -> Result<RunRecord> {
     let star = StarTopology::new("sim", setup.intent.tenants.len(), setup.intent.link);
     let mut node = sim_node(&switch_policy(&star, &setup.intent))?;
     let start = node.now;
@@ -25,9 +22,10 @@ pub(super) fn run(setup: &Setup) -> Result<RunRecord> {
     let mut sources = Vec::new();
     let mut counts = Vec::new();
     for (load, seed) in setup.loads.iter().zip(1..) {
-        sources.push(source(&node, load, Seed::new(seed), start));
+        sources.push(source(&node, load, Seed::new(arm.seed.wrapping_add(seed)), start));
         counts.push(Count::new(&node, load, start, cell_ns));
     }
+    let capture = arm.capture(&mut node, part)?;
     let mut count = |observation: Observation| Count::add(&mut counts, &observation);
     for (at, intent) in &setup.changes {
         node.run(&mut sources, start + Nanos::new(weir_experiment::clock::nanos(*at)), &mut count)?;
@@ -37,11 +35,13 @@ pub(super) fn run(setup: &Setup) -> Result<RunRecord> {
     node.run(&mut sources, end, &mut count)?;
     // Queued frames still arrive.
     node.run(&mut [], end + DRAIN, &mut count)?;
+    let note = capture.map(SimCapture::write).transpose()?.flatten();
     Ok(RunRecord {
         loads: counts.into_iter().map(Count::into_record).collect(),
         stolen_s: 0.0,
         start_ns: start.as_nanos(),
         seconds: setup.seconds,
+        note,
     })
 }
 
@@ -103,17 +103,8 @@ fn source(node: &SimNode, load: &TenantLoad, seed: Seed, start: Instant) -> SimS
         LoadPath::Receive(one) => (wire, tenant(one)),
         LoadPath::Between(one, other) => (tenant(one), tenant(other)),
     };
-    let sizes = match &load.sizes {
-        FrameSizes::Fixed(bytes) => SizePattern::Fixed(*bytes),
-        FrameSizes::Uniform { min, max } => SizePattern::Uniform { least: *min, most: *max },
-        mix => SizePattern::Cycle(mix.list()),
-    };
-    let rate = match load.rate {
-        Rate::Bps(bps) => OfferedRate::Bits(BitRate::from_bps(bps)),
-        Rate::Pps(pps) => OfferedRate::Packets(PacketRate::from_pps(pps)),
-    };
-    let mut source =
-        SimSource::with(from.0, from.1, to.1, sizes, ArrivalProcess::Constant(rate), seed);
+    let (sizes, pace) = (size_pattern(&load.sizes), constant_pace(load.rate));
+    let mut source = SimSource::with(from.0, from.1, to.1, sizes, pace, seed);
     source.start = start;
     source
 }

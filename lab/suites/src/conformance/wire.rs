@@ -54,6 +54,7 @@ pub(super) fn run(
         stolen_s,
         start_ns: outcome.start_ns,
         seconds: setup.seconds,
+        note: None,
     })
 }
 

@@ -52,7 +52,8 @@ fn keep(
     rec.keep("refused", Series::count("1", refused as u64))
 }
 
-fn judge(
+/// Holds what [`record`] kept against the text's bounds.
+pub fn judge(
     rec: &mut Recording<'_>,
     name: &str,
     scenario: &ShapedScenario,

@@ -4,6 +4,7 @@
 //! alone are looked at.
 
 use weir_api_types::explain::{ExplainSide, ExplainView};
+use weir_experiment::SimArm;
 use weir_experiment::prelude::*;
 use weir_policy::Direction::{self, Receive, Send};
 use weir_report::explain::LimitingFactor::{
@@ -30,8 +31,12 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
             let mut silent = |_: &str| {};
             let scratch = ResultFile::new(Origin::default());
             let mut scratch = Recording::new(scratch, rec.quick, &mut silent);
-            let mut laboratory =
-                Laboratory { plane: &SWITCH, name: "node-explain", beside: &mut beside };
+            let mut laboratory = Laboratory {
+                plane: &SWITCH,
+                name: "node-explain",
+                beside: &mut beside,
+                sim: SimArm::default(),
+            };
             experiment.run(&mut scratch, &mut laboratory)?;
             judge(rec, experiment.name(), &answers)
         };

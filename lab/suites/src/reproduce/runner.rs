@@ -3,6 +3,7 @@
 //! says, and keeps what the sink saw.
 
 use weir_experiment::prelude::*;
+use weir_experiment::virtual_time::{SimArm, SimRun};
 
 use super::disk::DiskWork;
 use super::runs::PanelRuns;
@@ -38,6 +39,42 @@ pub fn run(rec: &mut Recording<'_>, scenario: &Scenario, at: RunPlace<'_>) -> Re
         let (title, middle) = (&runs.panel.title, runs.variant.name());
         rec.say(&format!("{title}, {middle}: {count} × {seconds} s"));
         repeat(rec, runs, at.lab)?;
+    }
+    Ok(())
+}
+
+/// Runs all of a scenario in virtual time: before is Xen's native back end. The series are the same
+/// as those of [`run`].
+pub fn run_in_virtual_time(
+    rec: &mut Recording<'_>,
+    scenario: &Scenario,
+    at: RunPlace<'_>,
+    arm: &SimArm,
+) -> Result {
+    let disk = scenario.disk.as_ref().map(|disk| [disk.from, disk.to]);
+    for runs in at.runs(scenario) {
+        let (count, seconds) = (scenario.repetitions, scenario.duration.as_secs_f64());
+        let middle = match runs.variant {
+            Variant::Before => "before: Xen's back end",
+            after @ Variant::After(_) => after.name(),
+        };
+        rec.say(&format!("{}, {middle}: {count} × {seconds} s", runs.panel.title));
+        let run = stage(at.lab, runs);
+        let mut counts = Counts::default();
+        for number in 0..count {
+            let part = format!("{}-{}-{number}", runs.panel.name, runs.variant.key());
+            let place = SimRun { part: &part, number: number.into(), disk };
+            let made = run.run_in_virtual_time(arm, &place)?;
+            counts.add(&made.record);
+            counts.scheduled += made.scheduled;
+            keep(rec, runs, &made.record, number as usize)?;
+            if let Some(note) = made.note {
+                rec.result.add_note(note);
+            }
+        }
+        if runs.variant != Variant::Before {
+            counts.keep(rec, runs)?;
+        }
     }
     Ok(())
 }

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The scenario files of the experiments, run in virtual time: `weir-lab sim run FILE`.
+//!
+//! The files are those of the laboratory, and each kind is run by the code that judges it there.
+//! What a scenario needs of a machine (a kernel's bridge, a disk, TCP through the switch, shared
+//! processors) is refused by name: nothing is left out in silence.
+
+use weir_experiment::SimArm;
+use weir_experiment::prelude::*;
+
+use crate::conformance::planes::SIM;
+use crate::conformance::{ConformanceScenario, Laboratory, nothing_beside};
+use crate::jitter::scenario::ShapedScenario;
+use crate::jitter::smooth;
+use crate::reproduce::{RunPlace, Scenario, VARIANTS, Variant, judge, runner};
+
+use super::native;
+
+/// A scenario that can be run in virtual time.
+#[derive(Clone, Debug)]
+pub enum SimScenario {
+    /// An isolation experiment: `lab/scenarios/conformance`.
+    Conformance(Box<ConformanceScenario>),
+    /// A figure of senders on a link: `lab/scenarios/netback`.
+    Figure(Box<Scenario>),
+    /// A sender through shapers: `lab/scenarios/jitter`.
+    Shaped(Box<ShapedScenario>),
+}
+
+impl SimScenario {
+    /// Reads a file, whose kind follows from its keys; `file` is for errors.
+    ///
+    /// # Errors
+    /// It is no TOML, no scenario of a kind that virtual time has, or something in it is wrong.
+    pub fn read(file: &str, text: &str) -> Result<Self> {
+        let wrong = |what: String| ExperimentError::Scenario { name: file.to_owned(), what };
+        let table: toml::Table = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let has = |key: &str| table.contains_key(key);
+        if has("group") || has("variant") {
+            return Ok(Self::Conformance(Box::new(ConformanceScenario::parse(file, text)?)));
+        }
+        if has("panel") {
+            return Ok(Self::Figure(Box::new(Scenario::parse(file, text)?)));
+        }
+        if has("sender") {
+            let scenario = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+            return Ok(Self::Shaped(Box::new(scenario)));
+        }
+        let kinds = "virtual time has scenarios with `group` (docs/conformance.md), with `panel`, \
+                     and with `sender` (docs/reproduce.md)";
+        let what = match has("node") && has("link") {
+            true => format!("the topology of a lab, without traffic; {kinds}"),
+            false => format!("a scenario of no such kind; {kinds}"),
+        };
+        Err(wrong(what))
+    }
+
+    /// Runs and judges it. Series and cases are named as on the laboratory.
+    ///
+    /// # Errors
+    /// It needs something that virtual time has not, or the simulation cannot go on.
+    pub fn run(self, rec: &mut Recording<'_>, name: &str, arm: &SimArm) -> Result {
+        match self {
+            Self::Conformance(scenario) => {
+                let mut beside = nothing_beside;
+                let sim = arm.clone();
+                let mut place = Laboratory { plane: &SIM, name, beside: &mut beside, sim };
+                scenario.run(rec, &mut place).map(drop)
+            }
+            Self::Figure(scenario) => {
+                let scenario = if rec.quick { scenario.quickly() } else { *scenario };
+                let (scenario, variants) = figure_in_virtual_time(rec, scenario)?;
+                let variants: Vec<Variant> = variants
+                    .iter()
+                    .copied()
+                    .filter(|variant| arm.captures.is_none() || *variant != Variant::Before)
+                    .collect();
+                let at = RunPlace { lab: name, prefix: "", variants: &variants };
+                runner::run_in_virtual_time(rec, &scenario, at, arm)?;
+                judge::judge(rec, &scenario, at)?;
+                native::defects(rec, &scenario, at)
+            }
+            Self::Shaped(scenario) => {
+                if arm.captures.is_some() {
+                    let what = "a capture of packets through shapers".to_owned();
+                    let needs = "frames: they have lengths alone".to_owned();
+                    return Err(ExperimentError::Missing { what, needs });
+                }
+                smooth::record(rec, name, &scenario)?;
+                smooth::judge(rec, name, &scenario)
+            }
+        }
+    }
+}
+
+/// Leaves out what virtual time has not, with a note for each: panels whose senders share a
+/// processor, and Weir beside a disk.
+///
+/// # Errors
+/// Nothing is left.
+pub(super) fn figure_in_virtual_time(
+    rec: &mut Recording<'_>,
+    mut scenario: Scenario,
+) -> Result<(Scenario, &'static [Variant])> {
+    let mut left_out = Vec::new();
+    scenario.panels.retain(|panel| {
+        let shares = panel.tenants.iter().any(|tenant| tenant.nice > 0);
+        if shares {
+            let why = "its senders share a processor (`nice`), which virtual time has not";
+            left_out.push(format!("panel {:?} is left out: {why}", panel.name));
+        }
+        !shares
+    });
+    let shown: Vec<String> = scenario.panels.iter().map(|panel| panel.name.clone()).collect();
+    scenario.defects.retain_mut(|defect| {
+        let everywhere = defect.panels.is_empty();
+        defect.panels.retain(|name| shown.contains(name));
+        everywhere || !defect.panels.is_empty()
+    });
+    let variants: &[Variant] = match &scenario.disk {
+        None => &VARIANTS,
+        Some(_) => {
+            let why = "the disk of virtual time blocks domain 0, in which Weir is not";
+            left_out.push(format!("Weir is left out: {why}"));
+            &[Variant::Before]
+        }
+    };
+    for line in &left_out {
+        rec.say(line);
+        rec.result.add_note(line.clone());
+    }
+    if scenario.panels.is_empty() {
+        let what = left_out.join("; ");
+        return Err(ExperimentError::Scenario { name: scenario.title, what });
+    }
+    Ok((scenario, variants))
+}
