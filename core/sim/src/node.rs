@@ -13,7 +13,9 @@ use crate::plane::{Abilities, DataPlane, VifTraffic};
 use crate::{MemoryPool, SimError, SimLink, probe};
 
 /// Sees each frame that leaves the switch: the interface, the instant, the bytes.
-pub struct FrameTap(pub(crate) Box<dyn FnMut(IfaceId, Instant, &[u8]) + Send>);
+pub struct FrameTap(pub(crate) Box<SeeFrame>);
+
+type SeeFrame = dyn FnMut(IfaceId, Instant, &[u8]) + Send;
 
 impl FrameTap {
     /// Makes a tap of a function.
