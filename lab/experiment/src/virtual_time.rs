@@ -376,7 +376,7 @@ fn received(stream: u16, sink: &StreamSink, length: Duration) -> Received {
     let mut cells = series.packets.iter().enumerate().filter_map(filled);
     // To a cell: who needs more exact times records packets.
     let first = cells.next().unwrap_or(0);
-    let last = cells.last().unwrap_or(first);
+    let last = cells.next_back().unwrap_or(first);
     let [first_ns, last_ns] = [first, last].map(|cell| cell.saturating_mul(series.cell_ns));
     let (packets, order, delays) = (sink.packets(), sink.order(), sink.delays());
     Received { stream, packets, bytes, order, delays, first_ns, last_ns, series }

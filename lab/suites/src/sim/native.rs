@@ -8,9 +8,8 @@
 use weir_experiment::SimArm;
 use weir_experiment::prelude::*;
 
-use super::scenario_file::figure_in_virtual_time;
 use crate::reproduce::runs::PanelRuns;
-use crate::reproduce::{self, RunPlace, Scenario, Variant, judge, runner};
+use crate::reproduce::{self, RunPlace, Scenario, VARIANTS, Variant, judge, runner};
 
 /// Shows the row: Figures 5, 7, 8 and 9.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
@@ -34,6 +33,49 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         })?;
     }
     Ok(())
+}
+
+/// Leaves out what virtual time has not, with a note for each: panels whose senders share a
+/// processor, and Weir beside a disk.
+///
+/// # Errors
+/// Nothing is left.
+pub(super) fn figure_in_virtual_time(
+    rec: &mut Recording<'_>,
+    mut scenario: Scenario,
+) -> Result<(Scenario, &'static [Variant])> {
+    let mut left_out = Vec::new();
+    scenario.panels.retain(|panel| {
+        let shares = panel.tenants.iter().any(|tenant| tenant.nice > 0);
+        if shares {
+            let why = "its senders share a processor (`nice`), which virtual time has not";
+            left_out.push(format!("panel {:?} is left out: {why}", panel.name));
+        }
+        !shares
+    });
+    let shown: Vec<String> = scenario.panels.iter().map(|panel| panel.name.clone()).collect();
+    scenario.defects.retain_mut(|defect| {
+        let everywhere = defect.panels.is_empty();
+        defect.panels.retain(|name| shown.contains(name));
+        everywhere || !defect.panels.is_empty()
+    });
+    let variants: &[Variant] = match &scenario.disk {
+        None => &VARIANTS,
+        Some(_) => {
+            let why = "the disk of virtual time blocks domain 0, in which Weir is not";
+            left_out.push(format!("Weir is left out: {why}"));
+            &[Variant::Before]
+        }
+    };
+    for line in &left_out {
+        rec.say(line);
+        rec.result.add_note(line.clone());
+    }
+    if scenario.panels.is_empty() {
+        let what = left_out.join("; ");
+        return Err(ExperimentError::Scenario { name: scenario.title, what });
+    }
+    Ok((scenario, variants))
 }
 
 /// Claims each defect of the text of what stands in the middle before.

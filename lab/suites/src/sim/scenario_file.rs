@@ -12,7 +12,7 @@ use crate::conformance::planes::SIM;
 use crate::conformance::{ConformanceScenario, Laboratory, nothing_beside};
 use crate::jitter::scenario::ShapedScenario;
 use crate::jitter::smooth;
-use crate::reproduce::{RunPlace, Scenario, VARIANTS, Variant, judge, runner};
+use crate::reproduce::{RunPlace, Scenario, Variant, judge, runner};
 
 use super::native;
 
@@ -69,7 +69,12 @@ impl SimScenario {
             }
             Self::Figure(scenario) => {
                 let scenario = if rec.quick { scenario.quickly() } else { *scenario };
-                let (scenario, variants) = figure_in_virtual_time(rec, scenario)?;
+                let (scenario, variants) = native::figure_in_virtual_time(rec, scenario)?;
+                if arm.captures.is_some() {
+                    let note = "before is left out: frames at Xen's back end have lengths alone";
+                    rec.say(note);
+                    rec.result.add_note(note);
+                }
                 let variants: Vec<Variant> = variants
                     .iter()
                     .copied()
@@ -91,47 +96,4 @@ impl SimScenario {
             }
         }
     }
-}
-
-/// Leaves out what virtual time has not, with a note for each: panels whose senders share a
-/// processor, and Weir beside a disk.
-///
-/// # Errors
-/// Nothing is left.
-pub(super) fn figure_in_virtual_time(
-    rec: &mut Recording<'_>,
-    mut scenario: Scenario,
-) -> Result<(Scenario, &'static [Variant])> {
-    let mut left_out = Vec::new();
-    scenario.panels.retain(|panel| {
-        let shares = panel.tenants.iter().any(|tenant| tenant.nice > 0);
-        if shares {
-            let why = "its senders share a processor (`nice`), which virtual time has not";
-            left_out.push(format!("panel {:?} is left out: {why}", panel.name));
-        }
-        !shares
-    });
-    let shown: Vec<String> = scenario.panels.iter().map(|panel| panel.name.clone()).collect();
-    scenario.defects.retain_mut(|defect| {
-        let everywhere = defect.panels.is_empty();
-        defect.panels.retain(|name| shown.contains(name));
-        everywhere || !defect.panels.is_empty()
-    });
-    let variants: &[Variant] = match &scenario.disk {
-        None => &VARIANTS,
-        Some(_) => {
-            let why = "the disk of virtual time blocks domain 0, in which Weir is not";
-            left_out.push(format!("Weir is left out: {why}"));
-            &[Variant::Before]
-        }
-    };
-    for line in &left_out {
-        rec.say(line);
-        rec.result.add_note(line.clone());
-    }
-    if scenario.panels.is_empty() {
-        let what = left_out.join("; ");
-        return Err(ExperimentError::Scenario { name: scenario.title, what });
-    }
-    Ok((scenario, variants))
 }
