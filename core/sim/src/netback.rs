@@ -46,9 +46,9 @@ pub struct NetbackConfig {
 /// Disk work in domain 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockingDisk {
-    /// When it begins.
+    /// The time of its beginning.
     pub from: Instant,
-    /// When it ends; the last request is waited for.
+    /// The time of its end; the last request is waited for.
     pub to: Instant,
     /// The mean time between the end of a request and the next.
     pub between: Nanos,
@@ -65,7 +65,7 @@ pub struct NetbackSender {
     pub bytes: u16,
     /// The rate that it offers.
     pub rate: BitRate,
-    /// When it begins.
+    /// The time of its beginning.
     pub start: Instant,
     /// By how many parts per million each interval is longer or shorter, at most: what a timer in a
     /// guest adds.
@@ -75,13 +75,13 @@ pub struct NetbackSender {
 /// A frame that the link carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetbackFrame {
-    /// When its last bit left.
+    /// The time at which its last bit left.
     pub at: Instant,
     /// Its sender, by position.
     pub sender: usize,
     /// Its number within the sender, from 0.
     pub number: u64,
-    /// When it was offered.
+    /// The time at which it was offered.
     pub offered: Instant,
     /// Its length.
     pub bytes: u16,
@@ -116,7 +116,7 @@ pub struct NetbackModel {
     served: Option<NetbackFrame>,
     /// True while a request of the disk is waited for.
     is_blocked: bool,
-    /// What is queued at the card, the one that is being sent first.
+    /// The card's queue, the one that is being sent first.
     queue: VecDeque<NetbackFrame>,
     draws: Seed,
     counts: NetbackCounts,
@@ -126,7 +126,7 @@ pub struct NetbackModel {
 struct NetbackGuest {
     bucket: Option<XenBucket>,
     ring: VecDeque<NetbackFrame>,
-    /// When the first of the ring may be served; `None`: the bucket was not asked yet.
+    /// The time from which the first of the ring may be served; `None`: the bucket was not asked.
     ready: Option<Instant>,
 }
 

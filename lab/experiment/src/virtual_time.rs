@@ -28,7 +28,7 @@ use crate::{ExperimentError, Forwarder, Result, StarTopology, TrafficRecord, Tra
 /// How runs in virtual time are made.
 #[derive(Clone, Debug, Default)]
 pub struct SimArm {
-    /// What random lengths are drawn from; the same one gives the same samples.
+    /// The seed of random lengths and phases; the same one gives the same samples.
     pub seed: u64,
     /// A folder for captures of what leaves in each run, `PART.pcapng`.
     pub captures: Option<PathBuf>,
@@ -70,7 +70,7 @@ struct CaptureState {
 }
 
 impl SimArm {
-    /// What a repetition draws from.
+    /// Returns the generator of a repetition.
     const fn draws(&self, number: u64) -> Seed {
         Seed::new(self.seed ^ number.rotate_left(32))
     }
@@ -102,7 +102,7 @@ impl SimArm {
                 return;
             }
             let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
-            // What leaves by an interface is sent there, as tcpdump would show it.
+            // A frame that leaves by an interface is sent there, as tcpdump would show it.
             let frame = Captured { at, direction: Direction::Receive, length, bytes };
             pcapng::packet(&mut of.bytes, iface.0, 0, &frame);
         }));
@@ -291,7 +291,7 @@ struct SimStream {
     tenant: usize,
     rate: Rate,
     sizes: FrameSizes,
-    /// When it begins, from the common start.
+    /// Its beginning, from the common start.
     at: Nanos,
 }
 

@@ -41,7 +41,7 @@ pub struct SimMachine<S> {
     events: EventQueue<MachineEvent>,
     cpus: Vec<PhysicalCpu>,
     domains: Vec<WorkState>,
-    /// When the scheduler's timer is due, and the generation of its event.
+    /// The time of the scheduler's timer, and the generation of its event.
     timer: (Option<Instant>, u32),
     handled: u64,
     log: u64,

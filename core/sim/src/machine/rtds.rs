@@ -57,7 +57,7 @@ pub struct RtdsScheduler {
 #[derive(Clone, Copy, Debug)]
 struct RtdsVcpu {
     server: RtdsServer,
-    /// What the configured budget is without a cap.
+    /// The configured budget, without a cap.
     uncapped: Nanos,
     left: Nanos,
     due: Instant,

@@ -153,7 +153,7 @@ fn a_cap_is_a_budget() {
     assert_eq!(used, [4_000_000, 2_500_000, 2_500_000, 2_500_000 + 4_000_000]);
 }
 
-/// What Xen's tools refuse is bounded: no period of nothing, no budget beyond the period.
+/// Goal: parameters that Xen's tools refuse are bounded: no period of nothing, no budget beyond it.
 #[test]
 fn parameters_are_bounded() {
     let odd = RtdsServer { period: Nanos::ZERO, budget: millis(5), extra: false };

@@ -72,8 +72,8 @@ pub trait CpuScheduler {
     /// Caps the domain of a virtual processor from the next accounting on; `None`: no cap.
     fn set_cap(&mut self, vcpu: usize, cap: Option<CpuShare>);
 
-    /// Returns the longest time that a virtual processor, chosen now, runs before the choice is made
-    /// again.
+    /// Returns the longest time that a virtual processor, chosen now, runs before the next
+    /// choice.
     fn slice(&self, vcpu: usize) -> Nanos;
 
     /// Returns when [`Self::timer`] is to be called next; `None`: the scheduler has no timer.
