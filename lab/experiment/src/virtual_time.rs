@@ -25,7 +25,7 @@ use weir_units::{BitRate, Instant, Nanos, PacketRate};
 use crate::sim_star::{SIM_UPLINK, sim_node};
 use crate::{ExperimentError, Forwarder, Result, StarTopology, TrafficRecord, TrafficRun, clock};
 
-/// How runs in virtual time are made.
+/// The parameters of runs in virtual time.
 #[derive(Clone, Debug, Default)]
 pub struct SimArm {
     /// The seed of random lengths and phases; the same one gives the same samples.

@@ -50,7 +50,7 @@ pub struct Laboratory<'a> {
     pub name: &'a str,
     /// Work beside the traffic, on the wire.
     pub beside: Beside<'a>,
-    /// How runs in virtual time are made.
+    /// The parameters of runs in virtual time.
     pub sim: SimArm,
 }
 
