@@ -349,8 +349,8 @@ impl Judge {
                 ),
                 set_point: status.and_then(|one| one.set_point).map(PacketRate::as_pps),
                 grade,
-                // A cap of a whole processor holds nothing: whether it is set is history.
-                capped: router.cap.is_some_and(|cap| cap < CpuShare::ONE),
+                // A limit holds it at its ingress: whether a cap is set beside it is history.
+                capped: router.cap.is_some() && router.limit.is_none(),
                 limited: router.limit.is_some(),
                 taken: router.taken,
                 follows: free && clear,
