@@ -136,12 +136,17 @@ impl QdiscTree {
         let whole = link.rate.as_bps();
         match self {
             Self::Hfsc => {
-                let own = (wish.is_leaf && !wish.min_rate.is_zero()).then(|| RealTimeTerms {
+                // A curve that a change leaves out stays in force, and none can be taken away
+                // (`hfsc_change_class`): each is always given, if need be as one that binds nobody.
+                let guaranteed = RealTimeTerms {
                     rate: wish.min_rate.as_bps(),
                     within: wish.delay.map(|(time, bytes)| (bytes.get(), time.as_nanos())),
-                });
-                let ul = wish.rate.map(|rate| rate.as_bps().min(whole));
-                ClassTerms::Hfsc { rt: own, ls: priority * LS_UNIT_BPS, ul }
+                };
+                let least = RealTimeTerms { rate: RT_LEAST_BPS, within: None };
+                let own = if wish.min_rate.is_zero() { least } else { guaranteed };
+                let ul = wish.rate.map_or(whole, |rate| rate.as_bps().min(whole));
+                let rt = wish.is_leaf.then_some(own);
+                ClassTerms::Hfsc { rt, ls: priority * LS_UNIT_BPS, ul: Some(ul) }
             }
             Self::Htb => {
                 let ceil = wish.rate.unwrap_or(link.rate).as_bps().min(whole);
@@ -174,6 +179,10 @@ impl QdiscTree {
         self.terms(&wish, link)
     }
 }
+
+/// The real-time curve of an HFSC class without a minimum: a byte a second, the least there is, so
+/// that a thousand of them guarantee nothing that counts.
+const RT_LEAST_BPS: u64 = 8;
 
 /// The rate of an HTB class without a minimum.
 const RATE_LEAST_BPS: u64 = 8_000;
