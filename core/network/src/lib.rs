@@ -20,10 +20,13 @@ mod ledger;
 mod lifecycle;
 mod path_search;
 mod plan;
+mod preemption;
 mod rearrangement;
 mod refusal;
+mod restoration;
 mod serde_units;
 mod state;
+mod timers;
 mod topology;
 mod virtual_network;
 
@@ -49,6 +52,8 @@ pub use lifecycle::{
 pub use path_search::{PathObjective, PathOutcome, PathQuery};
 pub use plan::ConnectionTunnels;
 pub use rearrangement::{PathMove, RearrangementLimits, RearrangementOutcome};
+pub use restoration::RestorationOutcome;
 pub use state::{AdmittedFlows, NetworkLimits, NetworkState};
+pub use timers::{ConnectionLease, ConnectionTimers};
 pub use topology::{LinkArc, NetworkNode, NetworkTopology, TOPOLOGY_ARCS_MAX, TOPOLOGY_NODES_MAX};
 pub use virtual_network::{ArcShare, EndNode, Ipv6Prefix, VirtualNetwork, VirtualRouter};

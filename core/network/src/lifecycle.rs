@@ -77,7 +77,8 @@ pub enum ConnectionState {
     },
     /// It is being removed from its nodes.
     Removing,
-    /// Its path is broken and no other was found yet; it is tried again.
+    /// Its path is broken, or was given to another, and no other was found yet. Nothing is
+    /// reserved for it; it is tried again.
     Broken,
     /// It is gone, and nothing is reserved. The last state.
     Released,

@@ -59,7 +59,11 @@ impl NetworkState {
         self.check(request, None).is_ok() && self.find_flows(request, None, bonus).is_ok()
     }
 
-    fn reason(&mut self, request: &ConnectionRequest, failed: &FailedFlow) -> RefusalReason {
+    pub(crate) fn reason(
+        &mut self,
+        request: &ConnectionRequest,
+        failed: &FailedFlow,
+    ) -> RefusalReason {
         let FailedFlow { direction, question, is_exhausted } = failed;
         let direction = *direction;
         if *is_exhausted {

@@ -48,3 +48,22 @@ pub(crate) mod optional_nanos {
         Ok(count.map(Nanos::new))
     }
 }
+
+pub(crate) mod optional_instant {
+    use super::*;
+
+    #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)]
+    pub(crate) fn serialize<S: serde::Serializer>(
+        value: &Option<Instant>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        serde::Serialize::serialize(&value.map(Instant::as_nanos), to)
+    }
+
+    pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Instant>, D::Error> {
+        let nanos: Option<u64> = serde::Deserialize::deserialize(from)?;
+        Ok(nanos.map(Instant::from_nanos))
+    }
+}

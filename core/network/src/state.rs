@@ -77,6 +77,8 @@ pub(crate) struct KnownConnection {
     pub(crate) connection: NetworkConnection,
     /// The request and flows that a change leads to.
     pub(crate) next: Option<(ConnectionRequest, AdmittedFlows)>,
+    /// Set while nothing is charged for its present flows.
+    pub(crate) is_suspended: bool,
 }
 
 impl NetworkState {
@@ -192,15 +194,64 @@ impl NetworkState {
         flows: AdmittedFlows,
         state: ConnectionState,
     ) -> Result<(), NetworkError> {
+        self.check_new(id)?;
+        self.charge(id, &request, &flows, ChargeSide::Current, request.window)?;
+        self.insert(NetworkConnection { id, request, flows, state }, false);
+        Ok(())
+    }
+
+    /// Restores a connection from the store that has nothing reserved: see [`Self::suspend`].
+    ///
+    /// # Errors
+    ///
+    /// Tells that the id exists, that the network is not known, or that the table is full.
+    pub fn reserve_nothing(
+        &mut self,
+        id: ConnectionId,
+        request: ConnectionRequest,
+        flows: AdmittedFlows,
+        state: ConnectionState,
+    ) -> Result<(), NetworkError> {
+        self.check_new(id)?;
+        if !self.networks.contains_key(&request.network) {
+            let id = u64::from(request.network.0);
+            return Err(NetworkError::Unknown { thing: "network", id });
+        }
+        self.insert(NetworkConnection { id, request, flows, state }, true);
+        Ok(())
+    }
+
+    /// Charges nothing for a connection any more, until a change of it is finished: its path does
+    /// not carry its packets. Nobody else is admitted for the same packets meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Tells that it is not known or that it changes.
+    pub fn suspend(&mut self, id: ConnectionId) -> Result<(), NetworkError> {
+        let known = self.connection_of(id)?;
+        if known.next.is_some() {
+            return Err(NetworkError::Exists { thing: "change of connection", id: id.0 });
+        }
+        let NetworkConnection { request, flows, .. } = known.connection.clone();
+        self.clear(&request, id, &flows);
+        if let Some(known) = self.connections.get_mut(&id) {
+            known.is_suspended = true;
+        }
+        Ok(())
+    }
+
+    fn check_new(&self, id: ConnectionId) -> Result<(), NetworkError> {
         if self.connections.contains_key(&id) {
             return Err(NetworkError::Exists { thing: "connection", id: id.0 });
         }
-        at_most("connections", self.connections.len() + 1, self.limits.connections)?;
-        self.charge(id, &request, &flows, ChargeSide::Current, request.window)?;
-        self.select(id, &request, &flows);
-        let connection = NetworkConnection { id, request, flows, state };
-        self.connections.insert(id, KnownConnection { connection, next: None });
-        Ok(())
+        at_most("connections", self.connections.len() + 1, self.limits.connections)
+    }
+
+    fn insert(&mut self, connection: NetworkConnection, is_suspended: bool) {
+        let NetworkConnection { id, request, flows, .. } = &connection;
+        self.select(*id, request, flows);
+        let known = KnownConnection { connection, next: None, is_suspended };
+        self.connections.insert(known.connection.id, known);
     }
 
     /// Charges the larger of what a connection has and what it is to have.
@@ -219,7 +270,10 @@ impl NetworkState {
         if known.next.is_some() {
             return Err(NetworkError::Exists { thing: "change of connection", id: id.0 });
         }
-        let window = hull(known.connection.request.window, request.window);
+        let window = match known.is_suspended {
+            true => request.window,
+            false => hull(known.connection.request.window, request.window),
+        };
         self.charge(id, &request, &flows, ChargeSide::Next, window)?;
         if let Some(known) = self.connections.get_mut(&id) {
             known.next = Some((request, flows));
@@ -240,6 +294,7 @@ impl NetworkState {
         if let Some(known) = self.connections.get_mut(&id) {
             known.connection.request = request;
             known.connection.flows = flows;
+            known.is_suspended = false;
         }
         Ok(())
     }
@@ -251,7 +306,9 @@ impl NetworkState {
     /// Tells that it is not known or does not change.
     pub fn abort_change(&mut self, id: ConnectionId) -> Result<(), NetworkError> {
         let (old, _) = self.end_change(id)?;
-        self.set(id, &old.request, &old.flows, ChargeSide::Current, old.request.window);
+        if !self.is_suspended(id) {
+            self.set(id, &old.request, &old.flows, ChargeSide::Current, old.request.window);
+        }
         Ok(())
     }
 
@@ -351,16 +408,31 @@ impl NetworkState {
         self.networks.get(&network).map_or_else(Vec::new, |known| known.ledger.overcharged())
     }
 
-    /// Connections of active paths that pass an arc or node that is down, by priority.
+    /// Tells whether nothing is charged for a connection's present flows.
+    #[must_use]
+    pub fn is_suspended(&self, id: ConnectionId) -> bool {
+        self.connections.get(&id).is_some_and(|known| known.is_suspended)
+    }
+
+    /// Connections with a path over an arc or node that is down, by priority.
     #[must_use]
     pub fn broken(&self) -> Vec<ConnectionId> {
-        let passes_failure = |known: &&KnownConnection| {
-            let mut arcs = known.connection.flows.present().flat_map(|(_, flow)| &flow.path.arcs);
-            arcs.any(|arc| !self.topology.is_usable(*arc))
-        };
-        let mut broken: Vec<_> = self.connections.values().filter(passes_failure).collect();
-        broken.sort_by_key(|known| (known.connection.request.priority, known.connection.id));
-        broken.into_iter().map(|known| known.connection.id).collect()
+        self.by_priority(|known| self.passes_failure(known))
+    }
+
+    pub(crate) fn passes_failure(&self, known: &KnownConnection) -> bool {
+        let mut arcs = known.connection.flows.present().flat_map(|(_, flow)| &flow.path.arcs);
+        arcs.any(|arc| !self.topology.is_usable(*arc))
+    }
+
+    /// Connections that are chosen, the most important first.
+    pub(crate) fn by_priority(
+        &self,
+        chosen: impl Fn(&KnownConnection) -> bool,
+    ) -> Vec<ConnectionId> {
+        let mut all: Vec<_> = self.connections.values().filter(|known| chosen(known)).collect();
+        all.sort_by_key(|known| (known.connection.request.priority, known.connection.id));
+        all.into_iter().map(|known| known.connection.id).collect()
     }
 
     pub(crate) fn connection_of(&self, id: ConnectionId) -> Result<&KnownConnection, NetworkError> {
@@ -395,7 +467,7 @@ impl NetworkState {
         self.set(id, request, flows, side, window);
         let Some(over) = self.first_over(id, request, flows, window) else { return Ok(()) };
         self.clear(request, id, flows);
-        if let Some(known) = self.connections.get(&id) {
+        if let Some(known) = self.connections.get(&id).filter(|known| !known.is_suspended) {
             let NetworkConnection { request, flows, .. } = known.connection.clone();
             self.set(id, &request, &flows, ChargeSide::Current, request.window);
         }

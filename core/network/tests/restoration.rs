@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Restoration and pre-emption: nothing is overbooked, and nobody is left without a path for one
+//! that matters less.
+#![allow(clippy::unwrap_used)]
+
+use std::net::Ipv6Addr;
+
+use proptest::prelude::*;
+use weir_network::{
+    AdmissionAnswer, ArcId, ArcShare, ByDirection, ConnectionId, ConnectionRequest,
+    ConnectionState, EndNode, EndNodeId, FlowSelector, Ipv6Prefix, LinkArc, LinkId, NetworkId,
+    NetworkLimits, NetworkNode, NetworkState, NetworkTopology, NodeId, RateBasis, RequestedRate,
+    TimeWindow, TransportProtocol, TunnelAccounting, VirtualNetwork,
+};
+use weir_units::{BitRate, Nanos};
+
+const NETWORK: NetworkId = NetworkId(0);
+const CAPACITY: u64 = 100;
+
+/// Nodes of a ring, each joined with the next two: four paths and more between any two.
+const NODES: u32 = 6;
+
+fn arcs() -> Vec<LinkArc> {
+    let mut arcs = Vec::new();
+    for link in 0..NODES * 2 {
+        let (a, step) = (link % NODES, 1 + link / NODES);
+        let b = (a + step) % NODES;
+        for (from, to) in [(a, b), (b, a)] {
+            arcs.push(LinkArc {
+                link: LinkId(link),
+                from: NodeId(from),
+                to: NodeId(to),
+                capacity: BitRate::from_bps(CAPACITY),
+                room: BitRate::ZERO,
+                delay: Nanos::new(1),
+                cost: 1 + link % 3,
+                affinity: 0,
+                is_up: true,
+            });
+        }
+    }
+    arcs
+}
+
+fn address(node: u32) -> Ipv6Addr {
+    Ipv6Addr::from_bits(u128::from(node) + 1)
+}
+
+fn network() -> NetworkState {
+    let node = |number: u32| NetworkNode { name: format!("n{number}"), is_up: true };
+    let topology = NetworkTopology { nodes: (0..NODES).map(node).collect(), arcs: arcs() };
+    let accounting = TunnelAccounting { limiter_error_ppm: 0 };
+    let mut state = NetworkState::new(topology, accounting, NetworkLimits::default()).unwrap();
+    let prefix = Ipv6Prefix { address: Ipv6Addr::UNSPECIFIED, length: 64 };
+    let share = |arc| ArcShare {
+        arc: ArcId(arc),
+        rate: BitRate::from_bps(CAPACITY),
+        untunnelled: BitRate::ZERO,
+    };
+    state
+        .add_network(VirtualNetwork {
+            id: NETWORK,
+            name: "n".to_owned(),
+            vlan: 1,
+            inside: prefix,
+            outer: prefix,
+            shares: (0..NODES * 4).map(share).collect(),
+        })
+        .unwrap();
+    for number in 0..NODES {
+        state
+            .add_end_node(EndNode {
+                id: EndNodeId(number),
+                name: String::new(),
+                network: NETWORK,
+                gateway: NodeId(number),
+                is_behind_unmanaged: false,
+                addresses: vec![address(number)],
+            })
+            .unwrap();
+    }
+    state
+}
+
+fn request(port: u16, ends: [u32; 2], rate: u64, priority: u8) -> ConnectionRequest {
+    let rate = RequestedRate(BitRate::from_bps(rate));
+    ConnectionRequest {
+        network: NETWORK,
+        source: EndNodeId(ends[0]),
+        destination: EndNodeId(ends[1]),
+        selector: FlowSelector {
+            source: address(ends[0]),
+            destination: address(ends[1]),
+            protocol: Some(TransportProtocol::Udp),
+            source_port: None,
+            destination_port: Some(port),
+        },
+        rate: ByDirection { forward: rate, ..ByDirection::default() },
+        basis: RateBasis::Outer,
+        limits: ByDirection::default(),
+        window: TimeWindow::ALWAYS,
+        priority,
+    }
+}
+
+fn admitted(state: &mut NetworkState, id: u64, request: ConnectionRequest) -> bool {
+    let AdmissionAnswer::Admitted(flows) = state.admit(&request) else { return false };
+    state.reserve(ConnectionId(id), request, flows, ConnectionState::Active).unwrap();
+    true
+}
+
+/// Does what a broker does with the outcomes, and returns those without a path.
+fn restore(state: &mut NetworkState) -> Vec<ConnectionId> {
+    let mut left = Vec::new();
+    for outcome in state.restore().unwrap() {
+        if outcome.answer.is_ok() {
+            state.finish_change(outcome.id).unwrap();
+            state.set_state(outcome.id, ConnectionState::Active).unwrap();
+        } else {
+            state.set_state(outcome.id, ConnectionState::Broken).unwrap();
+            left.push(outcome.id);
+        }
+    }
+    left
+}
+
+fn set_link(state: &mut NetworkState, link: u32, is_up: bool) {
+    for arc in [link * 2, link * 2 + 1] {
+        state.set_arc_up(ArcId(arc), is_up);
+    }
+}
+
+/// Goal: of two connections over a failed link, that of the higher priority gets the one path that
+/// is left. The other has nothing reserved, and is back when the link is.
+#[test]
+fn the_more_important_connection_gets_the_path_that_is_left() {
+    let mut state = network();
+    // From 0 to 1 by their own link, 0.
+    assert!(admitted(&mut state, 1, request(1, [0, 1], 50, 9)));
+    assert!(admitted(&mut state, 2, request(2, [0, 1], 50, 0)));
+    // Of the other three links at node 0, one has room for one of the two.
+    for link in [NODES, NODES + 4] {
+        set_link(&mut state, link, false);
+    }
+    assert!(admitted(&mut state, 3, request(3, [0, 5], 50, 5)));
+    set_link(&mut state, 0, false);
+    assert_eq!(restore(&mut state), [ConnectionId(1)]);
+    assert!(state.is_suspended(ConnectionId(1)) && !state.is_suspended(ConnectionId(2)));
+    // Its packets are still its own.
+    assert!(!admitted(&mut state, 4, request(1, [0, 1], 1, 0)));
+    set_link(&mut state, 0, true);
+    assert_eq!(restore(&mut state), []);
+    assert!(!state.is_suspended(ConnectionId(1)));
+    assert_eq!(state.overcharged(NETWORK), []);
+}
+
+/// Goal: a change that is taken back leaves a suspended connection without a charge.
+#[test]
+fn a_restoration_that_is_taken_back_charges_nothing() {
+    let mut state = network();
+    assert!(admitted(&mut state, 1, request(1, [0, 1], 50, 0)));
+    set_link(&mut state, 0, false);
+    assert_eq!(state.restore().unwrap().len(), 1);
+    state.abort_change(ConnectionId(1)).unwrap();
+    let charged = |state: &NetworkState| {
+        let used = (0..NODES * 4).filter_map(|arc| state.use_of(NETWORK, ArcId(arc)));
+        used.map(|(used, _)| used).sum::<u64>()
+    };
+    assert_eq!(charged(&state), 0);
+    state.release(ConnectionId(1)).unwrap();
+    assert_eq!(charged(&state), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Goal: without those that give room the request is admitted, and each of them is less
+    /// important. If there are none, nothing would have helped. Asking charges nothing.
+    #[test]
+    fn pre_emption_makes_room(
+        wanted in prop::collection::vec((0..NODES, 1..NODES, 20u64..90, 0u8..4), 10..60),
+        new in (0..NODES, 1..NODES, 20u64..90, 0u8..3),
+    ) {
+        let mut state = network();
+        for (id, (from, step, rate, priority)) in (0u16..).zip(&wanted) {
+            let ends = [*from, (from + step) % NODES];
+            admitted(&mut state, u64::from(id), request(id + 1, ends, *rate, *priority));
+        }
+        let uses = |state: &NetworkState| {
+            (0..NODES * 4).map(|arc| state.use_of(NETWORK, ArcId(arc))).collect::<Vec<_>>()
+        };
+        let before = uses(&state);
+        let (from, step, rate, priority) = new;
+        let new = request(999, [from, (from + step) % NODES], rate, priority);
+        let given = state.preemptable(&new);
+        prop_assert_eq!(uses(&state), before);
+        let rank = |state: &NetworkState, id| state.connection(id).map(|of| of.request.priority);
+        let all = state.connections().map(|of| of.id);
+        let less: Vec<_> = all.filter(|id| rank(&state, *id) > Some(priority)).collect();
+        let Some(given) = given else {
+            for id in less {
+                state.release(id).unwrap();
+            }
+            prop_assert!(matches!(state.admit(&new), AdmissionAnswer::Refused(_)));
+            return Ok(());
+        };
+        prop_assert!(given.iter().all(|id| less.contains(id)));
+        if matches!(state.admit(&new), AdmissionAnswer::Admitted(_)) {
+            prop_assert_eq!(given, []);
+            return Ok(());
+        }
+        prop_assert!(!given.is_empty());
+        for id in &given {
+            state.release(*id).unwrap();
+        }
+        let is_admitted = matches!(state.admit(&new), AdmissionAnswer::Admitted(_));
+        prop_assert!(is_admitted);
+    }
+
+    /// Goal: after failures nothing is overbooked and nobody uses what failed; and whoever has no
+    /// path has none even if all that matter less, and were restored, were not there.
+    #[test]
+    fn nobody_waits_for_one_that_matters_less(
+        wanted in prop::collection::vec((0..NODES, 1..NODES, 5u64..60, 0u8..4), 1..40),
+        failed in prop::collection::btree_set(0..NODES * 2, 1..5),
+    ) {
+        let mut state = network();
+        for (id, (from, step, rate, priority)) in (0u16..).zip(&wanted) {
+            let ends = [*from, (from + step) % NODES];
+            admitted(&mut state, u64::from(id), request(id + 1, ends, *rate, *priority));
+        }
+        for link in &failed {
+            set_link(&mut state, *link, false);
+        }
+        let touched: Vec<_> = state.broken();
+        let left = restore(&mut state);
+        prop_assert_eq!(state.overcharged(NETWORK), []);
+        let still: Vec<_> = state.broken();
+        prop_assert!(still.iter().all(|id| left.contains(id)));
+        let rank = |state: &NetworkState, id: ConnectionId| {
+            state.connection(id).map(|known| (known.request.priority, id))
+        };
+        for id in &left {
+            let mut other = network();
+            for link in &failed {
+                set_link(&mut other, *link, false);
+            }
+            let own = rank(&state, *id);
+            for known in state.connections() {
+                let is_in_the_way = !touched.contains(&known.id) || rank(&state, known.id) < own;
+                if is_in_the_way && !left.contains(&known.id) {
+                    let (request, flows) = (known.request.clone(), known.flows.clone());
+                    other.reserve(known.id, request, flows, ConnectionState::Active).unwrap();
+                }
+            }
+            let request = &state.connection(*id).unwrap().request;
+            prop_assert!(matches!(other.admit(request), AdmissionAnswer::Refused(_)));
+        }
+    }
+}
