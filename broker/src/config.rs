@@ -52,6 +52,15 @@ pub struct BrokerSettings {
     /// The interval at which each node is compared with what it is to have.
     #[serde(default = "default_check", deserialize_with = "duration")]
     pub check: Duration,
+    /// The time without an answer after which a router has failed, and connections leave it.
+    #[serde(default = "default_router_patience", deserialize_with = "duration")]
+    pub router_patience: Duration,
+    /// Most connections that are moved to other paths to make room for a new one; 0 for none.
+    #[serde(default)]
+    pub rearrange: usize,
+    /// True if a connection may take the room of less important ones, which are `broken` then.
+    #[serde(default)]
+    pub preempt: bool,
     /// The time after which a lease that is not renewed can be taken by another broker.
     #[serde(default = "default_lease", deserialize_with = "duration")]
     pub lease: Duration,
@@ -187,6 +196,10 @@ impl BrokerConfig {
         if self.broker.requests == 0 || self.broker.clients == 0 {
             return Err("broker.requests and broker.clients must be at least 1".to_owned());
         }
+        if self.broker.rearrange > REARRANGE_MOST {
+            let asked = self.broker.rearrange;
+            return Err(format!("broker.rearrange {asked}: 0 to {REARRANGE_MOST}"));
+        }
         let (mut networks, mut routers) = (BTreeSet::new(), BTreeSet::new());
         for network in &self.network {
             name("network", &network.name)?;
@@ -321,6 +334,10 @@ const fn default_check() -> Duration {
     Duration::from_secs(1)
 }
 
+const fn default_router_patience() -> Duration {
+    Duration::from_secs(5)
+}
+
 const fn default_lease() -> Duration {
     Duration::from_secs(3)
 }
@@ -331,5 +348,8 @@ fn default_user() -> String {
 
 /// A token bucket counts bytes: below this its rate is not exact enough.
 pub(crate) const RATE_LEAST: BitRate = BitRate::from_bps(8_000);
+
+/// Most moves for one request.
+const REARRANGE_MOST: usize = 16;
 
 const LEAST_TIME: Duration = Duration::from_millis(100);

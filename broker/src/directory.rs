@@ -50,8 +50,9 @@ pub(crate) struct KnownArc {
     pub(crate) from: String,
     pub(crate) device: String,
     pub(crate) next_hop: Ipv6Addr,
-    /// The router that receives.
+    /// The router that receives, and its device.
     pub(crate) to: String,
+    pub(crate) far_device: String,
 }
 
 impl NetworkDirectory {
@@ -115,6 +116,7 @@ impl NetworkDirectory {
             device: near.device.clone(),
             next_hop: far.address,
             to: far.router.clone(),
+            far_device: far.device.clone(),
         };
         self.arcs.insert(arc, known);
         let node =
@@ -208,6 +210,19 @@ impl NetworkDirectory {
     /// Returns a link of a network by its name.
     pub(crate) fn link(&self, network: NetworkId, name: &str) -> Option<LinkId> {
         self.arcs(network).find(|(_, arc)| arc.link == name).map(|(_, arc)| arc.link_id)
+    }
+
+    /// Returns all arcs, each with the name of its network.
+    pub(crate) fn all_arcs(&self) -> impl Iterator<Item = (ArcId, &str, &KnownArc)> {
+        self.arcs.iter().filter_map(|(id, arc)| {
+            let network = self.networks.get(&arc.network)?;
+            Some((*id, network.name.as_str(), arc))
+        })
+    }
+
+    /// Returns all routers that are configured, with their names.
+    pub(crate) fn routers(&self) -> impl Iterator<Item = (NodeId, &str)> {
+        self.routers.iter().map(|(id, router)| (*id, router.name.as_str()))
     }
 
     /// Returns an arc; none if it is no longer configured.

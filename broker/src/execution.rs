@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 
-use crate::item::ItemChange;
+use crate::item::{ItemChange, is_route};
 use crate::node_queue::{NodeFault, NodeQueue};
 
 /// The queues of all routers, by name.
@@ -29,7 +29,18 @@ pub(crate) async fn execute(nodes: &NodeQueues, phases: Vec<NodePhase>) -> Resul
                 let what = "it is no longer configured".to_owned();
                 return Err(NodeFault::Unreachable(name, what));
             };
-            node.change(changes).await
+            // Routes without an entry carry nothing. A router that does not answer loses them as
+            // soon as it does, so nobody waits for that.
+            let only_routes = changes.iter().all(|(key, item)| item.is_none() && is_route(key));
+            if only_routes && !node.status().router.reachable {
+                let node = node.clone();
+                tokio::spawn(async move { node.change(changes).await });
+                return Ok(());
+            }
+            match node.change(changes).await {
+                Err(NodeFault::Unreachable(..)) if only_routes => Ok(()),
+                outcome => outcome,
+            }
         });
         try_join_all(each).await?;
         if !wait.is_zero() {
@@ -37,4 +48,16 @@ pub(crate) async fn execute(nodes: &NodeQueues, phases: Vec<NodePhase>) -> Resul
         }
     }
     Ok(())
+}
+
+/// Makes the changes where routers answer. Others make them as soon as they do.
+pub(crate) async fn withdraw(nodes: &NodeQueues, phases: Vec<NodePhase>) {
+    for NodePhase { changes, .. } in phases {
+        let each = changes.into_iter().filter_map(|(name, changes)| {
+            let node = nodes.get(&name)?;
+            // A fault is in the router's status.
+            Some(async move { node.change(changes).await.is_ok() })
+        });
+        join_all(each).await;
+    }
 }

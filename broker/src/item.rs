@@ -98,6 +98,11 @@ pub(crate) fn outer_key(outer: Ipv6Addr) -> String {
     format!("outer/{outer}")
 }
 
+/// Returns true if a key is that of a route of an outer address.
+pub(crate) fn is_route(key: &str) -> bool {
+    key.starts_with("outer/")
+}
+
 /// Returns the number of a tunnel: two for each number of a connection.
 pub(crate) fn tunnel_number(connection: u16, direction: FlowDirection) -> u16 {
     connection * 2 + u16::from(direction == FlowDirection::Backward)

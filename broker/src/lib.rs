@@ -21,19 +21,24 @@
 //! It takes whatever waits, compares wanted with actual, applies the difference as one batch over
 //! one kept shell (`shell`) and reads back (`linux`). Drift is repaired by the same steps.
 
+mod clock;
 pub mod config;
 mod directory;
 mod error;
 mod execution;
+mod failures;
 mod ids;
 mod item;
+mod links;
 mod linux;
 mod node_queue;
 mod record;
 mod refusal;
 mod requests;
+mod restoration;
 mod routes;
 mod run;
+mod schedule;
 mod server;
 mod shell;
 mod state;
@@ -45,6 +50,6 @@ pub use config::BrokerConfig;
 pub use error::BrokerError;
 pub use run::run;
 pub use views::{
-    ConnectionChange, ConnectionView, LinkUse, NetworkView, RequestedConnection, RouterState,
-    StepTimes, TunnelReport, TunnelView,
+    ConnectionChange, ConnectionView, LinkSetting, LinkUse, NetworkView, RequestedConnection,
+    RouterState, StepTimes, TunnelReport, TunnelView,
 };

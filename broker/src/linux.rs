@@ -21,6 +21,7 @@ use weir_network::{FlowSelector, TUNNEL_MTU, TUNNEL_OVERHEAD, TransportProtocol}
 
 use crate::item::{EntryItem, ExitItem, Items, LinkItem, NodeItem, RelayItem};
 use crate::item::{entry_key, outer_key, protocol_name};
+use crate::links::{self, BURST_LEAST, LinkReading, LinkWatch};
 
 /// Translation of items for one kind of router: all of it is pure.
 pub(crate) trait NodeDriver {
@@ -35,6 +36,15 @@ pub(crate) trait NodeDriver {
     /// # Errors
     /// It has another form.
     fn read(&self, answer: &str) -> Result<Items, String>;
+
+    /// Returns the script that reads the links among the wanted items: carrier and classes.
+    fn reading_links(&self, wanted: &Items) -> String;
+
+    /// Reads the answer to [`Self::reading_links`].
+    fn read_links(&self, answer: &str, wanted: &Items) -> LinkReading;
+
+    /// Returns a command that tells of changes of the wanted links' devices.
+    fn watch(&self, wanted: &Items) -> LinkWatch;
 }
 
 /// The driver of a generic Linux router.
@@ -82,8 +92,20 @@ impl NodeDriver for LinuxDriver {
         };
         let mut items = read_outer(routes);
         items.extend(read_entries(routes, rules, qdiscs));
-        items.extend(read_links(qdiscs));
+        items.extend(read_trees(qdiscs));
         Ok(items)
+    }
+
+    fn reading_links(&self, wanted: &Items) -> String {
+        links::reading(wanted)
+    }
+
+    fn read_links(&self, answer: &str, wanted: &Items) -> LinkReading {
+        links::read(answer, wanted)
+    }
+
+    fn watch(&self, wanted: &Items) -> LinkWatch {
+        links::watch(wanted)
     }
 }
 
@@ -121,7 +143,7 @@ fn put(key: &str, item: &NodeItem, actual: Option<&NodeItem>, ip: &mut String, t
                  dev {device} proto {PROTOCOL}"
             );
         }
-        NodeItem::Link(link) => put_link(link, tc),
+        NodeItem::Link(link) => links::put(link, tc),
         NodeItem::Entry(entry) => match actual {
             Some(NodeItem::Entry(old)) if old.steering() == entry.steering() => {
                 change_entry(old, entry, ip, tc);
@@ -181,7 +203,8 @@ fn change_entry(old: &EntryItem, entry: &EntryItem, ip: &mut String, tc: &mut St
     let old_path = (old.outer, old.next_hop, &old.next_device);
     if old_path != (entry.outer, entry.next_hop, &entry.next_device) {
         put_path(entry, ip);
-        if old.outer != entry.outer {
+        // Routes over a device that went down are gone already.
+        if old.outer != entry.outer && !old.outer.is_unspecified() {
             let table = Numbers::of(entry.tunnel).after_bucket;
             let _ = writeln!(ip, "route del {}/128 table {table} proto {PROTOCOL}", old.outer);
         }
@@ -216,25 +239,6 @@ fn put_bucket(entry: &EntryItem, tc: &mut String) {
         tc,
         "qdisc replace dev wc{tunnel} root tbf rate {rate}bps burst {burst} latency 20ms \
          overhead {TUNNEL_OVERHEAD}"
-    );
-}
-
-fn put_link(link: &LinkItem, tc: &mut String) {
-    let LinkItem { device, rate_bytes, tunnels_bytes, pool } = link;
-    let rest = rate_bytes.saturating_sub(*tunnels_bytes).max(1);
-    let burst = (rate_bytes / 500).max(BURST_LEAST);
-    let class = "quantum 3000 burst";
-    let _ = write!(
-        tc,
-        "qdisc replace dev {device} root handle 57: htb default 2\n\
-         class replace dev {device} parent 57: classid 57:1 htb \
-         rate {rate_bytes}bps ceil {rate_bytes}bps {class} {burst}\n\
-         class replace dev {device} parent 57:1 classid 57:10 htb prio 0 \
-         rate {tunnels_bytes}bps ceil {rate_bytes}bps {class} {burst}\n\
-         class replace dev {device} parent 57:1 classid 57:2 htb prio 1 \
-         rate {rest}bps ceil {rate_bytes}bps {class} {burst}\n\
-         filter replace dev {device} parent 57: protocol ipv6 prio 1 handle 800::800 u32 \
-         match ip6 dst {pool}/64 flowid 57:10\n"
     );
 }
 
@@ -328,10 +332,25 @@ fn read_entry(
     let behind = looking_up(of.after_bucket)?;
     (text(behind, "iif") == Some(&far)).then_some(())?;
     let steering = looking_up(of.before_bucket)?;
-    let into = in_table(of.after_bucket).find(|route| text(route, "encap") == Some("seg6"))?;
-    let [outer] = into["segs"].as_array()?.as_slice() else { return None };
-    let outer: Ipv6Addr = outer.as_str()?.parse().ok()?;
-    let onwards = in_table(of.after_bucket).find(|route| address(route, "dst") == Some(outer))?;
+    let destination = address(steering, "dst")?;
+    let into = in_table(of.after_bucket).find(|route| text(route, "encap") == Some("seg6"));
+    let (outer, next_hop, next_device) = match into {
+        Some(into) => {
+            let [outer] = into["segs"].as_array()?.as_slice() else { return None };
+            let outer: Ipv6Addr = outer.as_str()?.parse().ok()?;
+            (address(into, "dst") == Some(destination)).then_some(())?;
+            let onwards =
+                in_table(of.after_bucket).find(|route| address(route, "dst") == Some(outer))?;
+            (outer, address(onwards, "gateway")?, text(onwards, "dev")?.to_owned())
+        }
+        // The kernel takes routes away with a device that goes down, but not the guard. The rest is
+        // as it was, and only the path is put anew.
+        None => {
+            let is_guard = |route: &Value| text(route, "type") == Some("unreachable");
+            in_table(of.after_bucket).find(|route| is_guard(route))?;
+            (Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED, String::new())
+        }
+    };
     let bucket = qdiscs
         .iter()
         .find(|qdisc| text(qdisc, "dev") == Some(&device) && text(qdisc, "kind") == Some("tbf"))?;
@@ -348,22 +367,20 @@ fn read_entry(
         access: text(steering, "iif")?.to_owned(),
         selector: FlowSelector {
             source: address(steering, "src")?,
-            destination: address(steering, "dst")
-                .filter(|destination| address(into, "dst") == Some(*destination))?,
+            destination,
             protocol,
             source_port: port("sport"),
             destination_port: port("dport"),
         },
         outer,
-        next_hop: address(onwards, "gateway")?,
-        next_device: text(onwards, "dev")?.to_owned(),
+        next_hop,
+        next_device,
         rate_bytes: bucket["options"]["rate"].as_u64()?,
     })
 }
 
-/// Reads which links have a tree of ours. `tc` prints classes for people only, so their rates are
-/// not in it: the caller knows whether it put them.
-fn read_links(qdiscs: &[Value]) -> Items {
+/// Reads which links have a tree of ours. Its classes are not in this answer.
+fn read_trees(qdiscs: &[Value]) -> Items {
     let ours = qdiscs
         .iter()
         .filter(|qdisc| text(qdisc, "kind") == Some("htb") && text(qdisc, "handle") == Some("57:"));
@@ -394,9 +411,6 @@ const PROTOCOL: u32 = 87;
 
 const TABLE_BEFORE: u32 = 1_000_000;
 const TABLE_AFTER: u32 = 2_000_000;
-
-/// Ten full frames.
-const BURST_LEAST: u64 = 15_000;
 
 #[cfg(test)]
 mod tests {
@@ -466,6 +480,30 @@ mod tests {
             let (removed, put) = (script.find("link del wc1"), script.find("link add wc1"));
             assert!(removed.is_some() && removed < put, "{part}: {script}");
         }
+    }
+
+    /// Goal: an entry whose device went down, and took the routes with it, keeps its steering and
+    /// its bucket, and gets the new path.
+    #[test]
+    fn a_lost_path_is_put_alone() {
+        let lost = ["\"fd01:3::2\",\"encap\"", "\"fd0f::1:1\",\"gateway\""];
+        let answer = lost.iter().fold(ANSWER.to_owned(), |answer, route| {
+            let begin = answer.find(&format!("{{\"dst\":{route}")).unwrap();
+            let end = begin + answer[begin..].find("},").unwrap() + 2;
+            format!("{}{}", &answer[..begin], &answer[end..])
+        });
+        let read = LinuxDriver.read(&answer).unwrap();
+        let script = LinuxDriver.plan(&with(NodeItem::Entry(entry())), &read);
+        assert!(script.contains("route replace fd0f::1:1/128"), "{script}");
+        let untouched = ["link", "rule", "tc ", "del"];
+        assert!(untouched.iter().all(|word| !script.contains(word)), "{script}");
+        // Without its guard packets would become best effort: it is put anew.
+        let guard = answer.rfind("{\"type\":\"unreachable\"").unwrap();
+        let end = guard + answer[guard..].find('}').unwrap() + 1;
+        let before = answer[..guard].trim_end().trim_end_matches(',');
+        let answer = format!("{before}{}", &answer[end..]);
+        let read = LinuxDriver.read(&answer).unwrap();
+        assert_eq!(read.get("entry/1"), Some(&NodeItem::Broken), "{answer}");
     }
 
     /// Goal: a change of rate touches the bucket alone, a change of path replaces one route.

@@ -3,14 +3,16 @@
 //!
 //! The queue holds the items that the node is to have. A request changes them; the requests that
 //! wait, up to [`BATCH_MAX`], are applied by one script and answered after one reading of the
-//! node. They are taken in the order in which they came, so nobody starves. Without requests the
-//! node is compared at an interval, and what somebody else changed is put right.
+//! node. They are taken in the order in which they came, so nobody starves. At an interval the node
+//! is compared, and what somebody else changed is put right. The devices of its links are read then
+//! too, and as soon as the router says that one of them has changed.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::config::RouterConfig;
@@ -23,7 +25,26 @@ use crate::views::RouterState;
 #[derive(Clone)]
 pub(crate) struct NodeQueue {
     sender: mpsc::Sender<NodeRequest>,
-    status: Arc<Mutex<RouterState>>,
+    status: Arc<Mutex<QueuedNodeStatus>>,
+}
+
+/// State of a router as its queue knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct QueuedNodeStatus {
+    pub(crate) router: RouterState,
+    /// Devices of links without a carrier; none before the first reading.
+    pub(crate) devices_down: Option<BTreeSet<String>>,
+    /// The time at which the first of the exchanges began that had no answer.
+    pub(crate) silent_since: Option<Instant>,
+}
+
+/// Settings of a queue.
+#[derive(Clone)]
+pub(crate) struct QueueSettings {
+    /// Interval of the comparison.
+    pub(crate) check: Duration,
+    /// Is told of each change of links and of whether the router answers.
+    pub(crate) changed: Arc<Notify>,
 }
 
 enum NodeRequest {
@@ -52,12 +73,15 @@ impl NodeQueue {
         driver: impl NodeDriver + Send + 'static,
         access: ShellAccess,
         wanted: Items,
-        check: Duration,
+        settings: QueueSettings,
     ) -> Self {
         let (sender, requests) = mpsc::channel(WAITING_MAX);
         let name = router.name.clone();
-        let status = RouterState { name, reachable: false, repaired: 0, fault: None };
+        let router_state = RouterState { name, reachable: false, repaired: 0, fault: None };
+        let (devices_down, silent_since) = (None, None);
+        let status = QueuedNodeStatus { router: router_state, devices_down, silent_since };
         let status = Arc::new(Mutex::new(status));
+        let QueueSettings { check, changed } = settings;
         let node = ConfiguredNode {
             router,
             driver,
@@ -65,8 +89,10 @@ impl NodeQueue {
             wanted,
             actual: None,
             shell: None,
-            links_put: false,
+            links: Items::new(),
             status: Arc::clone(&status),
+            changed,
+            link_event: Arc::new(Notify::new()),
         };
         tokio::spawn(node.serve(requests, check));
         Self { sender, status }
@@ -86,7 +112,7 @@ impl NodeQueue {
     }
 
     /// Returns the state of the node as the queue knows it.
-    pub(crate) fn status(&self) -> RouterState {
+    pub(crate) fn status(&self) -> QueuedNodeStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -95,7 +121,8 @@ impl NodeQueue {
         request: NodeRequest,
         answer: oneshot::Receiver<Result<T, NodeFault>>,
     ) -> Result<T, NodeFault> {
-        let ended = || NodeFault::Unreachable(self.status().name, "its queue ended".to_owned());
+        let ended =
+            || NodeFault::Unreachable(self.status().router.name, "its queue ended".to_owned());
         self.sender.send(request).await.map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
     }
@@ -110,9 +137,12 @@ struct ConfiguredNode<D> {
     /// Items that the node had when it was last read; none if that is not known.
     actual: Option<Items>,
     shell: Option<NodeShell>,
-    /// True once this broker has put the classes of links.
-    links_put: bool,
-    status: Arc<Mutex<RouterState>>,
+    /// Links as they were when their classes were last read.
+    links: Items,
+    status: Arc<Mutex<QueuedNodeStatus>>,
+    changed: Arc<Notify>,
+    /// The router has said that a link's device changed.
+    link_event: Arc<Notify>,
 }
 
 impl<D: NodeDriver + Send> ConfiguredNode<D> {
@@ -120,16 +150,19 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         let mut ticks = tokio::time::interval_at(Instant::now(), check);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut batch = Vec::new();
+        let link_event = Arc::clone(&self.link_event);
         loop {
             tokio::select! {
                 biased;
+                // First, so that requests without end do not keep failures unseen.
+                _ = ticks.tick() => self.compare().await,
+                () = link_event.notified() => self.compare().await,
                 taken = requests.recv_many(&mut batch, BATCH_MAX) => {
                     if taken == 0 {
                         return;
                     }
                     self.execute(std::mem::take(&mut batch)).await;
                 }
-                _ = ticks.tick() => self.compare().await,
             }
         }
     }
@@ -165,11 +198,13 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
     /// Compares the node with what is wanted, and repairs it.
     async fn compare(&mut self) {
         let known = self.actual.take();
-        if let Ok(actual) = self.read().await {
+        if self.read_links().await.is_ok()
+            && let Ok(actual) = self.read().await
+        {
             let drifted = known.is_some_and(|known| known != actual);
             self.actual = Some(actual);
             if drifted {
-                self.note(|status| status.repaired += 1);
+                self.note(|status| status.router.repaired += 1);
             }
             // A fault is in the status.
             let _fault = self.converge().await;
@@ -181,6 +216,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         let mut said = String::new();
         for _attempt in 0..ATTEMPTS {
             if self.actual.is_none() {
+                self.read_links().await?;
                 self.actual = Some(self.read().await?);
             }
             let actual = self.actual.get_or_insert_default();
@@ -188,8 +224,13 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
             if script.is_empty() {
                 return Ok(said);
             }
+            let puts_links = self.wanted.iter().any(|(key, item)| {
+                matches!(item, NodeItem::Link(_)) && actual.get(key) != Some(item)
+            });
             said = self.run(&script).await?;
-            self.links_put = true;
+            if puts_links {
+                self.read_links().await?;
+            }
             self.actual = Some(self.read().await?);
         }
         Ok(said)
@@ -214,17 +255,32 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         let name = || self.router.name.clone();
         let mut items =
             self.driver.read(&answer).map_err(|what| NodeFault::Unreachable(name(), what))?;
-        // The rates of a link's classes are not read. A tree that this broker put has them; one of
-        // an earlier broker is put again.
-        items.retain(|key, item| match (&item, self.wanted.get(key)) {
-            (NodeItem::Link(_), Some(wanted)) if self.links_put => {
-                *item = wanted.clone();
+        // Here links say only that they have a tree. Its classes are read at the comparison.
+        items.retain(|key, item| match (&item, self.links.get(key)) {
+            (NodeItem::Link(_), Some(read)) => {
+                *item = read.clone();
                 true
             }
-            (NodeItem::Link(_), _) => false,
+            (NodeItem::Link(_), None) => false,
             _ => true,
         });
         Ok(items)
+    }
+
+    /// Reads the links' devices and the classes there.
+    async fn read_links(&mut self) -> Result<(), NodeFault> {
+        let script = self.driver.reading_links(&self.wanted);
+        let answer = self.run(&script).await?;
+        let read = self.driver.read_links(&answer, &self.wanted);
+        self.links = read.items;
+        let changed = self.note(|status| {
+            let before = status.devices_down.replace(read.devices_down.clone());
+            before.as_ref() != Some(&read.devices_down)
+        });
+        if changed {
+            self.changed.notify_one();
+        }
+        Ok(())
     }
 
     async fn read_counters(&mut self, device: &str) -> Result<Value, NodeFault> {
@@ -238,13 +294,14 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
     /// again once: the node may have closed it.
     async fn run(&mut self, script: &str) -> Result<String, NodeFault> {
         let kept = self.shell.is_some();
+        let begun = Instant::now();
         match self.run_once(script).await {
             Err(ShellError::Broken(_)) if kept => {
                 self.actual = None;
                 let again = self.run_once(script).await;
-                again.map_err(|error| self.fault(error))
+                again.map_err(|error| self.fault(error, begun))
             }
-            Err(error) => Err(self.fault(error)),
+            Err(error) => Err(self.fault(error, begun)),
             Ok(said) => Ok(said),
         }
     }
@@ -252,23 +309,34 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
     async fn run_once(&mut self, script: &str) -> Result<String, ShellError> {
         let mut shell = match self.shell.take() {
             Some(shell) => shell,
-            None => NodeShell::open(&self.router, &self.access).await?,
+            None => {
+                let shell = NodeShell::open(&self.router, &self.access).await?;
+                let watch = self.driver.watch(&self.wanted);
+                // Without it changes of links are seen at the interval.
+                let _none = shell.watch(watch, Arc::clone(&self.link_event)).await;
+                shell
+            }
         };
         let said = shell.run(script).await?;
         self.shell = Some(shell);
-        self.note(|status| {
-            status.reachable = true;
-            status.fault = None;
+        let is_back = self.note(|status| {
+            status.silent_since = None;
+            status.router.fault = None;
+            !std::mem::replace(&mut status.router.reachable, true)
         });
+        if is_back {
+            self.changed.notify_one();
+        }
         Ok(said)
     }
 
-    fn fault(&mut self, error: ShellError) -> NodeFault {
+    fn fault(&mut self, error: ShellError, begun: Instant) -> NodeFault {
         self.actual = None;
         let text = error.to_string();
         self.note(|status| {
-            status.reachable = false;
-            status.fault = Some(text.clone());
+            status.router.reachable = false;
+            status.silent_since.get_or_insert(begun);
+            status.router.fault = Some(text.clone());
         });
         match error {
             ShellError::Broken(text) => NodeFault::Unreachable(self.router.name.clone(), text),
@@ -276,8 +344,8 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         }
     }
 
-    fn note(&self, change: impl FnOnce(&mut RouterState)) {
-        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+    fn note<T>(&self, change: impl FnOnce(&mut QueuedNodeStatus) -> T) -> T {
+        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -2,7 +2,9 @@
 //! The records of the store: connections with the plan that is under way.
 
 use serde::{Deserialize, Serialize};
-use weir_network::{AdmittedFlows, ConnectionPlan, ConnectionRequest, NetworkConnection};
+use weir_network::{
+    AdmittedFlows, ConnectionPlan, ConnectionRequest, ConnectionTimers, NetworkConnection,
+};
 
 use crate::ids::StoredId;
 use crate::views::{RequestedConnection, StepTimes};
@@ -30,6 +32,15 @@ pub(crate) struct ConnectionRecord {
     pub(crate) next: Option<(RequestedConnection, u32)>,
     /// Commands for each router, with their undo.
     pub(crate) plan: ConnectionPlan,
+    /// True while its change is a restoration: its old path failed, and has nothing reserved.
+    #[serde(default)]
+    pub(crate) restoring: bool,
+    /// Hold and lease.
+    #[serde(default)]
+    pub(crate) timers: ConnectionTimers,
+    /// The reason for which it is broken.
+    #[serde(default)]
+    pub(crate) refusal: Option<String>,
     /// Times of the last step that somebody waited for.
     #[serde(skip)]
     pub(crate) took: Option<StepTimes>,
@@ -41,6 +52,8 @@ pub(crate) struct StoredState {
     pub(crate) connections: Vec<StoredConnection>,
     pub(crate) keys: Vec<StoredKey>,
     pub(crate) ids: Vec<StoredId>,
+    /// Links that are set down: network and link.
+    pub(crate) links_down: Vec<(String, String)>,
 }
 
 /// A remembered request.

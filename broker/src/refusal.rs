@@ -71,7 +71,8 @@ impl NetworkDirectory {
         BrokerRefusal { error: ApiError::new(ErrorCode::Refused, message), changes }
     }
 
-    fn reason(&self, reason: &RefusalReason) -> String {
+    /// Says the reason of a refusal.
+    pub(crate) fn reason(&self, reason: &RefusalReason) -> String {
         match reason {
             RefusalReason::SelectorTaken(id) => {
                 format!("connection {} is for the same packets", id_text(*id))

@@ -3,11 +3,13 @@
 
 use weir_api_types::error::ErrorCode;
 use weir_network::{
-    ByDirection, ConnectionRequest, FlowSelector, LinkId, NetworkId, PACKET_MIN, PathLimits,
-    RateBasis, RequestedRate, TUNNEL_MTU, TimeWindow, TransportProtocol,
+    ByDirection, ConnectionLease, ConnectionRequest, ConnectionTimers, FlowSelector, LinkId,
+    NetworkId, PACKET_MIN, PathLimits, RateBasis, RequestedRate, TUNNEL_MTU, TimeWindow,
+    TransportProtocol,
 };
-use weir_units::{BitRate, Nanos};
+use weir_units::{BitRate, Instant, Nanos};
 
+use crate::clock;
 use crate::config::RATE_LEAST;
 use crate::directory::NetworkDirectory;
 use crate::ids::parsed_id;
@@ -39,6 +41,7 @@ impl NetworkDirectory {
     pub(crate) fn request(
         &self,
         requested: &RequestedConnection,
+        now: Instant,
     ) -> Result<ConnectionRequest, BrokerRefusal> {
         let name = &requested.network;
         let network = self.network(name).ok_or_else(|| unknown("network", name))?;
@@ -76,8 +79,8 @@ impl NetworkDirectory {
             },
             basis: RateBasis::Inner { smallest_packet: packet },
             limits: ByDirection { forward: limits.clone(), backward: limits },
-            window: TimeWindow::ALWAYS,
-            priority: 0,
+            window: window(requested, now)?,
+            priority: requested.priority,
         })
     }
 
@@ -98,6 +101,42 @@ impl NetworkDirectory {
         let hops = requested.hops_max;
         Ok(PathLimits { delay, hops, avoid_links, disjoint_from, ..PathLimits::default() })
     }
+}
+
+/// Reads the times of a request: its hold and lease begin now.
+pub(crate) fn timers(
+    requested: &RequestedConnection,
+    now: Instant,
+) -> Result<ConnectionTimers, BrokerRefusal> {
+    let length = |key: &str, text: &Option<String>| -> Result<Option<Nanos>, BrokerRefusal> {
+        let Some(text) = text else { return Ok(None) };
+        let length: Nanos = text.parse().map_err(|error| refused(format!("{key}: {error}")))?;
+        if !(TIMER_LEAST..=TIMER_MOST).contains(&length) {
+            return Err(refused(format!("{key} {length}: {TIMER_LEAST} to {TIMER_MOST}")));
+        }
+        Ok(Some(length))
+    };
+    let hold_until = length("hold", &requested.hold)?.map(|length| now + length);
+    let lease = length("lease", &requested.lease)?;
+    let lease = lease.map(|length| ConnectionLease { length, until: now + length });
+    Ok(ConnectionTimers { hold_until, lease })
+}
+
+/// Reads the window of a request: from its start, or all time before its end.
+fn window(requested: &RequestedConnection, now: Instant) -> Result<TimeWindow, BrokerRefusal> {
+    let time = |key: &str, text: &Option<String>| {
+        let time = text.as_deref().map(clock::parsed).transpose();
+        time.map_err(|error| refused(format!("{key}: {error}")))
+    };
+    let (start, end) = (time("start", &requested.start)?, time("end", &requested.end)?);
+    let window = TimeWindow {
+        start: start.unwrap_or(Instant::ZERO),
+        end: end.unwrap_or(Instant::FAR_FUTURE),
+    };
+    if window.end <= window.start.max(now) {
+        return Err(refused("end: it is past, or not after the start"));
+    }
+    Ok(window)
 }
 
 /// Makes the refusal of a name that is not known, or that the caller may not know.
@@ -133,5 +172,10 @@ fn rate(key: &str, text: &str) -> Result<RequestedRate, BrokerRefusal> {
 
 /// The smallest packet with a payload: headers of IPv6 and UDP, and a little.
 const PACKET_LEAST: u16 = PACKET_MIN + 24;
+
+const TIMER_LEAST: Nanos = Nanos::from_millis(100);
+
+/// A day.
+const TIMER_MOST: Nanos = Nanos::from_secs(86_400);
 
 const RATE_MOST: BitRate = BitRate::from_mbps(1_000_000);

@@ -13,26 +13,28 @@ use axum::extract::{DefaultBodyLimit, Json, Path, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, patch, post};
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use weir_api_types::error::ErrorCode;
-use weir_network::{ConnectionId, NetworkConnection, NetworkId, TUNNEL_MTU};
+use weir_network::{ConnectionId, ConnectionState, NetworkConnection, NetworkId, TUNNEL_MTU};
 
+use crate::clock;
 use crate::config::BrokerToken;
 use crate::directory::ConfiguredNetwork;
 use crate::execution::NodeQueues;
 use crate::ids::{id_text, parsed_id};
 use crate::item::tunnel_number;
-use crate::node_queue::NodeQueue;
 use crate::record::ConnectionRecord;
 use crate::refusal::BrokerRefusal;
 use crate::requests::unknown;
 use crate::state::{BrokerState, outer_addresses, state_name, unknown_id};
-use crate::views::{ConnectionChange, ConnectionView, LinkUse, NetworkView, RequestedConnection};
-use crate::views::{TunnelReport, TunnelView};
+use crate::views::{
+    ConnectionChange, ConnectionView, LinkSetting, LinkUse, NetworkView, RequestedConnection,
+    TunnelReport, TunnelView,
+};
 use crate::writer::{OrderAnswer, SharedState, WaitingCaller, WriterOrder};
 
 /// State that the handlers share.
@@ -49,8 +51,11 @@ type Shared = State<Arc<BrokerInterface>>;
 pub(crate) fn router(interface: Arc<BrokerInterface>) -> Router {
     Router::new()
         .route("/v1/networks", get(networks))
+        .route("/v1/networks/{network}/links/{link}", patch(set_link))
         .route("/v1/connections", get(connections).post(create))
         .route("/v1/connections/{id}", get(show).patch(change).delete(remove))
+        .route("/v1/connections/{id}/commit", post(commit))
+        .route("/v1/connections/{id}/renew", post(renew))
         .route("/v1/connections/{id}/report", get(report))
         .fallback(async || BrokerRefusal::new(ErrorCode::NotFound, "no such path"))
         .method_not_allowed_fallback(async || {
@@ -68,6 +73,23 @@ async fn networks(state: Shared, headers: HeaderMap) -> Result<Response, BrokerR
         seen.map(|(id, network)| interface.network_view(id, network, state)).collect()
     });
     Ok(Json(views).into_response())
+}
+
+async fn set_link(
+    state: Shared,
+    Path((network, link)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Result<Json<LinkSetting>, JsonRejection>,
+) -> Result<Response, BrokerRefusal> {
+    let State(interface) = state;
+    if !interface.caller(&headers)?.sees(&network) {
+        return Err(unknown("network", &network));
+    }
+    let Json(LinkSetting { up }) = body.map_err(refused_body)?;
+    let (answer, answered) = oneshot::channel();
+    let order = WriterOrder::SetLink { network, link, up, answer };
+    interface.answered(order, answered).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 async fn connections(state: Shared, headers: HeaderMap) -> Result<Response, BrokerRefusal> {
@@ -145,6 +167,30 @@ async fn remove(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
+async fn commit(
+    state: Shared,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, BrokerRefusal> {
+    let since = Instant::now();
+    let State(interface) = state;
+    let id = interface.own(&headers, &id)?;
+    let made = interface.order(since, |waiting| WriterOrder::Commit { id, waiting }).await?;
+    Ok(Json(interface.shown(made)?).into_response())
+}
+
+async fn renew(
+    state: Shared,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, BrokerRefusal> {
+    let since = Instant::now();
+    let State(interface) = state;
+    let id = interface.own(&headers, &id)?;
+    let made = interface.order(since, |waiting| WriterOrder::Renew { id, waiting }).await?;
+    Ok(Json(interface.shown(made)?).into_response())
+}
+
 async fn report(
     state: Shared,
     Path(id): Path<String>,
@@ -198,7 +244,15 @@ impl BrokerInterface {
         order: impl FnOnce(WaitingCaller) -> WriterOrder,
     ) -> OrderAnswer {
         let (answer, answered) = oneshot::channel();
-        self.orders.try_send(order(WaitingCaller { since, answer })).map_err(|_| {
+        self.answered(order(WaitingCaller { since, answer }), answered).await
+    }
+
+    async fn answered<T>(
+        &self,
+        order: WriterOrder,
+        answered: oneshot::Receiver<Result<T, BrokerRefusal>>,
+    ) -> Result<T, BrokerRefusal> {
+        self.orders.try_send(order).map_err(|_| {
             let most = self.orders.max_capacity();
             let text = format!("{most} requests wait, which is the most; ask again later");
             BrokerRefusal::new(ErrorCode::Busy, text)
@@ -242,12 +296,13 @@ impl BrokerInterface {
                 to: known.to.clone(),
                 reservable_bps,
                 reserved_bps,
+                fault: state.failed.fault_of(&network.name, known),
             });
         }
         let routers = routers.into_iter().filter_map(|name| self.nodes.get(name));
         NetworkView {
             name: network.name.clone(),
-            routers: routers.map(NodeQueue::status).collect(),
+            routers: routers.map(|node| node.status().router).collect(),
             hosts: state.directory.hosts(id).map(|(_, host)| host.name.clone()).collect(),
             links,
             connections: state.all().filter(|(of, _)| of.request.network == id).count(),
@@ -292,7 +347,9 @@ fn view(
     let NetworkConnection { id, request, flows, .. } = connection;
     let (directory, ConnectionRecord { number, generation, .. }) = (&state.directory, record);
     let outer = outer_addresses(directory, request.network, *number, *generation);
-    let tunnels = flows.present().map(|(direction, flow)| {
+    // A broken one has nothing at its routers.
+    let present = flows.present().filter(|_| connection.state != ConnectionState::Broken);
+    let tunnels = present.map(|(direction, flow)| {
         let arcs = flow.path.arcs.iter().filter_map(|arc| directory.arc(*arc));
         let last = arcs.clone().next_back().map(|arc| arc.to.clone());
         TunnelView {
@@ -310,6 +367,9 @@ fn view(
         id: id_text(*id),
         request: record.requested.clone(),
         state: state_name(connection.state).to_owned(),
+        refusal: record.refusal.clone(),
+        hold_until: record.timers.hold_until.map(clock::text),
+        lease_until: record.timers.lease.map(|lease| clock::text(lease.until)),
         tunnels: tunnels.collect(),
         mtu: TUNNEL_MTU,
         took: record.took,

@@ -5,21 +5,22 @@ use std::sync::{Arc, Mutex};
 
 use russh::keys::load_secret_key;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
+use crate::clock;
 use crate::config::{BrokerConfig, NetworkConfig};
 use crate::error::BrokerError;
 use crate::execution::NodeQueues;
 use crate::ids::StableIds;
 use crate::item::{LinkItem, NodeItem};
 use crate::linux::LinuxDriver;
-use crate::node_queue::NodeQueue;
+use crate::node_queue::{NodeQueue, QueueSettings};
 use crate::routes::{BrokerInterface, router};
 use crate::server::HttpsServer;
 use crate::shell::ShellAccess;
 use crate::state::BrokerState;
 use crate::store::{BrokerStore, RowChange};
-use crate::writer::Writer;
+use crate::writer::{Writer, WriterSettings};
 
 /// Runs the broker until SIGTERM or SIGINT. Connections stay as they are on the nodes.
 ///
@@ -53,8 +54,10 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
     };
     let stored = store.read().await?;
     let mut ids = StableIds::new(stored.ids);
-    let state = BrokerState::new(config, &mut ids, stored.connections, stored.keys)
+    let mut state = BrokerState::new(config, &mut ids, stored.connections, stored.keys)
         .map_err(BrokerError::Configuration)?;
+    state.restore_links(stored.links_down);
+    state.renew_all(clock::now());
     let added: Vec<_> = ids.take_added().into_iter().map(RowChange::PutId).collect();
     store.commit(&added).await?;
     let access = ShellAccess {
@@ -62,7 +65,8 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
         store: store.identity().to_owned(),
         fence: store.fence(),
     };
-    let nodes = start_nodes(config, &state, &access);
+    let changed = Arc::new(Notify::new());
+    let nodes = start_nodes(config, &state, &access, &changed);
     let server = HttpsServer::bind(settings).await?;
     say(&format!(
         "broker \"{}\": {} connections, {} under way; lease {}; https://{}",
@@ -81,13 +85,22 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
         tokens: settings.token.clone(),
     };
     let serving = tokio::spawn(server.serve(router(Arc::new(interface))));
-    let ended = Writer::serve(state, store, nodes, waiting, stopped).await;
+    let router_patience = settings.router_patience;
+    let rearrange = settings.rearrange;
+    let preempt = settings.preempt;
+    let settings = WriterSettings { router_patience, rearrange, preempt, changed };
+    let ended = Writer::serve(state, store, nodes, waiting, stopped, settings).await;
     serving.abort();
     ended
 }
 
 /// Starts the queues of all routers, each with what it is to have.
-fn start_nodes(config: &BrokerConfig, state: &BrokerState, access: &ShellAccess) -> NodeQueues {
+fn start_nodes(
+    config: &BrokerConfig,
+    state: &BrokerState,
+    access: &ShellAccess,
+    changed: &Arc<Notify>,
+) -> NodeQueues {
     let mut wanted = state.present();
     for network in &config.network {
         for (router, item) in link_items(network) {
@@ -98,8 +111,8 @@ fn start_nodes(config: &BrokerConfig, state: &BrokerState, access: &ShellAccess)
     let routers = config.network.iter().flat_map(|network| &network.router);
     let queues = routers.map(|router| {
         let items = wanted.remove(&router.name).unwrap_or_default();
-        let check = config.broker.check;
-        let queue = NodeQueue::start(router.clone(), LinuxDriver, access.clone(), items, check);
+        let settings = QueueSettings { check: config.broker.check, changed: Arc::clone(changed) };
+        let queue = NodeQueue::start(router.clone(), LinuxDriver, access.clone(), items, settings);
         (router.name.clone(), queue)
     });
     Arc::new(queues.collect())

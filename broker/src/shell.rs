@@ -11,15 +11,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use russh::keys::{PrivateKey, PrivateKeyWithHashAlg, PublicKey, PublicKeyOrCertificate};
 use russh::{Channel, ChannelMsg, client};
 
 use crate::config::RouterConfig;
+use crate::links::LinkWatch;
 
 /// An open shell.
 pub(crate) struct NodeShell {
     channel: Channel<client::Msg>,
-    _session: client::Handle<PinnedKey>,
+    session: client::Handle<PinnedKey>,
     exchanges: u64,
     fence: String,
 }
@@ -77,7 +80,10 @@ impl NodeShell {
         let take = format!(
             "mkdir -p /run/weir; weir_fence=0; [ ! -e {file} ] || read weir_fence <{file}\n\
              if [ \"$weir_fence\" -le {fence} ]; then echo {fence} >{file}.new && \
-             mv {file}.new {file}; fi"
+             mv {file}.new {file}; fi\n\
+             ls -t /run/weir/fence-????????????????-{} | tail -n +{} | xargs rm -f",
+            router.name,
+            FENCES_MAX + 1
         );
         shell.exchange(&take).await?;
         Ok(shell)
@@ -98,7 +104,37 @@ impl NodeShell {
         }
         let channel = session.channel_open_session().await?;
         channel.exec(false, "exec sh").await?;
-        Ok(Self { channel, _session: session, exchanges: 0, fence: "true".to_owned() })
+        Ok(Self { channel, session, exchanges: 0, fence: "true".to_owned() })
+    }
+
+    /// Runs a command beside the shell, for as long as the shell is open, and tells `event` of
+    /// lines with one of the words.
+    pub(crate) async fn watch(
+        &self,
+        watch: LinkWatch,
+        event: Arc<Notify>,
+    ) -> Result<(), ShellError> {
+        let mut channel = self.session.channel_open_session().await?;
+        channel.exec(false, watch.command).await?;
+        // The channel ends with the session.
+        tokio::spawn(async move {
+            let mut line = Vec::new();
+            while let Some(message) = channel.wait().await {
+                let ChannelMsg::Data { data } = message else { continue };
+                for byte in &data[..] {
+                    if *byte != b'\n' && line.len() < LINE_BYTES_MAX {
+                        line.push(*byte);
+                        continue;
+                    }
+                    let text = String::from_utf8_lossy(&line);
+                    if watch.words.iter().any(|word| text.contains(word)) {
+                        event.notify_one();
+                    }
+                    line.clear();
+                }
+            }
+        });
+        Ok(())
     }
 
     /// Runs a script and returns what it said, unless another broker has taken the node.
@@ -150,11 +186,18 @@ impl From<russh::Error> for ShellError {
     }
 }
 
+/// Fencing numbers that a router keeps, those of the stores that used it last. Only a store whose
+/// broker is no longer there can be forgotten: two at one router would undo each other's work.
+const FENCES_MAX: usize = 8;
+
 const FENCED: &str = "WEIR-FENCED";
 
 const OPEN_PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// Bytes of a line that tells of a change.
+const LINE_BYTES_MAX: usize = 4 << 10;
 
 /// A node with 4000 tunnels answers with 6 MB.
 const ANSWER_BYTES_MAX: usize = 16 << 20;

@@ -13,18 +13,20 @@ use weir_api_types::error::ErrorCode;
 use weir_network::{
     AdmissionAnswer, AdmittedFlows, ByDirection, ConnectionEvent, ConnectionId, ConnectionPlan,
     ConnectionRequest, ConnectionState, ConnectionStep, ConnectionTunnels, FlowDirection,
-    NetworkConnection, NetworkId, NetworkState, PathChangeStep, RecoveryAction, recovery,
+    IllegalTransition, NetworkConnection, NetworkId, NetworkState, PathChangeStep, PathMove,
+    RearrangementLimits, RearrangementOutcome, RecoveryAction, recovery,
 };
-use weir_units::Nanos;
+use weir_units::{Instant, Nanos};
 
 use crate::config::BrokerConfig;
 use crate::directory::{CONNECTIONS_MAX, NetworkDirectory};
 use crate::execution::NodePhase;
+use crate::failures::FailedParts;
 use crate::ids::{StableIds, id_text, parsed_id};
 use crate::item::{Items, outer_address, tunnel_number};
 use crate::record::{ConnectionRecord, StoredConnection, StoredKey};
 use crate::refusal::BrokerRefusal;
-use crate::requests::unknown;
+use crate::requests::{timers, unknown};
 use crate::views::{ConnectionChange, RequestedConnection, StepTimes};
 
 /// The state.
@@ -32,7 +34,9 @@ use crate::views::{ConnectionChange, RequestedConnection, StepTimes};
 pub(crate) struct BrokerState {
     pub(crate) directory: NetworkDirectory,
     pub(crate) network: NetworkState,
-    records: BTreeMap<ConnectionId, ConnectionRecord>,
+    pub(crate) records: BTreeMap<ConnectionId, ConnectionRecord>,
+    /// Failed parts of the networks, and links that are set down.
+    pub(crate) failed: FailedParts,
     numbers: BTreeSet<u16>,
     keys: RememberedKeys,
 }
@@ -53,6 +57,8 @@ pub(crate) enum StepProgress {
     Again,
     /// Nothing is under way any more.
     Settled,
+    /// It has no path any more, and is to be withdrawn from its nodes.
+    Broken,
     /// The connection is gone.
     Gone,
 }
@@ -70,14 +76,18 @@ impl BrokerState {
     ) -> Result<Self, String> {
         let (directory, network) = NetworkDirectory::new(config, ids)?;
         let (records, numbers) = (BTreeMap::new(), BTreeSet::new());
-        let mut state =
-            Self { directory, network, records, numbers, keys: RememberedKeys::default() };
+        let (failed, remembered) = (FailedParts::default(), RememberedKeys::default());
+        let mut state = Self { directory, network, records, failed, numbers, keys: remembered };
         for key in keys {
             state.remember(key);
         }
         for StoredConnection { connection, next, record } in connections {
             let NetworkConnection { id, request, flows, state: step } = connection;
-            let restored = state.network.reserve(id, request, flows, step);
+            let restored = if record.restoring || step == ConnectionState::Broken {
+                state.network.reserve_nothing(id, request, flows, step)
+            } else {
+                state.network.reserve(id, request, flows, step)
+            };
             let restored = restored.and_then(|()| {
                 next.map_or(Ok(()), |(request, flows)| {
                     state.network.begin_change(id, request, flows)
@@ -141,8 +151,10 @@ impl BrokerState {
         &mut self,
         id: ConnectionId,
         requested: RequestedConnection,
+        now: Instant,
     ) -> Result<(), BrokerRefusal> {
-        let request = self.directory.request(&requested)?;
+        let request = self.directory.request(&requested, now)?;
+        let timers = timers(&requested, now)?;
         let flows = match self.network.admit(&request) {
             AdmissionAnswer::Admitted(flows) => flows,
             AdmissionAnswer::Refused(refusal) => return Err(self.directory.refusal(&refusal)),
@@ -155,11 +167,28 @@ impl BrokerState {
         })?;
         let tunnels = self.tunnels(id, request, flows, number, 1);
         let plan = ConnectionPlan::creation(self.network.topology(), &tunnels);
-        let state = advanced(ConnectionState::Held, ConnectionEvent::Commit, &plan)?;
+        let state = match (timers.hold_until, tunnels.request.window.start > now) {
+            (Some(_), _) => ConnectionState::Held,
+            (None, true) => {
+                ConnectionState::Held.after(ConnectionEvent::CommitForLater).map_err(illegal)?
+            }
+            (None, false) => advanced(ConnectionState::Held, ConnectionEvent::Commit, &plan)?,
+        };
         self.network.reserve(id, tunnels.request, tunnels.flows, state)?;
         self.numbers.insert(number);
         let (generation, next, took) = (1, None, None);
-        let record = ConnectionRecord { requested, number, generation, next, plan, took };
+        let (restoring, refusal) = (false, None);
+        let record = ConnectionRecord {
+            requested,
+            number,
+            generation,
+            next,
+            plan,
+            restoring,
+            timers,
+            refusal,
+            took,
+        };
         self.records.insert(id, record);
         Ok(())
     }
@@ -169,18 +198,55 @@ impl BrokerState {
         &mut self,
         id: ConnectionId,
         change: &ConnectionChange,
+        now: Instant,
+    ) -> Result<(), BrokerRefusal> {
+        let mut requested = self.active(id)?.1.requested.clone();
+        requested.apply(change)?;
+        let request = self.directory.request(&requested, now)?;
+        let flows = match self.network.admit_change(id, &request) {
+            AdmissionAnswer::Admitted(flows) => flows,
+            AdmissionAnswer::Refused(refusal) => return Err(self.directory.refusal(&refusal)),
+        };
+        self.plan_change(id, requested, request, flows)
+    }
+
+    /// Finds moves of other connections, at most `most`, after which a request is admitted.
+    pub(crate) fn rearrangement(
+        &mut self,
+        requested: &RequestedConnection,
+        most: usize,
+        now: Instant,
+    ) -> Option<Vec<PathMove>> {
+        let request = self.directory.request(requested, now).ok()?;
+        let limits = RearrangementLimits { moves: most, ..REARRANGEMENT };
+        match self.network.rearrange(&request, limits) {
+            RearrangementOutcome::Found { moves, .. } if !moves.is_empty() => Some(moves),
+            _ => None,
+        }
+    }
+
+    /// Plans a move of a rearrangement, and reserves for it.
+    pub(crate) fn plan_move(&mut self, path: PathMove) -> Result<(), BrokerRefusal> {
+        let PathMove { connection: id, direction, flow } = path;
+        let (connection, record) = self.active(id)?;
+        let (request, requested) = (connection.request.clone(), record.requested.clone());
+        let mut flows = connection.flows.clone();
+        *flows.of_mut(direction) = Some(flow);
+        self.plan_change(id, requested, request, flows)
+    }
+
+    /// Reserves for a change of an active connection, and plans it.
+    fn plan_change(
+        &mut self,
+        id: ConnectionId,
+        requested: RequestedConnection,
+        request: ConnectionRequest,
+        flows: AdmittedFlows,
     ) -> Result<(), BrokerRefusal> {
         let (connection, record) = self.active(id)?;
         let (state, old_flows) = (connection.state, connection.flows.clone());
         let old_request = connection.request.clone();
         let (number, generation) = (record.number, record.generation);
-        let mut requested = record.requested.clone();
-        requested.apply(change)?;
-        let request = self.directory.request(&requested)?;
-        let flows = match self.network.admit_change(id, &request) {
-            AdmissionAnswer::Admitted(flows) => flows,
-            AdmissionAnswer::Refused(refusal) => return Err(self.directory.refusal(&refusal)),
-        };
         let path = |flows: &AdmittedFlows, direction| {
             flows.of(direction).as_ref().map(|flow| flow.path.arcs.clone())
         };
@@ -200,15 +266,36 @@ impl BrokerState {
         Ok(())
     }
 
-    /// Plans the removal of an active connection.
-    pub(crate) fn remove(&mut self, id: ConnectionId) -> Result<(), BrokerRefusal> {
-        let (connection, record) = self.active(id)?;
-        let tunnels = self.tunnels_of(connection, record);
-        let plan = ConnectionPlan::removal(self.network.topology(), &tunnels);
+    /// Plans the removal of a connection with nothing under way. One that was never configured is
+    /// gone at once.
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Result<StepProgress, BrokerRefusal> {
+        let (connection, record) = match self.get(id) {
+            Some((known, _))
+                if matches!(known.state, ConnectionState::Held | ConnectionState::Scheduled) =>
+            {
+                self.forget(id)?;
+                return Ok(StepProgress::Gone);
+            }
+            // It was withdrawn from its nodes.
+            Some(known) if known.0.state == ConnectionState::Broken => known,
+            _ => self.active(id)?,
+        };
+        let plan = match connection.state {
+            ConnectionState::Active => self.removal(connection, record),
+            _ => ConnectionPlan::default(),
+        };
         let state = advanced(connection.state, ConnectionEvent::End, &plan)?;
         self.network.set_state(id, state)?;
         if let Some(record) = self.records.get_mut(&id) {
             record.plan = plan;
+        }
+        Ok(StepProgress::Next)
+    }
+
+    fn forget(&mut self, id: ConnectionId) -> Result<(), BrokerRefusal> {
+        self.network.release(id)?;
+        if let Some(record) = self.records.remove(&id) {
+            self.numbers.remove(&record.number);
         }
         Ok(())
     }
@@ -245,27 +332,30 @@ impl BrokerState {
             (RecoveryAction::Remove, true) => ConnectionEvent::Removed,
             _ => return Ok(StepProgress::Again),
         };
-        let state = advanced(before, event, &record.plan)?;
+        let mut state = advanced(before, event, &record.plan)?;
         match (before, state) {
             (_, ConnectionState::Released) => {
-                self.network.release(id)?;
-                if let Some(record) = self.records.remove(&id) {
-                    self.numbers.remove(&record.number);
-                }
+                self.forget(id)?;
                 return Ok(StepProgress::Gone);
             }
             (ConnectionState::Changing(_), ConnectionState::Active) => {
                 self.network.finish_change(id)?;
-                if let Some(record) = self.records.get_mut(&id)
-                    && let Some(next) = record.next.take()
-                {
-                    (record.requested, record.generation) = next;
+                if let Some(record) = self.records.get_mut(&id) {
+                    record.restoring = false;
+                    if let Some(next) = record.next.take() {
+                        (record.requested, record.generation) = next;
+                    }
                 }
             }
             (ConnectionState::RollingBack { .. }, ConnectionState::Active) => {
                 self.network.abort_change(id)?;
                 if let Some(record) = self.records.get_mut(&id) {
                     record.next = None;
+                    if std::mem::take(&mut record.restoring) {
+                        // Its path before has failed.
+                        state = state.after(ConnectionEvent::Break).map_err(illegal)?;
+                        record.refusal = Some(NOT_TAKEN.to_owned());
+                    }
                 }
             }
             _ => {}
@@ -273,6 +363,7 @@ impl BrokerState {
         self.network.set_state(id, state)?;
         Ok(match state {
             ConnectionState::Active => StepProgress::Settled,
+            ConnectionState::Broken => StepProgress::Broken,
             _ if state == before => StepProgress::Again,
             _ => StepProgress::Next,
         })
@@ -292,13 +383,16 @@ impl BrokerState {
             let changing = match connection.state {
                 ConnectionState::Configuring(_)
                 | ConnectionState::Active
-                | ConnectionState::Broken
                 | ConnectionState::RollingBack { to_active: true } => None,
                 ConnectionState::Changing(step) => Some(step),
                 _ => continue,
             };
             let tunnels = self.tunnels_of(connection, record);
-            let creation = ConnectionPlan::creation(self.network.topology(), &tunnels);
+            let creation = match record.restoring {
+                // Its old path has failed, and has nothing reserved.
+                true => ConnectionPlan::default(),
+                false => ConnectionPlan::creation(self.network.topology(), &tunnels),
+            };
             let done =
                 record.plan.steps.iter().filter(|of| changing.is_some_and(|at| of.step < at));
             for (router, changes) in
@@ -337,7 +431,17 @@ impl BrokerState {
         Err(BrokerRefusal::new(ErrorCode::Conflict, text + "; ask again later"))
     }
 
-    fn phase(&self, step: &ConnectionStep) -> NodePhase {
+    /// Plans the removal of what a connection has on its nodes.
+    pub(crate) fn removal(
+        &self,
+        connection: &NetworkConnection,
+        record: &ConnectionRecord,
+    ) -> ConnectionPlan {
+        let tunnels = self.tunnels_of(connection, record);
+        ConnectionPlan::removal(self.network.topology(), &tunnels)
+    }
+
+    pub(crate) fn phase(&self, step: &ConnectionStep) -> NodePhase {
         let mut phase = NodePhase { wait: Duration::from_nanos(step.wait), ..NodePhase::default() };
         for intent in &step.intents {
             // The broker cannot reach a router that the file no longer has.
@@ -348,7 +452,7 @@ impl BrokerState {
         phase
     }
 
-    fn tunnels_of(
+    pub(crate) fn tunnels_of(
         &self,
         connection: &NetworkConnection,
         record: &ConnectionRecord,
@@ -357,7 +461,7 @@ impl BrokerState {
         self.tunnels(*id, request.clone(), flows.clone(), record.number, record.generation)
     }
 
-    fn tunnels(
+    pub(crate) fn tunnels(
         &self,
         id: ConnectionId,
         request: ConnectionRequest,
@@ -397,13 +501,16 @@ pub(crate) const fn state_name(state: ConnectionState) -> &'static str {
     }
 }
 
+fn illegal(error: IllegalTransition) -> BrokerRefusal {
+    BrokerRefusal::new(ErrorCode::Conflict, error.to_string())
+}
+
 /// Returns the state after an event; steps for which the plan has no commands are done at once.
-fn advanced(
+pub(crate) fn advanced(
     state: ConnectionState,
     event: ConnectionEvent,
     plan: &ConnectionPlan,
 ) -> Result<ConnectionState, BrokerRefusal> {
-    let illegal = |error| BrokerRefusal::new(ErrorCode::Conflict, format!("{error}"));
     let mut state = state.after(event).map_err(illegal)?;
     while let RecoveryAction::RepeatStep(step) = recovery(state)
         && plan.step(step).is_none()
@@ -420,12 +527,20 @@ pub(crate) fn unknown_id(id: ConnectionId) -> BrokerRefusal {
 /// Keys that are remembered.
 pub(crate) const KEYS_MAX: usize = 10_000;
 
+/// Bounds of a search for moves: the writer does nothing else meanwhile.
+const REARRANGEMENT: RearrangementLimits =
+    RearrangementLimits { moves: 0, paths: 8, states: 2_000 };
+
+/// The reason of a connection that is broken since its new path could not be configured.
+const NOT_TAKEN: &str = "a router did not take the new path; it is tried again";
+
 /// The time, beside its delay, for which a packet may be under way on an old path.
 const DRAIN_MARGIN: Nanos = Nanos::new(50_000_000);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::restoration::RestorationStep;
 
     /// One link between x and y, and a longer way of two.
     const CONFIG: &str = r#"
@@ -472,6 +587,8 @@ mod tests {
 
     const ID: ConnectionId = ConnectionId(1);
 
+    const NOW: Instant = Instant::from_nanos(1_800_000_000_000_000_000);
+
     fn state() -> BrokerState {
         let config = BrokerConfig::parse(CONFIG).unwrap();
         BrokerState::new(&config, &mut StableIds::default(), Vec::new(), Vec::new()).unwrap()
@@ -488,7 +605,7 @@ mod tests {
 
     /// Admits a connection and lets its nodes have it.
     fn active(state: &mut BrokerState, rate: &str) {
-        state.admit(ID, request(rate, None)).unwrap();
+        state.admit(ID, request(rate, None), NOW).unwrap();
         assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Settled);
     }
 
@@ -511,20 +628,20 @@ mod tests {
     #[test]
     fn a_refusal_names_what_would_be_admitted() {
         let mut state = state();
-        let refused = state.admit(ID, request("60Mbit", Some("2ms"))).unwrap_err();
+        let refused = state.admit(ID, request("60Mbit", Some("2ms")), NOW).unwrap_err();
         let (text, changes) = (refused.error.message, refused.changes);
         assert!(text.contains("the least delay with room is 6ms, delay_max is 2ms"), "{text}");
         assert_eq!(reserved(&state), [0; 6]);
         let rate = changes.iter().find_map(|change| change.rate.clone()).unwrap();
         let bits: u64 = rate.strip_suffix("bit").unwrap().parse().unwrap();
         let above = format!("{}bit", bits / 100 * 101);
-        state.admit(ID, request(&above, Some("2ms"))).unwrap_err();
-        state.admit(ID, request(&rate, Some("2ms"))).unwrap();
+        state.admit(ID, request(&above, Some("2ms")), NOW).unwrap_err();
+        state.admit(ID, request(&rate, Some("2ms")), NOW).unwrap();
         let delay = changes.iter().find_map(|change| change.delay_max.clone());
         assert_eq!(delay.as_deref(), Some("6ms"));
         let mut other = request("60Mbit", delay.as_deref());
         other.protocol = Some("udp".to_owned());
-        state.admit(ConnectionId(2), other).unwrap();
+        state.admit(ConnectionId(2), other, NOW).unwrap();
     }
 
     /// Goal: a connection's nodes are told at once. A change tells first the nodes of the new path,
@@ -532,12 +649,12 @@ mod tests {
     #[test]
     fn a_change_makes_before_it_breaks() {
         let mut state = state();
-        state.admit(ID, request("20Mbit", None)).unwrap();
+        state.admit(ID, request("20Mbit", None), NOW).unwrap();
         assert_eq!(routers(&state.work(ID).unwrap()), [["a", "c"]]);
         state.finish(ID, true).unwrap();
         assert_eq!(state.work(ID), None);
         let before = reserved(&state);
-        state.change(ID, &avoiding("short")).unwrap();
+        state.change(ID, &avoiding("short"), NOW).unwrap();
         assert_eq!(reserved(&state).iter().sum::<u64>(), before.iter().sum::<u64>() * 3);
         for step in [vec!["b", "c"], vec!["a"]] {
             assert_eq!(routers(&state.work(ID).unwrap()), [step]);
@@ -549,7 +666,7 @@ mod tests {
         assert_eq!(state.row(ID).unwrap().record.generation, 2);
         let faster =
             ConnectionChange { rate: Some("30Mbit".to_owned()), ..ConnectionChange::default() };
-        state.change(ID, &faster).unwrap();
+        state.change(ID, &faster, NOW).unwrap();
         assert_eq!(routers(&state.work(ID).unwrap()), [["a"]]);
         assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Settled);
     }
@@ -561,7 +678,7 @@ mod tests {
         let mut state = state();
         active(&mut state, "20Mbit");
         let before = reserved(&state);
-        state.change(ID, &avoiding("short")).unwrap();
+        state.change(ID, &avoiding("short"), NOW).unwrap();
         assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Next);
         let undo = state.work(ID).unwrap();
         assert_eq!(routers(&undo), [["b", "c"]]);
@@ -569,7 +686,7 @@ mod tests {
         assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Again);
         assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Settled);
         assert_eq!(reserved(&state), before);
-        state.change(ID, &avoiding("short")).unwrap();
+        state.change(ID, &avoiding("short"), NOW).unwrap();
         state.finish(ID, true).unwrap();
         assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Again);
         assert_eq!(routers(&state.work(ID).unwrap()), [["a"]]);
@@ -579,7 +696,7 @@ mod tests {
     #[test]
     fn a_failed_creation_leaves_nothing() {
         let mut state = state();
-        state.admit(ID, request("20Mbit", None)).unwrap();
+        state.admit(ID, request("20Mbit", None), NOW).unwrap();
         assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Next);
         assert!(state.present().is_empty());
         assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Gone);
@@ -602,11 +719,11 @@ mod tests {
             assert_eq!(next.work(ID), state.work(ID));
             assert_eq!(next.present(), state.present());
         };
-        state.admit(ID, request("20Mbit", None)).unwrap();
+        state.admit(ID, request("20Mbit", None), NOW).unwrap();
         same(&state);
         state.finish(ID, true).unwrap();
         same(&state);
-        state.change(ID, &avoiding("short")).unwrap();
+        state.change(ID, &avoiding("short"), NOW).unwrap();
         for _step in 0..3 {
             same(&state);
             state.finish(ID, true).unwrap();
@@ -614,6 +731,263 @@ mod tests {
         state.remove(ID).unwrap();
         same(&state);
         assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Gone);
+    }
+
+    /// Connections 1 and 2 over the short link, 1 less important; 3 leaves room for one of them on
+    /// the long way.
+    fn three(state: &mut BrokerState) {
+        for (id, rate, priority, avoid) in
+            [(1, "20Mbit", 1, ""), (2, "20Mbit", 0, ""), (3, "60Mbit", 0, "short")]
+        {
+            let mut request = request(rate, None);
+            (request.protocol, request.to_port) = (Some("udp".to_owned()), Some(id));
+            request.priority = priority;
+            request.avoid =
+                Some(avoid).filter(|of| !of.is_empty()).map(str::to_owned).into_iter().collect();
+            let id = ConnectionId(u64::from(id));
+            state.admit(id, request, NOW).unwrap();
+            assert_eq!(state.finish(id, true).unwrap(), StepProgress::Settled);
+        }
+    }
+
+    fn successor(state: &BrokerState) -> BrokerState {
+        let rows = state.all().filter_map(|(connection, _)| state.row(connection.id));
+        let rows = rows.map(|row| {
+            let text = serde_json::to_string(&row).unwrap();
+            serde_json::from_str(&text).unwrap()
+        });
+        let config = BrokerConfig::parse(CONFIG).unwrap();
+        let mut ids = StableIds::default();
+        let mut next = BrokerState::new(&config, &mut ids, rows.collect(), Vec::new()).unwrap();
+        next.restore_links(state.failed.links.iter().cloned().collect());
+        assert_eq!(reserved(&next), reserved(state));
+        assert_eq!(next.present(), state.present());
+        next
+    }
+
+    /// Goal: connections over a failed link move by priority. Who has no path has nothing reserved
+    /// and nothing on the routers, says why, and is back when the link is. A successor goes on from
+    /// each state.
+    #[test]
+    fn a_failed_link_is_left_by_priority() {
+        let mut state = state();
+        three(&mut state);
+        state.set_link("n", "short", false).unwrap();
+        let steps = state.restore().unwrap();
+        let [RestorationStep::Move(ConnectionId(2)), RestorationStep::Withdraw(ID, phases)] =
+            &steps[..]
+        else {
+            panic!("{steps:?}");
+        };
+        assert_eq!(routers(phases), [["a", "c"]]);
+        let refusal = state.get(ID).unwrap().1.refusal.clone().unwrap();
+        assert!(refusal.contains("are free on the best path"), "{refusal}");
+        let moved = ConnectionId(2);
+        for step in [vec!["b", "c"], vec!["a"], vec!["c"]] {
+            state = successor(&state);
+            assert_eq!(routers(&state.work(moved).unwrap()), [step]);
+            // Nobody is moved twice, nor told the same again.
+            assert!(state.restore().unwrap().is_empty());
+            state.finish(moved, true).unwrap();
+        }
+        assert!(state.restore().unwrap().is_empty());
+        state.set_link("n", "short", true).unwrap();
+        let steps = state.restore().unwrap();
+        assert!(matches!(&steps[..], [RestorationStep::Move(ID)]), "{steps:?}");
+        state = successor(&state);
+        // A router does not take it: it is broken as before, and tried again.
+        assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Next);
+        assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Broken);
+        state = successor(&state);
+        assert!(matches!(&state.restore().unwrap()[..], [RestorationStep::Move(ID)]));
+        while state.finish(ID, true).unwrap() == StepProgress::Next {}
+        state = successor(&state);
+        assert_eq!(state.get(ID).unwrap().0.state, ConnectionState::Active);
+        assert!(state.failed.fault_of("n", first_arc(&state)).is_none());
+    }
+
+    fn first_arc(state: &BrokerState) -> &crate::directory::KnownArc {
+        state.directory.all_arcs().next().unwrap().2
+    }
+
+    /// Goal: a device without a carrier takes both directions of its link, a silent router all of
+    /// its links, and each fault says which.
+    #[test]
+    fn faults_are_named() {
+        let mut state = state();
+        let key = ("c".to_owned(), "a".to_owned());
+        let parts = FailedParts { devices: BTreeSet::from([key]), ..FailedParts::default() };
+        assert!(state.observe(parts.clone()) && !state.observe(parts));
+        let faults = |state: &BrokerState| {
+            let all = state.directory.all_arcs();
+            all.filter_map(|(_, network, arc)| state.failed.fault_of(network, arc))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(faults(&state), ["device \"c:a\" has no carrier"; 2]);
+        let routers = BTreeSet::from(["b".to_owned()]);
+        assert!(state.observe(FailedParts { routers, ..FailedParts::default() }));
+        assert_eq!(faults(&state), ["router \"b\" does not answer"; 4]);
+        state.set_link("n", "second", false).unwrap();
+        assert_eq!(faults(&state)[2..], ["set down"; 2]);
+        assert!(state.set_link("n", "third", false).is_err());
+    }
+
+    /// Goal: a request that finds no room has it after a move, which is made before it is broken.
+    #[test]
+    fn a_move_makes_room() {
+        let mut state = state();
+        active(&mut state, "40Mbit");
+        let mut wanted = request("40Mbit", Some("2ms"));
+        (wanted.protocol, wanted.to_port) = (Some("udp".to_owned()), Some(7));
+        state.admit(ConnectionId(2), wanted.clone(), NOW).unwrap_err();
+        let moves = state.rearrangement(&wanted, 1, NOW).unwrap();
+        assert_eq!(moves.len(), 1);
+        for path in moves {
+            state.plan_move(path).unwrap();
+        }
+        while state.finish(ID, true).unwrap() == StepProgress::Next {}
+        state.admit(ConnectionId(2), wanted.clone(), NOW).unwrap();
+        assert_eq!(state.rearrangement(&wanted, 1, NOW), None);
+    }
+
+    fn later(seconds: u64) -> Instant {
+        NOW + Nanos::from_secs(seconds)
+    }
+
+    fn timed(edit: impl FnOnce(&mut RequestedConnection)) -> RequestedConnection {
+        let mut request = request("40Mbit", Some("2ms"));
+        (request.protocol, request.to_port) = (Some("udp".to_owned()), Some(7));
+        edit(&mut request);
+        request
+    }
+
+    /// Goal: a reservation is admitted against each moment of its time, and no other. It starts and
+    /// ends by itself; a successor does what was due meanwhile.
+    #[test]
+    fn the_calendar_reserves_starts_and_ends() {
+        let mut state = state();
+        let reservation = |port, start: u64, end: u64| {
+            timed(|of| {
+                of.to_port = Some(port);
+                of.start = Some(crate::clock::text(later(start)));
+                of.end = Some(crate::clock::text(later(end)));
+            })
+        };
+        state.admit(ID, reservation(1, 100, 200), NOW).unwrap();
+        assert_eq!(state.work(ID), None);
+        assert!(state.present().is_empty());
+        // One moment in common is too much, none is not.
+        state.admit(ConnectionId(2), reservation(2, 199, 300), NOW).unwrap_err();
+        state.admit(ConnectionId(2), reservation(2, 200, 300), NOW).unwrap();
+        state.admit(ConnectionId(3), reservation(3, 0, 101), NOW).unwrap_err();
+        state
+            .admit(
+                ConnectionId(3),
+                timed(|of| of.end = Some("2020-01-01T00:00:00Z".to_owned())),
+                NOW,
+            )
+            .unwrap_err();
+        assert_eq!(state.next_due(), Some(later(100)));
+        assert_eq!(state.due(later(99)), []);
+        state = successor(&state);
+        assert_eq!(state.due(later(100)), [(ID, ConnectionEvent::Start)]);
+        state.begin_scheduled(ID).unwrap();
+        state = successor(&state);
+        assert_eq!(routers(&state.work(ID).unwrap()), [["a", "c"]]);
+        state.finish(ID, true).unwrap();
+        state = successor(&state);
+        // The end of one and the start of the next: the end comes first.
+        let two = ConnectionId(2);
+        let due = [(ID, ConnectionEvent::End), (two, ConnectionEvent::Start)];
+        assert_eq!(state.due(later(200)), due);
+        assert_eq!(state.remove(ID).unwrap(), StepProgress::Next);
+        assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Gone);
+        // It never started, and is gone at once.
+        state = successor(&state);
+        assert_eq!(state.remove(two).unwrap(), StepProgress::Gone);
+        assert_eq!(reserved(&state), [0; 6]);
+    }
+
+    /// Goal: what is held is reserved and not configured; it is committed in time or released. The
+    /// time stands in the store.
+    #[test]
+    fn a_hold_is_committed_or_runs_out() {
+        let mut state = state();
+        let held = || timed(|of| of.hold = Some("30s".to_owned()));
+        state.admit(ID, held(), NOW).unwrap();
+        assert!(state.work(ID).is_none() && state.present().is_empty());
+        state.admit(ConnectionId(2), timed(|of| of.to_port = Some(8)), NOW).unwrap_err();
+        state = successor(&state);
+        assert_eq!(state.due(later(29)), []);
+        assert_eq!(state.due(later(30)), [(ID, ConnectionEvent::End)]);
+        assert_eq!(state.remove(ID).unwrap(), StepProgress::Gone);
+        state.admit(ID, held(), NOW).unwrap();
+        state.commit(ID, later(1)).unwrap();
+        state = successor(&state);
+        assert_eq!(state.due(later(30)), []);
+        assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Settled);
+        state.commit(ID, later(1)).unwrap_err();
+        state.admit(ConnectionId(3), timed(|of| of.hold = Some("2d".to_owned())), NOW).unwrap_err();
+    }
+
+    /// Goal: a lease that is not renewed ends its connection. A successor gives each lease its
+    /// length anew, since nobody could renew it without a broker.
+    #[test]
+    fn a_lease_ends_unless_it_is_renewed() {
+        let mut state = state();
+        state.admit(ID, timed(|of| of.lease = Some("10s".to_owned())), NOW).unwrap();
+        // Not in the middle of a step.
+        assert_eq!(state.due(later(10)), []);
+        state.finish(ID, true).unwrap();
+        assert_eq!(state.due(later(10)), [(ID, ConnectionEvent::End)]);
+        state.renew(ID, later(9)).unwrap();
+        state = successor(&state);
+        assert_eq!(state.due(later(18)), []);
+        assert_eq!(state.due(later(19)), [(ID, ConnectionEvent::End)]);
+        state.renew_all(later(100));
+        assert_eq!(state.next_due(), Some(later(110)));
+        let other = ConnectionId(2);
+        state
+            .admit(other, timed(|of| (of.rate, of.to_port) = ("1Mbit".to_owned(), Some(8))), NOW)
+            .unwrap();
+        state.renew(other, NOW).unwrap_err();
+    }
+
+    /// Goal: a request takes the room of a less important connection and of no other; that one is
+    /// withdrawn, says why, and gets another path if there is one.
+    #[test]
+    fn room_is_taken_from_the_less_important() {
+        let mut state = state();
+        let connection = |port, priority| {
+            timed(|of| {
+                (of.to_port, of.priority) = (Some(port), priority);
+                of.delay_max = None;
+            })
+        };
+        for (port, priority) in [(1, 5), (2, 0), (3, 7)] {
+            // The first is on the short link, the others on the long way.
+            let id = ConnectionId(u64::from(port));
+            state.admit(id, connection(port, priority), NOW).unwrap();
+            state.finish(id, true).unwrap();
+        }
+        let urgent = timed(|of| of.priority = 5);
+        // At equal priority nobody gives room.
+        assert!(state.preempt(&urgent, NOW).is_none());
+        let urgent = timed(|of| of.priority = 4);
+        let given = state.preempt(&urgent, NOW).unwrap();
+        assert_eq!(given.iter().map(|of| of.id).collect::<Vec<_>>(), [ID]);
+        assert_eq!(routers(&given[0].withdrawal), [["a", "c"]]);
+        state.admit(ConnectionId(4), urgent, NOW).unwrap();
+        state = successor(&state);
+        let refusal = state.get(ID).unwrap().1.refusal.clone();
+        assert_eq!(refusal.as_deref(), Some("its room went to one of priority 4"));
+        // There is no room for it elsewhere, until there is.
+        state.finish(ConnectionId(4), true).unwrap();
+        state.restore().unwrap();
+        assert_eq!(state.get(ID).unwrap().0.state, ConnectionState::Broken);
+        state.remove(ConnectionId(3)).unwrap();
+        state.finish(ConnectionId(3), true).unwrap();
+        assert!(matches!(&state.restore().unwrap()[..], [RestorationStep::Move(ID)]));
     }
 
     /// Goal: numbers stay when the configuration changes. A connection over a link that is gone is
@@ -642,7 +1016,7 @@ mod tests {
         let mut check = |edit: fn(&mut RequestedConnection), why: &str| {
             let mut request = request("1Mbit", None);
             edit(&mut request);
-            let refused = state.admit(ID, request).unwrap_err();
+            let refused = state.admit(ID, request, NOW).unwrap_err();
             assert!(refused.error.message.contains(why), "{}", refused.error.message);
         };
         check(|of| of.rate = "1".to_owned(), "rate");

@@ -37,6 +37,12 @@ pub(crate) enum RowChange {
     PutKey(StoredKey),
     /// Gives a name its number.
     PutId(StoredId),
+    /// Sets a link of a network down, or up again.
+    SetLink {
+        network: String,
+        link: String,
+        up: bool,
+    },
 }
 
 /// Why the store cannot go on.
@@ -156,6 +162,10 @@ impl BrokerStore {
             let id = u32::try_from(row.try_get::<i64, _>(2)?).unwrap_or(u32::MAX);
             state.ids.push(StoredId { kind, name, id });
         }
+        let rows = sqlx::query("SELECT network, link FROM link_down");
+        for row in rows.fetch_all(&mut self.connection).await? {
+            state.links_down.push((row.try_get(0)?, row.try_get(1)?));
+        }
         Ok(state)
     }
 
@@ -178,8 +188,11 @@ async fn open(path: &Path) -> Result<SqliteConnection, BrokerStoreError> {
     let version = sqlx::query("PRAGMA user_version").fetch_one(&mut *transaction).await?;
     let version: i64 = version.try_get(0)?;
     match version {
-        0 => {
-            sqlx::raw_sql(SCHEMA).execute(&mut *transaction).await?;
+        0 | 1 => {
+            if version == 0 {
+                sqlx::raw_sql(SCHEMA_1).execute(&mut *transaction).await?;
+            }
+            sqlx::raw_sql(SCHEMA_2).execute(&mut *transaction).await?;
             transaction.commit().await?;
         }
         VERSION => transaction.rollback().await?,
@@ -224,6 +237,13 @@ async fn write(
             .execute(transaction)
             .await?;
         }
+        RowChange::SetLink { network, link, up } => {
+            let text = match up {
+                true => "DELETE FROM link_down WHERE network = $1 AND link = $2",
+                false => "INSERT OR REPLACE INTO link_down (network, link) VALUES ($1, $2)",
+            };
+            sqlx::query(text).bind(network).bind(link).execute(transaction).await?;
+        }
         RowChange::PutId(StoredId { kind, name, id }) => {
             sqlx::query("INSERT INTO name (kind, name, id) VALUES ($1, $2, $3)")
                 .bind(kind)
@@ -241,9 +261,9 @@ fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
-const SCHEMA: &str = "
+const SCHEMA_1: &str = "
 CREATE TABLE lease (
     id BIGINT PRIMARY KEY, store TEXT NOT NULL, holder TEXT NOT NULL, fence BIGINT NOT NULL,
     until_ms BIGINT NOT NULL
@@ -256,7 +276,12 @@ CREATE TABLE name (
 CREATE TABLE request_key (
     key TEXT PRIMARY KEY, request TEXT NOT NULL, connection TEXT NOT NULL, made BIGINT NOT NULL
 );
-PRAGMA user_version = 1;
+";
+
+/// Added in version 2.
+const SCHEMA_2: &str = "
+CREATE TABLE link_down (network TEXT NOT NULL, link TEXT NOT NULL, PRIMARY KEY (network, link));
+PRAGMA user_version = 2;
 ";
 
 const LEASE_POLL: Duration = Duration::from_millis(50);

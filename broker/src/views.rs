@@ -45,6 +45,27 @@ pub struct RequestedConnection {
     /// 40 bytes to each packet, so smaller packets need more of each link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet: Option<u16>,
+    /// Time at which it starts, as RFC 3339 writes it; now without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<String>,
+    /// Time at which it ends; without it, when it is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<String>,
+    /// Time for which it is only reserved, such as `30s`, and given up unless it is committed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<String>,
+    /// Time after which it ends unless it is renewed, such as `30s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<String>,
+    /// Its priority: after a failure 0 is restored first, 255 last. 0 without it.
+    #[serde(default, skip_serializing_if = "is_most_important")]
+    pub priority: u8,
+}
+
+// serde hands over a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+const fn is_most_important(priority: &u8) -> bool {
+    *priority == 0
 }
 
 /// A change of a connection; what is left out stays.
@@ -75,9 +96,19 @@ pub struct ConnectionView {
     pub id: String,
     /// The request, with its changes.
     pub request: RequestedConnection,
-    /// `configuring`, `active`, `changing`, `removing` or `rolling_back`.
+    /// `held`, `scheduled`, `configuring`, `active`, `changing`, `removing`, `rolling_back` or
+    /// `broken`.
     pub state: String,
-    /// Its tunnels: the way there, and the way back if that was asked for.
+    /// Time at which a hold ends that is not committed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_until: Option<String>,
+    /// Time at which the lease ends if it is not renewed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_until: Option<String>,
+    /// The reason for which it is `broken`: no other path was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
+    /// Its tunnels: the way there, and the way back if that was asked for. None while it is broken.
     pub tunnels: Vec<TunnelView>,
     /// The largest packet that fits into its tunnels whole.
     pub mtu: u16,
@@ -160,6 +191,18 @@ pub struct LinkUse {
     pub reservable_bps: u64,
     /// Reserved, bit/s.
     pub reserved_bps: u64,
+    /// The reason for which no path passes it now; absent if paths may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+/// An administrator's setting of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSetting {
+    /// False takes it out of service: connections over it get other paths, and no new one passes
+    /// it.
+    pub up: bool,
 }
 
 /// Guarantee and use of one direction of a connection, from the counters of its entry.

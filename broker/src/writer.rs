@@ -6,21 +6,25 @@
 //! nodes, and their outcome comes back as another order. After an error of the store the broker
 //! ends: what is in memory may be wrong then, and the store is what a successor reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_api_types::error::ErrorCode;
-use weir_network::ConnectionId;
+use weir_network::{ConnectionEvent, ConnectionId, PathMove};
 
+use crate::clock;
 use crate::error::BrokerError;
-use crate::execution::{NodeQueues, execute};
+use crate::execution::{NodePhase, NodeQueues, execute, withdraw};
+use crate::failures::FailedParts;
 use crate::ids::id_text;
 use crate::node_queue::NodeFault;
 use crate::record::StoredKey;
 use crate::refusal::BrokerRefusal;
+use crate::restoration::RestorationStep;
+use crate::schedule::PreemptedConnection;
 use crate::state::{BrokerState, StepProgress};
 use crate::store::{BrokerStore, RowChange};
 use crate::views::{ConnectionChange, RequestedConnection, StepTimes};
@@ -47,6 +51,23 @@ pub(crate) enum WriterOrder {
     Remove {
         id: ConnectionId,
         waiting: WaitingCaller,
+    },
+    /// The requester commits what is held.
+    Commit {
+        id: ConnectionId,
+        waiting: WaitingCaller,
+    },
+    /// The application renews its lease.
+    Renew {
+        id: ConnectionId,
+        waiting: WaitingCaller,
+    },
+    /// An administrator sets a link down, or up again.
+    SetLink {
+        network: String,
+        link: String,
+        up: bool,
+        answer: oneshot::Sender<Result<(), BrokerRefusal>>,
     },
     /// The nodes have done a step, or not.
     Done {
@@ -77,6 +98,39 @@ pub(crate) struct Writer {
     nodes: NodeQueues,
     outcomes: mpsc::UnboundedSender<WriterOrder>,
     served: BTreeMap<ConnectionId, ServedCaller>,
+    settings: WriterSettings,
+    /// The time at which connections without a path are tried again; none if nothing has changed.
+    restore_at: Option<Instant>,
+    rearranging: Option<Rearrangement>,
+}
+
+/// Moves of connections that make room for a request. A broker that ends meanwhile has moved some
+/// of them, and its caller has no answer.
+struct Rearrangement {
+    /// The connection whose move is under way.
+    moving: ConnectionId,
+    moves: VecDeque<PathMove>,
+    wanted: WantedConnection,
+}
+
+/// A request for a connection, with who waits for it.
+struct WantedConnection {
+    requested: RequestedConnection,
+    key: Option<String>,
+    waiting: WaitingCaller,
+}
+
+/// Settings of the writer: failures, and what does not fit.
+#[derive(Clone)]
+pub(crate) struct WriterSettings {
+    /// The time without an answer after which a router has failed.
+    pub(crate) router_patience: Duration,
+    /// Most moves that make room for a request.
+    pub(crate) rearrange: usize,
+    /// True if room is taken from less important connections.
+    pub(crate) preempt: bool,
+    /// Tells of each change at routers.
+    pub(crate) changed: Arc<Notify>,
 }
 
 /// Effects of a batch.
@@ -85,8 +139,16 @@ struct OrderBatch {
     rows: Vec<RowChange>,
     /// Connections whose next step starts once the rows are durable, after a pause.
     starting: Vec<(ConnectionId, Duration)>,
+    /// Removals at routers before a connection's step starts.
+    before: BTreeMap<ConnectionId, Vec<NodePhase>>,
+    /// Callers for whom nothing is to be done at routers.
+    told: Vec<(ConnectionId, WaitingCaller)>,
     /// Callers of those steps.
     callers: Vec<(ConnectionId, WaitingCaller)>,
+    /// Connections that routers lose.
+    withdrawn: Vec<Vec<NodePhase>>,
+    /// Administrators that set a link.
+    links: Vec<oneshot::Sender<Result<(), BrokerRefusal>>>,
 }
 
 impl Writer {
@@ -97,23 +159,33 @@ impl Writer {
         nodes: NodeQueues,
         mut orders: mpsc::Receiver<WriterOrder>,
         mut stop: watch::Receiver<bool>,
+        settings: WriterSettings,
     ) -> Result<(), BrokerError> {
         // A connection has one step at a time: their number bounds this queue.
         let (outcomes, mut done) = mpsc::unbounded_channel();
         let renewal = store.lease() / 3;
-        let mut writer = Self { state, store, nodes, outcomes, served: BTreeMap::new() };
+        let (served, changed) = (BTreeMap::new(), Arc::clone(&settings.changed));
+        // Broken connections are tried at the start, once the routers were read.
+        let restore_at = Some(Instant::now());
+        let rearranging = None;
+        let mut writer =
+            Self { state, store, nodes, outcomes, served, settings, restore_at, rearranging };
         for id in writer.locked(|state| state.under_way()) {
-            writer.start(id, Duration::ZERO);
+            writer.start(id, Duration::ZERO, Vec::new());
         }
         let mut ticks = tokio::time::interval(renewal);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut taken = Vec::new();
         loop {
+            let next_due = writer.locked(|state| state.next_due()).map(on_the_clock);
             tokio::select! {
                 biased;
                 _ = stop.changed() => break,
                 // An empty batch renews the lease.
                 _ = ticks.tick() => {}
+                () = changed.notified() => {}
+                () = until(writer.restore_at) => {}
+                () = until(next_due) => {}
                 Some(outcome) = done.recv() => taken.push(outcome),
                 order = orders.recv() => match order {
                     Some(order) => taken.push(order),
@@ -134,42 +206,149 @@ impl Writer {
     async fn execute(&mut self, orders: Vec<WriterOrder>) -> Result<(), BrokerError> {
         let mut batch = OrderBatch::default();
         for order in orders {
-            match order {
-                WriterOrder::Create { requested, key, waiting } => {
-                    self.create(*requested, key, waiting, &mut batch);
-                }
-                WriterOrder::Change { id, change, waiting } => {
-                    let changed = self.locked(|state| state.change(id, &change));
-                    self.begin(id, changed, waiting, &mut batch);
-                }
-                WriterOrder::Remove { id, waiting } => {
-                    let removed = self.locked(|state| state.remove(id));
-                    self.begin(id, removed, waiting, &mut batch);
-                }
-                WriterOrder::Done { id, outcome, nodes } => {
-                    self.done(id, outcome, nodes, &mut batch)?;
-                }
-            }
+            self.take(order, &mut batch)?;
         }
+        self.execute_due(&mut batch)?;
+        self.restore(&mut batch)?;
         self.store.commit(&batch.rows).await?;
         let committed = Instant::now();
         for (id, caller) in batch.callers {
             let store = committed.duration_since(caller.since);
             self.served.insert(id, ServedCaller { caller, store, nodes: Duration::ZERO });
         }
+        for answer in batch.links {
+            let _gone = answer.send(Ok(()));
+        }
+        for (id, caller) in batch.told {
+            caller.tell(Ok(id));
+        }
+        // Routers lose what is withdrawn before they get what follows.
+        for phases in batch.withdrawn {
+            let nodes = Arc::clone(&self.nodes);
+            tokio::spawn(async move { withdraw(&nodes, phases).await });
+        }
+        let mut before = batch.before;
         for (id, pause) in batch.starting {
-            self.start(id, pause);
+            self.start(id, pause, before.remove(&id).unwrap_or_default());
         }
         Ok(())
     }
 
-    fn create(
-        &self,
-        requested: RequestedConnection,
-        key: Option<String>,
-        waiting: WaitingCaller,
-        batch: &mut OrderBatch,
-    ) {
+    /// Executes an order, as far as the batch.
+    fn take(&mut self, order: WriterOrder, batch: &mut OrderBatch) -> Result<(), BrokerError> {
+        match order {
+            WriterOrder::Create { requested, key, waiting } => {
+                let wanted = WantedConnection { requested: *requested, key, waiting };
+                let moves = self.settings.rearrange;
+                self.create(wanted, moves, batch);
+            }
+            WriterOrder::Change { id, change, waiting } => {
+                let changed = self.locked(|state| state.change(id, &change, clock::now()));
+                self.begin(id, changed, waiting, batch);
+            }
+            WriterOrder::Remove { id, waiting } => match self.locked(|state| state.remove(id)) {
+                Ok(StepProgress::Gone) => {
+                    batch.rows.push(RowChange::DeleteConnection(id));
+                    batch.told.push((id, waiting));
+                    self.try_again(GATHER);
+                }
+                removed => self.begin(id, removed.map(drop), waiting, batch),
+            },
+            WriterOrder::Commit { id, waiting } => {
+                let committed = self.locked(|state| state.commit(id, clock::now()));
+                self.begin(id, committed, waiting, batch);
+            }
+            WriterOrder::Renew { id, waiting } => {
+                let renewed = self.locked(|state| state.renew(id, clock::now()));
+                match renewed {
+                    Ok(()) => {
+                        self.put(id, batch);
+                        batch.told.push((id, waiting));
+                    }
+                    Err(refusal) => waiting.tell(Err(refusal)),
+                }
+            }
+            WriterOrder::SetLink { network, link, up, answer } => {
+                match self.locked(|state| state.set_link(&network, &link, up)) {
+                    Ok(()) => {
+                        batch.rows.push(RowChange::SetLink { network, link, up });
+                        batch.links.push(answer);
+                        self.restore_at = Some(Instant::now());
+                    }
+                    Err(refusal) => {
+                        // A caller that went away needs no answer.
+                        let _gone = answer.send(Err(refusal));
+                    }
+                }
+            }
+            WriterOrder::Done { id, outcome, nodes } => {
+                self.done(id, outcome, nodes, batch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts and ends what is due.
+    fn execute_due(&mut self, batch: &mut OrderBatch) -> Result<(), BrokerError> {
+        let now = clock::now();
+        for (id, event) in self.locked(|state| state.due(now)) {
+            let progress = self.locked(|state| match event {
+                ConnectionEvent::Start => state.begin_scheduled(id).map(|()| StepProgress::Next),
+                _ => state.remove(id),
+            });
+            match progress.map_err(|error| BrokerError::State(error.error.message))? {
+                StepProgress::Gone => {
+                    batch.rows.push(RowChange::DeleteConnection(id));
+                    self.try_again(GATHER);
+                }
+                _ => {
+                    self.put(id, batch);
+                    batch.starting.push((id, Duration::ZERO));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves connections whose path failed, and withdraws those without another.
+    fn restore(&mut self, batch: &mut OrderBatch) -> Result<(), BrokerError> {
+        let now = Instant::now();
+        let statuses = self.nodes.iter().map(|(name, node)| (name, node.status()));
+        let patience = self.settings.router_patience;
+        let Some(observed) = FailedParts::observed(statuses, patience, now) else {
+            return Ok(());
+        };
+        let differs = self.locked(|state| state.observe(observed));
+        if !differs && self.restore_at.is_none_or(|at| at > now) {
+            return Ok(());
+        }
+        self.restore_at = None;
+        let steps = self.locked(BrokerState::restore);
+        for step in steps.map_err(|error| BrokerError::State(error.error.message))? {
+            match step {
+                RestorationStep::Move(id) => {
+                    self.put(id, batch);
+                    batch.starting.push((id, Duration::ZERO));
+                }
+                RestorationStep::Withdraw(id, phases) => {
+                    self.put(id, batch);
+                    batch.withdrawn.push(phases);
+                }
+                RestorationStep::Store(id) => self.put(id, batch),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has connections without a path tried again, after a pause.
+    fn try_again(&mut self, pause: Duration) {
+        let at = Instant::now() + pause;
+        self.restore_at = Some(self.restore_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// Admits a connection, if need be after at most `moves` moves of others.
+    fn create(&mut self, wanted: WantedConnection, moves: usize, batch: &mut OrderBatch) {
+        let WantedConnection { requested, key, waiting } = wanted;
         let request = serde_json::to_string(&requested).unwrap_or_default();
         if let Some(key) = &key {
             match self.locked(|state| state.of_key(key, &request)) {
@@ -182,13 +361,57 @@ impl Writer {
             Ok(id) => id,
             Err(refusal) => return waiting.tell(Err(refusal)),
         };
-        let admitted = self.locked(|state| state.admit(id, requested));
+        let now = clock::now();
+        let mut admitted = self.locked(|state| state.admit(id, requested.clone(), now));
+        let is_refused = |admitted: &Result<(), BrokerRefusal>| {
+            admitted.as_ref().is_err_and(|refusal| refusal.error.code == ErrorCode::Refused)
+        };
+        if is_refused(&admitted)
+            && moves > 0
+            && self.rearranging.is_none()
+            && let Some(moves) = self.locked(|state| state.rearrangement(&requested, moves, now))
+        {
+            let wanted = WantedConnection { requested, key, waiting };
+            return self.rearrange(moves.into(), wanted, batch);
+        }
+        if is_refused(&admitted)
+            && self.settings.preempt
+            && let Some(preempted) = self.locked(|state| state.preempt(&requested, now))
+        {
+            for PreemptedConnection { id: given, withdrawal } in preempted {
+                self.put(given, batch);
+                batch.before.entry(id).or_default().extend(withdrawal);
+            }
+            admitted = self.locked(|state| state.admit(id, requested.clone(), now));
+            // Connections that gave their room may find another path.
+            self.try_again(GATHER);
+        }
         if let (Ok(()), Some(key)) = (&admitted, key) {
             let key = StoredKey { key, request, connection: id_text(id) };
             batch.rows.push(RowChange::PutKey(key.clone()));
             self.locked(|state| state.remember(key));
         }
         self.begin(id, admitted, waiting, batch);
+    }
+
+    /// Begins the next move that makes room for a request; after the last one admits it.
+    fn rearrange(
+        &mut self,
+        mut moves: VecDeque<PathMove>,
+        wanted: WantedConnection,
+        batch: &mut OrderBatch,
+    ) {
+        if let Some(next) = moves.pop_front() {
+            let moving = next.connection;
+            if self.locked(|state| state.plan_move(next)).is_ok() {
+                self.put(moving, batch);
+                batch.starting.push((moving, Duration::ZERO));
+                self.rearranging = Some(Rearrangement { moving, moves, wanted });
+                return;
+            }
+        }
+        // Without further moves: if others took the room meanwhile, that is the answer.
+        self.create(wanted, 0, batch);
     }
 
     /// Begins what was planned, or tells the caller why nothing was.
@@ -203,6 +426,10 @@ impl Writer {
             return waiting.tell(Err(refusal));
         }
         self.put(id, batch);
+        if self.locked(|state| state.work(id)).is_none() {
+            // It is held or scheduled.
+            return batch.told.push((id, waiting));
+        }
         batch.starting.push((id, Duration::ZERO));
         batch.callers.push((id, waiting));
     }
@@ -226,9 +453,17 @@ impl Writer {
         match progress {
             StepProgress::Next => batch.starting.push((id, Duration::ZERO)),
             StepProgress::Again => batch.starting.push((id, RETRY)),
-            StepProgress::Settled | StepProgress::Gone => {}
+            // There may be room for others now, and its own path may have failed meanwhile.
+            StepProgress::Settled | StepProgress::Gone => self.try_again(GATHER),
+            StepProgress::Broken => {
+                batch.withdrawn.push(self.locked(|state| state.withdrawal(id)));
+                self.try_again(RETRY);
+            }
         }
-        let ended = matches!(progress, StepProgress::Settled | StepProgress::Gone);
+        let ended = !matches!(progress, StepProgress::Next | StepProgress::Again);
+        if ended && let Some(waiting) = self.rearranging.take_if(|of| of.moving == id) {
+            self.rearrange(waiting.moves, waiting.wanted, batch);
+        }
         if (ended || outcome.is_err())
             && let Some(served) = self.served.remove(&id)
         {
@@ -253,12 +488,13 @@ impl Writer {
     }
 
     /// Has the nodes do a connection's step.
-    fn start(&self, id: ConnectionId, pause: Duration) {
+    fn start(&self, id: ConnectionId, pause: Duration, before: Vec<NodePhase>) {
         let Some(phases) = self.locked(|state| state.work(id)) else { return };
         let (nodes, outcomes) = (Arc::clone(&self.nodes), self.outcomes.clone());
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
             let begun = Instant::now();
+            withdraw(&nodes, before).await;
             let outcome = execute(&nodes, phases).await;
             // Without a writer the broker is ending.
             let _gone = outcomes.send(WriterOrder::Done { id, outcome, nodes: begun.elapsed() });
@@ -288,6 +524,20 @@ impl ServedCaller {
     }
 }
 
+/// Returns the moment of a wall time; in case that clock is set, no later than in a minute.
+fn on_the_clock(time: weir_units::Instant) -> Instant {
+    let wait = Duration::from_nanos(time.saturating_since(clock::now()).as_nanos());
+    Instant::now() + wait.min(Duration::from_secs(60))
+}
+
+/// Waits until a time; for ever without one.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Draws the identity of a connection.
 fn new_id() -> Result<ConnectionId, BrokerRefusal> {
     use ring::rand::{SecureRandom, SystemRandom};
@@ -300,6 +550,9 @@ fn new_id() -> Result<ConnectionId, BrokerRefusal> {
 
 /// Orders that become one transaction.
 const BATCH_MAX: usize = 100;
+
+/// The pause in which connections without a path gather before they are tried again.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// The pause before what failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);

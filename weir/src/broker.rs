@@ -2,12 +2,13 @@
 //! `weir broker`: a broker is run, and asked for connections: `network`, `connection`, `connect`.
 
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use weir_broker::{
-    BrokerConfig, ConnectionChange, ConnectionView, NetworkView, RequestedConnection, RouterState,
-    TunnelReport,
+    BrokerConfig, ConnectionChange, ConnectionView, LinkSetting, NetworkView, RequestedConnection,
+    RouterState, TunnelReport,
 };
 use weir_client::{Client, Method, escaped};
 use weir_platform::failure::Failure;
@@ -63,6 +64,12 @@ pub(crate) struct BrokerAddress {
 /// Virtual networks and what is reserved in them.
 #[derive(Debug, Args)]
 pub(crate) struct NetworkCommand {
+    /// Take a link out of service, NETWORK/LINK: its connections get other paths
+    #[arg(long, value_name = "LINK")]
+    down: Option<String>,
+    /// Put a link back into service, NETWORK/LINK
+    #[arg(long, value_name = "LINK", conflicts_with = "down")]
+    up: Option<String>,
     #[command(flatten)]
     at: BrokerAddress,
 }
@@ -109,6 +116,15 @@ pub(crate) struct Wanted {
     /// Smallest IP packet at which the rate is to hold; 1460 without it
     #[arg(long)]
     packet: Option<u16>,
+    /// After a failure 0 is restored first, 255 last
+    #[arg(long, default_value_t = 0)]
+    priority: u8,
+    /// Time at which it starts, such as 2027-01-31T12:00:00Z
+    #[arg(long)]
+    start: Option<String>,
+    /// Time at which it ends
+    #[arg(long)]
+    end: Option<String>,
 }
 
 /// Connections of a broker.
@@ -122,7 +138,27 @@ pub(crate) enum ConnectionCommand {
     /// Ask for a connection
     Create {
         #[command(flatten)]
-        wanted: Wanted,
+        wanted: Box<Wanted>,
+        /// Reserve only, for this time, such as 30s, in which it is to be committed
+        #[arg(long)]
+        hold: Option<String>,
+        /// End it after this time, such as 30s, unless it is renewed
+        #[arg(long)]
+        lease: Option<String>,
+        #[command(flatten)]
+        at: BrokerAddress,
+    },
+    /// Commit a connection that is held
+    Commit {
+        /// Its identity
+        id: String,
+        #[command(flatten)]
+        at: BrokerAddress,
+    },
+    /// Renew the lease of a connection
+    Renew {
+        /// Its identity
+        id: String,
         #[command(flatten)]
         at: BrokerAddress,
     },
@@ -185,7 +221,17 @@ pub(crate) struct Connect {
 
 impl NetworkCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let networks: Vec<NetworkView> = self.at.client()?.get("/v1/networks")?;
+        let client = self.at.client()?;
+        for (link, up) in [(&self.down, false), (&self.up, true)] {
+            let Some(link) = link else { continue };
+            let (network, name) = link.split_once('/').ok_or("a link is NETWORK/LINK")?;
+            let path = format!("/v1/networks/{}/links/{}", escaped(network), escaped(name));
+            return client
+                .ask::<()>(Method::PATCH, &path, Some(&LinkSetting { up }))
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(Failure::from);
+        }
+        let networks: Vec<NetworkView> = client.get("/v1/networks")?;
         if self.at.json {
             output::print_json(&networks)?;
             return Ok(ExitCode::SUCCESS);
@@ -196,8 +242,10 @@ impl NetworkCommand {
             for link in links {
                 let [reserved, most] =
                     [link.reserved_bps, link.reservable_bps].map(BitRate::from_bps);
+                let fault = link.fault.map(|fault| format!("; {fault}")).unwrap_or_default();
                 let (from, to, link) = (link.from, link.to, link.link);
-                text += &format!("  {link}: {from} -> {to}: {reserved} of {most} reserved\n");
+                text +=
+                    &format!("  {link}: {from} -> {to}: {reserved} of {most} reserved{fault}\n");
             }
             for RouterState { name, fault, .. } in routers {
                 if let Some(fault) = fault {
@@ -217,9 +265,17 @@ impl ConnectionCommand {
                 let all: Vec<ConnectionView> = at.client()?.get("/v1/connections")?;
                 at.show(&all)?;
             }
-            Self::Create { wanted, at } => {
-                let made = wanted.create(&at.client()?)?;
+            Self::Create { wanted, hold, lease, at } => {
+                let made = wanted.create(&at.client()?, hold, lease)?;
                 at.show(&[made])?;
+            }
+            Self::Commit { id, at } => {
+                let committed = order(&at.client()?, &id, "commit")?;
+                at.show(&[committed])?;
+            }
+            Self::Renew { id, at } => {
+                let renewed = order(&at.client()?, &id, "renew")?;
+                at.show(&[renewed])?;
             }
             Self::Show { id, at } => {
                 let shown: ConnectionView = at.client()?.get(&path(&id))?;
@@ -253,17 +309,47 @@ impl Connect {
         let [program, arguments @ ..] = self.command.as_slice() else {
             return Err("no command after --".into());
         };
-        let connection = self.wanted.create(&client)?;
+        let lease = format!("{}s", LEASE.as_secs());
+        let connection = self.wanted.create(&client, None, Some(lease))?;
         eprintln!("{}", line(&connection));
         let mut command = Command::new(program);
         command.args(arguments).env("WEIR_CONNECTION", &connection.id);
-        let ended = command.env("WEIR_CONNECTION_MTU", connection.mtu.to_string()).status();
+        command.env("WEIR_CONNECTION_MTU", connection.mtu.to_string());
+        let ended = command.spawn();
+        let ended = ended.and_then(|child| renew_until_ended(child, &client, &connection));
         remove(&client, &connection.id)?;
         let status = ended.map_err(|error| format!("{program}: {error}"))?;
         let code = status.code().and_then(|code| u8::try_from(code).ok());
         Ok(ExitCode::from(code.unwrap_or(1)))
     }
 }
+
+/// Renews the connection's lease until the command ends. Without this program the lease ends, and
+/// the connection with it.
+fn renew_until_ended(
+    mut child: Child,
+    client: &Client,
+    connection: &ConnectionView,
+) -> std::io::Result<ExitStatus> {
+    let mut renewed = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if renewed.elapsed() >= LEASE / 3 {
+            renewed = Instant::now();
+            if let Err(error) = order(client, &connection.id, "renew") {
+                eprintln!("weir connect: the lease was not renewed: {error}");
+            }
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// The lease of a connection for a command.
+const LEASE: Duration = Duration::from_secs(30);
+
+const POLL: Duration = Duration::from_millis(20);
 
 impl BrokerAddress {
     fn client(&self) -> Result<Client, Failure> {
@@ -292,7 +378,12 @@ impl BrokerAddress {
 }
 
 impl Wanted {
-    fn create(&self, client: &Client) -> Result<ConnectionView, Failure> {
+    fn create(
+        &self,
+        client: &Client,
+        hold: Option<String>,
+        lease: Option<String>,
+    ) -> Result<ConnectionView, Failure> {
         let Self { network, from, to, rate, back_rate, protocol, delay_max, .. } = self;
         let request = RequestedConnection {
             network: network.clone(),
@@ -308,9 +399,18 @@ impl Wanted {
             avoid: self.avoid.clone(),
             disjoint_from: self.disjoint_from.clone(),
             packet: self.packet,
+            priority: self.priority,
+            start: self.start.clone(),
+            end: self.end.clone(),
+            hold,
+            lease,
         };
         Ok(client.ask(Method::POST, "/v1/connections", Some(&request))?)
     }
+}
+
+fn order(client: &Client, id: &str, what: &str) -> Result<ConnectionView, Failure> {
+    Ok(client.ask(Method::POST, &format!("{}/{what}", path(id)), None::<&()>)?)
 }
 
 fn remove(client: &Client, id: &str) -> Result<(), Failure> {
@@ -323,11 +423,14 @@ fn path(id: &str) -> String {
 }
 
 fn line(connection: &ConnectionView) -> String {
-    let ConnectionView { id, request, state, tunnels, took, .. } = connection;
+    let ConnectionView { id, request, state, tunnels, took, refusal, .. } = connection;
     let mut text = format!("{id} {state}: {} -> {}", request.from, request.to);
     for tunnel in tunnels {
         let rate = BitRate::from_bps(tunnel.rate_bps);
         text += &format!("; {rate} by {}", tunnel.routers.join(" "));
+    }
+    if let Some(refusal) = refusal {
+        text += &format!("; {refusal}");
     }
     if let Some(took) = took {
         text += &format!("; took {:.1} ms", took.total_ms);

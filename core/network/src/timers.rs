@@ -67,7 +67,7 @@ impl ConnectionTimers {
         if state != ConnectionState::Scheduled {
             return end;
         }
-        // What ends before it starts never starts.
+        // A connection that ends before it starts never starts.
         match end {
             Some((_, at)) if at <= window.start => end,
             _ => Some((ConnectionEvent::Start, window.start)),

@@ -138,7 +138,7 @@ fn the_more_important_connection_gets_the_path_that_is_left() {
     // From 0 to 1 by their own link, 0.
     assert!(admitted(&mut state, 1, request(1, [0, 1], 50, 9)));
     assert!(admitted(&mut state, 2, request(2, [0, 1], 50, 0)));
-    // Of the other three links at node 0, one has room for one of the two.
+    // One of the other three links at node 0 has room for one of the two.
     for link in [NODES, NODES + 4] {
         set_link(&mut state, link, false);
     }

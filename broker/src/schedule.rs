@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Events of connections by time: start, end, a hold that runs out, a lease that is not
+//! renewed; and room that is taken from less important ones.
+//!
+//! Times are wall time and are given by the caller. They are stored with the connection, so that a
+//! successor does what was due while no broker ran. Nobody could renew a lease then: a successor
+//! gives each at least its length from its own start on.
+
+use std::collections::BTreeMap;
+
+use weir_api_types::error::ErrorCode;
+use weir_network::{ConnectionEvent, ConnectionId, ConnectionState};
+use weir_units::Instant;
+
+use crate::execution::NodePhase;
+use crate::ids::id_text;
+use crate::refusal::BrokerRefusal;
+use crate::restoration::broken;
+use crate::state::{BrokerState, advanced, state_name, unknown_id};
+use crate::views::RequestedConnection;
+
+/// A connection that gives its room to another.
+#[derive(Debug)]
+pub(crate) struct PreemptedConnection {
+    pub(crate) id: ConnectionId,
+    /// Steps that take it from its routers.
+    pub(crate) withdrawal: Vec<NodePhase>,
+}
+
+impl BrokerState {
+    /// Commits what is held: it starts now, or with its window.
+    pub(crate) fn commit(&mut self, id: ConnectionId, now: Instant) -> Result<(), BrokerRefusal> {
+        let (connection, record) = self.get(id).ok_or_else(|| unknown_id(id))?;
+        let event = match connection.request.window.start <= now {
+            true => ConnectionEvent::Commit,
+            false => ConnectionEvent::CommitForLater,
+        };
+        if connection.state != ConnectionState::Held {
+            let text =
+                format!("connection {} is {}, not held", id_text(id), state_name(connection.state));
+            return Err(BrokerRefusal::new(ErrorCode::Conflict, text));
+        }
+        let state = advanced(connection.state, event, &record.plan)?;
+        self.network.set_state(id, state)?;
+        if let Some(record) = self.records.get_mut(&id) {
+            record.timers.hold_until = None;
+        }
+        Ok(())
+    }
+
+    /// Renews the lease of a connection.
+    pub(crate) fn renew(&mut self, id: ConnectionId, now: Instant) -> Result<(), BrokerRefusal> {
+        let record = self.records.get_mut(&id).ok_or_else(|| unknown_id(id))?;
+        if record.timers.lease.is_none() {
+            let text = format!("connection {} has no lease", id_text(id));
+            return Err(BrokerRefusal::new(ErrorCode::Conflict, text));
+        }
+        record.timers.renew(now);
+        Ok(())
+    }
+
+    /// Renews all leases: nobody could while no broker ran.
+    pub(crate) fn renew_all(&mut self, now: Instant) {
+        for record in self.records.values_mut() {
+            record.timers.renew(now);
+        }
+    }
+
+    /// Returns what is due, ends first.
+    pub(crate) fn due(&self, now: Instant) -> Vec<(ConnectionId, ConnectionEvent)> {
+        let due = self.all().filter_map(|(connection, record)| {
+            let window = connection.request.window;
+            Some((connection.id, record.timers.due(connection.state, window, now)?))
+        });
+        let mut due: Vec<_> = due.collect();
+        due.sort_by_key(|(_, event)| *event != ConnectionEvent::End);
+        due
+    }
+
+    /// Returns the time at which something is due next; none if nothing is.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let next = self.all().filter_map(|(connection, record)| {
+            Some(record.timers.next(connection.state, connection.request.window)?.1)
+        });
+        next.min()
+    }
+
+    /// Starts a connection whose time has come.
+    pub(crate) fn begin_scheduled(&mut self, id: ConnectionId) -> Result<(), BrokerRefusal> {
+        let (connection, record) = self.get(id).ok_or_else(|| unknown_id(id))?;
+        let state = advanced(connection.state, ConnectionEvent::Start, &record.plan)?;
+        Ok(self.network.set_state(id, state)?)
+    }
+
+    /// Takes room for a request from less important connections, which are broken then; none if
+    /// that does not help.
+    pub(crate) fn preempt(
+        &mut self,
+        requested: &RequestedConnection,
+        now: Instant,
+    ) -> Option<Vec<PreemptedConnection>> {
+        let request = self.directory.request(requested, now).ok()?;
+        let given = self.network.preemptable(&request).filter(|given| !given.is_empty())?;
+        let withdrawals: BTreeMap<_, _> =
+            given.iter().map(|id| (*id, self.withdrawal(*id))).collect();
+        let mut preempted = Vec::new();
+        for (id, withdrawal) in withdrawals {
+            let state = self.get(id).map(|(connection, _)| connection.state)?;
+            self.network.suspend(id).ok()?;
+            self.network.set_state(id, broken(state).ok()?).ok()?;
+            if let Some(record) = self.records.get_mut(&id) {
+                let priority = request.priority;
+                record.refusal = Some(format!("its room went to one of priority {priority}"));
+            }
+            preempted.push(PreemptedConnection { id, withdrawal });
+        }
+        Some(preempted)
+    }
+}
