@@ -1,46 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `weir broker`: a broker is run, and asked for connections: `network`, `connection`, `connect`.
 
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use weir_broker::{
-    BrokerConfig, ConnectionChange, ConnectionView, LinkSetting, NetworkView, RequestedConnection,
-    RouterState, TunnelReport,
+    ConnectionChange, ConnectionView, LinkSetting, NetworkView, RequestedConnection, RouterState,
+    TunnelReport,
 };
 use weir_client::{Client, Method, escaped};
 use weir_platform::failure::Failure;
 use weir_platform::output;
 use weir_units::BitRate;
 
-/// A broker of guaranteed connections over a network of routers.
-#[derive(Debug, Subcommand)]
-pub(crate) enum BrokerCommand {
-    /// Run a broker until SIGTERM; connections stay as they are
-    Run {
-        /// The configuration, as TOML: docs/broker.md
-        file: PathBuf,
-    },
-    /// Check a configuration, and change nothing
-    Check {
-        /// The configuration
-        file: PathBuf,
-    },
-}
+use crate::broker_command::BrokerCommand;
 
 impl BrokerCommand {
+    /// Becomes the broker's program, with the same process and the same command.
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        match self {
-            Self::Run { file } => {
-                weir_broker::run(&BrokerConfig::read(&file)?, |line| eprintln!("{line}"))?;
-            }
-            Self::Check { file } => {
-                BrokerConfig::read(&file)?;
-            }
-        }
-        Ok(ExitCode::SUCCESS)
+        let (word, file) = match self {
+            Self::Run { file } => ("run", file),
+            Self::Check { file } => ("check", file),
+        };
+        let program = std::env::current_exe()?.with_file_name(PROGRAM);
+        // It returns only if the program cannot be started.
+        let error = Command::new(&program).arg(word).arg(file).exec();
+        Err(format!("{}, which is installed beside weir: {error}", program.display()).into())
     }
 }
 
@@ -446,3 +434,6 @@ fn report_line(report: &TunnelReport) -> String {
         report.number, report.passed_packets, report.passed_bytes, report.dropped_packets
     )
 }
+
+/// The broker's program, in the folder of this one.
+const PROGRAM: &str = "weir-broker";

@@ -6,6 +6,7 @@
 //! plan is not held. (3 is `weir-lab`'s: a case does not hold.)
 
 mod broker;
+mod broker_command;
 mod classes;
 mod clean;
 mod doctor;
@@ -75,7 +76,7 @@ enum Command {
     Plan(plan::PlanCommand),
     /// Run a broker of guaranteed connections over a network of routers
     #[command(subcommand)]
-    Broker(broker::BrokerCommand),
+    Broker(broker_command::BrokerCommand),
     /// Show a broker's networks and what is reserved in them
     Network(broker::NetworkCommand),
     /// Ask a broker for a guaranteed connection, change it, give it back

@@ -107,7 +107,9 @@ impl Tree {
 }
 
 fn program(tree: &Tree) -> Result<(), String> {
-    for (path, built) in [("usr/bin/weir", weir_path()), ("usr/lib/cni/weir-cni", cni_path())] {
+    let broker = weir_path().with_file_name("weir-broker");
+    let programs = [(PROGRAM, weir_path()), (BROKER, broker), ("usr/lib/cni/weir-cni", cni_path())];
+    for (path, built) in programs {
         tree.put(path, 0o755, &read(&built)?)?;
         let file = tree.root.join(path);
         let strip = ["--strip-unneeded", "--remove-section=.comment"];
@@ -133,7 +135,9 @@ fn documents(tree: &Tree) -> Result<(), String> {
     }
     // All pages, since they lead to each other; not the pictures.
     for (page, text) in folder_of(Path::new("docs"))? {
-        if page.ends_with(".md") && page != "README.md" || page == "openapi.json" {
+        let is_shipped = page.ends_with(".md") && page != "README.md"
+            || ["openapi.json", "broker-openapi.json", "broker.xsd"].contains(&page.as_str());
+        if is_shipped {
             tree.put(&format!("usr/share/doc/weir/{page}"), 0o644, &text)?;
         }
     }
@@ -192,7 +196,7 @@ fn control(tree: &Tree, target: &Path, version: &str, architecture: &str) -> Res
     Ok(())
 }
 
-/// The packages of the libraries that the program is linked with.
+/// The packages of the libraries that the programs are linked with.
 fn depends(tree: &Tree, target: &Path) -> Result<String, String> {
     // The tool wants to be in a source package.
     let place = target.join("shlibs");
@@ -201,10 +205,13 @@ fn depends(tree: &Tree, target: &Path) -> Result<String, String> {
     let stub = folder.join("control");
     fs::write(&stub, "Source: weir\n\nPackage: weir\nArchitecture: any\n")
         .map_err(|error| named(&stub, &error))?;
-    let program = fs::canonicalize(tree.root.join("usr/bin/weir"));
-    let program = program.map_err(|error| named(&tree.root, &error))?;
     let mut find = Command::new("dpkg-shlibdeps");
-    let found = output(find.arg("-O").arg("-e").arg(program).current_dir(&place))?;
+    find.arg("-O").current_dir(&place);
+    for path in [PROGRAM, BROKER] {
+        let program = fs::canonicalize(tree.root.join(path));
+        find.arg("-e").arg(program.map_err(|error| named(&tree.root, &error))?);
+    }
+    let found = output(&mut find)?;
     let line = found.lines().find_map(|line| line.strip_prefix("shlibs:Depends="));
     line.map(ToOwned::to_owned).ok_or_else(|| format!("dpkg-shlibdeps says no libraries: {found}"))
 }
@@ -274,3 +281,6 @@ fn set_mode(path: &Path, mode: u32) -> Result<(), String> {
 fn named(path: &Path, error: &std::io::Error) -> String {
     format!("{}: {error}", path.display())
 }
+
+const PROGRAM: &str = "usr/bin/weir";
+const BROKER: &str = "usr/bin/weir-broker";
