@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Writes src/lib/api.ts: the types of the node's requests and answers, from docs/openapi.json.
+// Writes src/lib/api.ts and src/broker/api.ts: the types of the requests and answers of node and
+// broker, from docs/openapi.json and docs/broker-openapi.json.
 //
-//   node types.mjs         write the file
-//   node types.mjs -       print it
+//   node types.mjs
 //
 // The Rust types are the source: they make the OpenAPI document, and this makes TypeScript of the
 // schemas that the page reads or sends, one interface or union each, with the same names. A test
@@ -13,18 +13,27 @@
 
 import { readFileSync, writeFileSync } from "node:fs";
 
-const DOCUMENT = new URL("../docs/openapi.json", import.meta.url);
-const FILE = new URL("src/lib/api.ts", import.meta.url);
-
-/** The text of src/lib/api.ts. */
-export function generate(document = JSON.parse(readFileSync(DOCUMENT, "utf8"))) {
+/** The text of a file of types. The pages read the schemas `named`, and those in them. */
+export function generate(document, from, named = Object.keys(document.components.schemas)) {
   const schemas = document.components.schemas;
   const sent = reachable(bodies(document), schemas);
-  const read = reachable(document.info ? PAGE : Object.keys(schemas), schemas);
+  const read = reachable(named, schemas);
   const each = Object.entries(schemas).filter(([name]) => read.has(name)).map(
-    ([name, schema]) => comment(schema.description, "") + declaration(name, schema, sent.has(name)),
+    ([name, schema]) =>
+      comment(schema.description, "") + declaration(name, whole(schema, schemas), sent.has(name)),
   );
-  return [HEAD, ...each].join("\n");
+  return [head(from), ...each].join("\n");
+}
+
+/** A schema with the fields of those that it takes over. */
+function whole(schema, schemas) {
+  if (!schema.allOf || schema.properties) return schema;
+  const parts = schema.allOf.map((part) => (part.$ref ? schemas[reference(part)] : part));
+  return {
+    ...schema,
+    properties: Object.assign({}, ...parts.map(({ properties }) => properties)),
+    required: parts.flatMap(({ required = [] }) => required),
+  };
 }
 
 function declaration(name, schema, isSent) {
@@ -95,8 +104,8 @@ const comment = (text, indent) => {
   return `${indent}/**\n${inner}\n${indent} */\n`;
 };
 
-/** The requests and answers of the page. */
-const PAGE = [
+/** The requests and answers of the node's page. */
+const NODE = [
   "AdviceView",
   "ApiError",
   "CallerView",
@@ -117,11 +126,20 @@ const PRIMITIVES = {
   null: "null",
 };
 
-const HEAD = `// SPDX-License-Identifier: Apache-2.0 OR MIT
-// Written by types.mjs from docs/openapi.json: \`npm run types\` renews it.
+const head = (from) => `// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Written by types.mjs from ${from}: \`npm run types\` renews it.
 `;
 
+/** The files, with their texts. */
+export const files = () =>
+  [
+    ["src/lib/api.ts", "docs/openapi.json", NODE],
+    ["src/broker/api.ts", "docs/broker-openapi.json", undefined],
+  ].map(([file, from, named]) => {
+    const document = readFileSync(new URL(`../${from}`, import.meta.url), "utf8");
+    return [file, generate(JSON.parse(document), from, named)];
+  });
+
 if (process.argv[1] && import.meta.url === new URL(process.argv[1], "file://").href) {
-  if (process.argv[2] === "-") process.stdout.write(generate());
-  else writeFileSync(FILE, generate());
+  for (const [file, text] of files()) writeFileSync(new URL(file, import.meta.url), text);
 }

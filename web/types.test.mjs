@@ -2,11 +2,11 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 
-import { generate } from "./types.mjs";
+import { files, generate } from "./types.mjs";
 
-// The stored types are those of docs/openapi.json, which a test of the node holds to its routes.
-test("the types are what the OpenAPI document gives; `npm run types` renews them", () => {
-  expect(readFileSync("src/lib/api.ts", "utf8")).toBe(generate());
+// The stored types are those of the documents, which tests of node and broker hold to their routes.
+test("the types are what the OpenAPI documents give; `npm run types` renews them", () => {
+  for (const [file, text] of files()) expect(readFileSync(file, "utf8")).toBe(text);
 });
 
 test("an answer leaves a field out, a request may set it to null", () => {
@@ -26,7 +26,7 @@ test("an answer leaves a field out, a request may set it to null", () => {
         Kind: { type: "string", enum: ["one", "other"] },
       },
     },
-  });
+  }, "a document");
   expect(text).toContain("export interface Sent {\n  rate?: number | null;\n}");
   expect(text).toContain("/** An answer. */\nexport interface Said {\n  of: Kind[];\n");
   expect(text).toContain("  why?: Kind;\n}");

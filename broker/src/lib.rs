@@ -21,9 +21,12 @@
 //! It takes whatever waits, compares wanted with actual, applies the difference as one batch over
 //! one kept shell (`shell`) and reads back (`linux`). Drift is repaired by the same steps.
 
+mod app;
 mod clock;
 pub mod config;
 mod directory;
+#[cfg(test)]
+mod doors;
 mod error;
 mod execution;
 mod failures;
@@ -31,10 +34,14 @@ mod ids;
 mod item;
 mod links;
 mod linux;
+mod message;
 mod node_queue;
+pub mod openapi;
+mod page;
 mod record;
 mod refusal;
 mod requests;
+mod responses;
 mod restoration;
 mod routes;
 mod run;
@@ -43,13 +50,17 @@ mod server;
 mod shell;
 mod state;
 mod store;
+mod traffic;
 mod views;
 mod writer;
+mod xml;
+mod xsd;
 
 pub use config::BrokerConfig;
 pub use error::BrokerError;
 pub use run::run;
 pub use views::{
-    ConnectionChange, ConnectionView, LinkSetting, LinkUse, NetworkView, RequestedConnection,
-    RouterState, StepTimes, TunnelReport, TunnelView,
+    AdmissionView, ConnectionChange, ConnectionView, HostGateway, LinkSetting, LinkTraffic,
+    LinkUse, NetworkView, RequestedConnection, RouterState, StepTimes, TunnelPath, TunnelReport,
+    TunnelView,
 };

@@ -2,6 +2,7 @@
 //! Refusals with their reason, in the words of the configuration.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use weir_api_types::error::{ApiError, ErrorCode};
 use weir_network::{
     ConnectionRefusal, FlowDirection, NetworkError, RefusalReason, RequestedRate, SmallestChange,
@@ -13,7 +14,7 @@ use crate::directory::NetworkDirectory;
 use crate::ids::id_text;
 
 /// A refusal: the error, and changes of the request, each of which alone would be admitted.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct BrokerRefusal {
     #[serde(flatten)]
     pub(crate) error: ApiError,
@@ -22,7 +23,7 @@ pub(crate) struct BrokerRefusal {
 }
 
 /// A change that would be admitted at the moment of the refusal; nothing smaller would be.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct SuggestedChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rate: Option<String>,
@@ -38,7 +39,7 @@ pub(crate) struct SuggestedChange {
 }
 
 /// The rate that one direction of a link lacks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct LinkShortage {
     pub(crate) link: String,
     /// The router that sends.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The interface's paths.
+//! The interface's requests.
 //!
 //! An administrator's token sees everything; the token of a network's administrator sees that
 //! network alone, and another network's connection does not exist for it.
@@ -7,33 +7,35 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
-use axum::Router;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, Json, Path, State};
+use axum::extract::{Path, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, patch, post};
 use ring::digest::{SHA256, digest};
-use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use weir_api_types::error::ErrorCode;
-use weir_network::{ConnectionId, ConnectionState, NetworkConnection, NetworkId, TUNNEL_MTU};
+use weir_network::{
+    AdmittedFlows, ConnectionId, ConnectionRequest, ConnectionState, FlowDirection,
+    NetworkConnection, NetworkId, TUNNEL_MTU,
+};
 
 use crate::clock;
 use crate::config::BrokerToken;
-use crate::directory::ConfiguredNetwork;
+use crate::directory::{ConfiguredNetwork, NetworkDirectory};
 use crate::execution::NodeQueues;
 use crate::ids::{id_text, parsed_id};
 use crate::item::tunnel_number;
+use crate::message::{MessageAnswer, MessageBody};
 use crate::record::ConnectionRecord;
 use crate::refusal::BrokerRefusal;
 use crate::requests::unknown;
+use crate::responses::BrokerRefusals;
 use crate::state::{BrokerState, outer_addresses, state_name, unknown_id};
+use crate::traffic::{LinkDevice, TrafficReader};
 use crate::views::{
-    ConnectionChange, ConnectionView, LinkSetting, LinkUse, NetworkView, RequestedConnection,
-    TunnelReport, TunnelView,
+    AdmissionView, ConnectionChange, ConnectionView, HostGateway, LinkSetting, LinkTraffic,
+    LinkUse, NetworkView, RequestedConnection, TunnelPath, TunnelReport, TunnelView,
 };
 use crate::writer::{OrderAnswer, SharedState, WaitingCaller, WriterOrder};
 
@@ -43,87 +45,105 @@ pub(crate) struct BrokerInterface {
     pub(crate) orders: mpsc::Sender<WriterOrder>,
     pub(crate) nodes: NodeQueues,
     pub(crate) tokens: Vec<BrokerToken>,
+    pub(crate) traffic: TrafficReader,
 }
 
 type Shared = State<Arc<BrokerInterface>>;
 
-/// Returns the paths of the interface.
-pub(crate) fn router(interface: Arc<BrokerInterface>) -> Router {
-    Router::new()
-        .route("/v1/networks", get(networks))
-        .route("/v1/networks/{network}/links/{link}", patch(set_link))
-        .route("/v1/connections", get(connections).post(create))
-        .route("/v1/connections/{id}", get(show).patch(change).delete(remove))
-        .route("/v1/connections/{id}/commit", post(commit))
-        .route("/v1/connections/{id}/renew", post(renew))
-        .route("/v1/connections/{id}/report", get(report))
-        .fallback(async || BrokerRefusal::new(ErrorCode::NotFound, "no such path"))
-        .method_not_allowed_fallback(async || {
-            BrokerRefusal::new(ErrorCode::MethodNotAllowed, "not this method on this path")
-        })
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(interface)
-}
-
-async fn networks(state: Shared, headers: HeaderMap) -> Result<Response, BrokerRefusal> {
-    let State(interface) = state;
+/// Networks that the caller sees, with what is reserved of each link.
+#[utoipa::path(get, path = "/v1/networks",
+    responses((status = 200, body = Vec<NetworkView>), BrokerRefusals))]
+pub(crate) async fn networks(
+    State(interface): Shared,
+    headers: HeaderMap,
+) -> Result<MessageAnswer, BrokerRefusal> {
     let caller = interface.caller(&headers)?;
     let views: Vec<_> = interface.locked(|state| {
         let seen = state.directory.networks().filter(|(_, network)| caller.sees(&network.name));
         seen.map(|(id, network)| interface.network_view(id, network, state)).collect()
     });
-    Ok(Json(views).into_response())
+    Ok(MessageAnswer::ok("networks", &views))
 }
 
-async fn set_link(
-    state: Shared,
+/// Takes a link out of service, or puts it back.
+#[utoipa::path(patch, path = "/v1/networks/{network}/links/{link}", request_body = LinkSetting,
+    params(("network" = String, Path), ("link" = String, Path)),
+    responses((status = 204), BrokerRefusals))]
+pub(crate) async fn set_link(
+    State(interface): Shared,
     Path((network, link)): Path<(String, String)>,
     headers: HeaderMap,
-    body: Result<Json<LinkSetting>, JsonRejection>,
+    body: Result<MessageBody<LinkSetting>, BrokerRefusal>,
 ) -> Result<Response, BrokerRefusal> {
-    let State(interface) = state;
     if !interface.caller(&headers)?.sees(&network) {
         return Err(unknown("network", &network));
     }
-    let Json(LinkSetting { up }) = body.map_err(refused_body)?;
+    let MessageBody(LinkSetting { up }) = body?;
     let (answer, answered) = oneshot::channel();
     let order = WriterOrder::SetLink { network, link, up, answer };
     interface.answered(order, answered).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn connections(state: Shared, headers: HeaderMap) -> Result<Response, BrokerRefusal> {
-    let State(interface) = state;
+/// Counters of what passed each direction of a network's links, read once a second at most. Links
+/// whose router does not answer are left out.
+#[utoipa::path(get, path = "/v1/networks/{network}/traffic", params(("network" = String, Path)),
+    responses((status = 200, body = Vec<LinkTraffic>), BrokerRefusals))]
+pub(crate) async fn traffic(
+    State(interface): Shared,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<MessageAnswer, BrokerRefusal> {
+    let caller = interface.caller(&headers)?;
+    let links = interface.locked(|state| {
+        let id = state.directory.network(&name).filter(|_| caller.sees(&name))?;
+        Some(state.directory.arcs(id).map(|(_, arc)| LinkDevice::from(arc)).collect())
+    });
+    let links = links.ok_or_else(|| unknown("network", &name))?;
+    let reading = interface.traffic.read(&name, links, &interface.nodes).await;
+    Ok(MessageAnswer::ok("traffic", &reading))
+}
+
+/// Connections that the caller sees.
+#[utoipa::path(get, path = "/v1/connections",
+    responses((status = 200, body = Vec<ConnectionView>), BrokerRefusals))]
+pub(crate) async fn connections(
+    State(interface): Shared,
+    headers: HeaderMap,
+) -> Result<MessageAnswer, BrokerRefusal> {
     let caller = interface.caller(&headers)?;
     let views: Vec<_> = interface.locked(|state| {
         let seen = state.all().filter(|(_, record)| caller.sees(&record.requested.network));
         seen.map(|(connection, record)| view(connection, record, state)).collect()
     });
-    Ok(Json(views).into_response())
+    Ok(MessageAnswer::ok("connections", &views))
 }
 
-async fn show(
-    state: Shared,
+/// One connection.
+#[utoipa::path(get, path = "/v1/connections/{id}", params(("id" = String, Path)),
+    responses((status = 200, body = ConnectionView), BrokerRefusals))]
+pub(crate) async fn show(
+    State(interface): Shared,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Result<Response, BrokerRefusal> {
-    let State(interface) = state;
+) -> Result<MessageAnswer, BrokerRefusal> {
     let id = interface.own(&headers, &id)?;
-    Ok(Json(interface.shown(id)?).into_response())
+    Ok(MessageAnswer::ok("connection", &interface.shown(id)?))
 }
 
-async fn create(
-    state: Shared,
+/// Asks for a connection. The answer comes when the routers were read back.
+#[utoipa::path(post, path = "/v1/connections", request_body = RequestedConnection,
+    params(("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 201, body = ConnectionView), BrokerRefusals))]
+pub(crate) async fn create(
+    State(interface): Shared,
     headers: HeaderMap,
-    body: Result<Json<RequestedConnection>, JsonRejection>,
-) -> Result<Response, BrokerRefusal> {
+    body: Result<MessageBody<RequestedConnection>, BrokerRefusal>,
+) -> Result<MessageAnswer, BrokerRefusal> {
     let since = Instant::now();
-    let State(interface) = state;
     let caller = interface.caller(&headers)?;
-    let Json(requested) = body.map_err(refused_body)?;
-    if !caller.sees(&requested.network) {
-        return Err(unknown("network", &requested.network));
-    }
+    let MessageBody(requested) = body?;
+    interface.may_ask(caller, &requested)?;
     let requested = Box::new(requested);
     let key = match headers.get("idempotency-key").map(|key| key.to_str()) {
         None => None,
@@ -137,72 +157,102 @@ async fn create(
     };
     let made =
         interface.order(since, |waiting| WriterOrder::Create { requested, key, waiting }).await?;
-    Ok((StatusCode::CREATED, Json(interface.shown(made)?)).into_response())
+    Ok(MessageAnswer::new(StatusCode::CREATED, "connection", &interface.shown(made)?))
 }
 
-async fn change(
-    state: Shared,
+/// Says whether a connection would be admitted now, and on which path. Nothing is reserved.
+#[utoipa::path(post, path = "/v1/connections/dry-run", request_body = RequestedConnection,
+    responses((status = 200, body = AdmissionView), BrokerRefusals))]
+pub(crate) async fn try_out(
+    State(interface): Shared,
+    headers: HeaderMap,
+    body: Result<MessageBody<RequestedConnection>, BrokerRefusal>,
+) -> Result<MessageAnswer, BrokerRefusal> {
+    let caller = interface.caller(&headers)?;
+    let MessageBody(requested) = body?;
+    interface.may_ask(caller, &requested)?;
+    let tunnels: Vec<_> = interface.locked(|state| {
+        let (request, flows) = state.try_out(&requested, clock::now())?;
+        let paths = tunnel_paths(&state.directory, &request, &flows);
+        Ok::<_, BrokerRefusal>(paths.map(|(_, path)| path).collect())
+    })?;
+    Ok(MessageAnswer::ok("admission", &AdmissionView { tunnels }))
+}
+
+/// Changes a connection. The answer comes when the routers were read back.
+#[utoipa::path(patch, path = "/v1/connections/{id}", request_body = ConnectionChange,
+    params(("id" = String, Path)),
+    responses((status = 200, body = ConnectionView), BrokerRefusals))]
+pub(crate) async fn change(
+    State(interface): Shared,
     Path(id): Path<String>,
     headers: HeaderMap,
-    body: Result<Json<ConnectionChange>, JsonRejection>,
-) -> Result<Response, BrokerRefusal> {
+    body: Result<MessageBody<ConnectionChange>, BrokerRefusal>,
+) -> Result<MessageAnswer, BrokerRefusal> {
     let since = Instant::now();
-    let State(interface) = state;
     let id = interface.own(&headers, &id)?;
-    let Json(change) = body.map_err(refused_body)?;
+    let MessageBody(change) = body?;
     let made =
         interface.order(since, |waiting| WriterOrder::Change { id, change, waiting }).await?;
-    Ok(Json(interface.shown(made)?).into_response())
+    Ok(MessageAnswer::ok("connection", &interface.shown(made)?))
 }
 
-async fn remove(
-    state: Shared,
+/// Gives a connection back. The answer comes when the routers were read back.
+#[utoipa::path(delete, path = "/v1/connections/{id}", params(("id" = String, Path)),
+    responses((status = 204), BrokerRefusals))]
+pub(crate) async fn remove(
+    State(interface): Shared,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, BrokerRefusal> {
     let since = Instant::now();
-    let State(interface) = state;
     let id = interface.own(&headers, &id)?;
     interface.order(since, |waiting| WriterOrder::Remove { id, waiting }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn commit(
-    state: Shared,
+/// Commits a connection that is held.
+#[utoipa::path(post, path = "/v1/connections/{id}/commit", params(("id" = String, Path)),
+    responses((status = 200, body = ConnectionView), BrokerRefusals))]
+pub(crate) async fn commit(
+    State(interface): Shared,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Result<Response, BrokerRefusal> {
+) -> Result<MessageAnswer, BrokerRefusal> {
     let since = Instant::now();
-    let State(interface) = state;
     let id = interface.own(&headers, &id)?;
     let made = interface.order(since, |waiting| WriterOrder::Commit { id, waiting }).await?;
-    Ok(Json(interface.shown(made)?).into_response())
+    Ok(MessageAnswer::ok("connection", &interface.shown(made)?))
 }
 
-async fn renew(
-    state: Shared,
+/// Renews the lease of a connection.
+#[utoipa::path(post, path = "/v1/connections/{id}/renew", params(("id" = String, Path)),
+    responses((status = 200, body = ConnectionView), BrokerRefusals))]
+pub(crate) async fn renew(
+    State(interface): Shared,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Result<Response, BrokerRefusal> {
+) -> Result<MessageAnswer, BrokerRefusal> {
     let since = Instant::now();
-    let State(interface) = state;
     let id = interface.own(&headers, &id)?;
     let made = interface.order(since, |waiting| WriterOrder::Renew { id, waiting }).await?;
-    Ok(Json(interface.shown(made)?).into_response())
+    Ok(MessageAnswer::ok("connection", &interface.shown(made)?))
 }
 
-async fn report(
-    state: Shared,
+/// Report of what a connection asked for, was given and got, from the counters of its entry.
+#[utoipa::path(get, path = "/v1/connections/{id}/report", params(("id" = String, Path)),
+    responses((status = 200, body = Vec<TunnelReport>), BrokerRefusals))]
+pub(crate) async fn report(
+    State(interface): Shared,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Result<Response, BrokerRefusal> {
-    let State(interface) = state;
+) -> Result<MessageAnswer, BrokerRefusal> {
     let id = interface.own(&headers, &id)?;
     let mut reports = Vec::new();
     for tunnel in interface.shown(id)?.tunnels {
         reports.push(interface.tunnel_report(&tunnel).await?);
     }
-    Ok(Json(reports).into_response())
+    Ok(MessageAnswer::ok("report", &reports))
 }
 
 impl BrokerInterface {
@@ -217,6 +267,23 @@ impl BrokerInterface {
         let sent: String = sent.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         let known = self.tokens.iter().find(|known| known.sha256.eq_ignore_ascii_case(&sent));
         known.ok_or_else(unknown)
+    }
+
+    /// Refuses a request that is about another network than the caller's.
+    fn may_ask(
+        &self,
+        caller: &BrokerToken,
+        requested: &RequestedConnection,
+    ) -> Result<(), BrokerRefusal> {
+        if !caller.sees(&requested.network) {
+            return Err(unknown("network", &requested.network));
+        }
+        let Some(other) = &requested.disjoint_from else { return Ok(()) };
+        let seen = self.locked(|state| {
+            let (_, record) = state.get(parsed_id(other)?)?;
+            caller.sees(&record.requested.network).then_some(())
+        });
+        seen.ok_or_else(|| unknown("connection", other))
     }
 
     /// Returns the connection of that name, if the caller may see it.
@@ -263,7 +330,7 @@ impl BrokerInterface {
     }
 
     async fn tunnel_report(&self, tunnel: &TunnelView) -> Result<TunnelReport, BrokerRefusal> {
-        let first = tunnel.routers.first().and_then(|router| self.nodes.get(router));
+        let first = tunnel.path.routers.first().and_then(|router| self.nodes.get(router));
         let gone = |text: String| BrokerRefusal::new(ErrorCode::NotRunning, text);
         let node = first.ok_or_else(|| gone("its entry is no longer configured".to_owned()))?;
         let counters = node.counters(format!("wc{}", tunnel.number)).await;
@@ -271,8 +338,8 @@ impl BrokerInterface {
         let count = |key: &str| counters[0][key].as_u64().unwrap_or_default();
         Ok(TunnelReport {
             number: tunnel.number,
-            asked_bps: tunnel.rate_bps,
-            given_bps: tunnel.limit_bps,
+            asked_bps: tunnel.path.rate_bps,
+            given_bps: tunnel.path.limit_bps,
             passed_bytes: count("bytes"),
             passed_packets: count("packets"),
             dropped_packets: count("drops"),
@@ -300,17 +367,22 @@ impl BrokerInterface {
             });
         }
         let routers = routers.into_iter().filter_map(|name| self.nodes.get(name));
+        let gateways = state
+            .directory
+            .hosts(id)
+            .map(|(_, host)| HostGateway { host: host.name.clone(), router: host.router.clone() });
         NetworkView {
             name: network.name.clone(),
             routers: routers.map(|node| node.status().router).collect(),
+            gateways: gateways.collect(),
             hosts: state.directory.hosts(id).map(|(_, host)| host.name.clone()).collect(),
             links,
             connections: state.all().filter(|(of, _)| of.request.network == id).count(),
         }
     }
 
-    fn locked<T>(&self, read: impl FnOnce(&BrokerState) -> T) -> T {
-        read(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    fn locked<T>(&self, read: impl FnOnce(&mut BrokerState) -> T) -> T {
+        read(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -319,24 +391,6 @@ impl BrokerToken {
     fn sees(&self, network: &str) -> bool {
         self.network.as_deref().is_none_or(|own| own == network)
     }
-}
-
-/// A refusal as an answer.
-impl IntoResponse for BrokerRefusal {
-    fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.error.code.status());
-        let body: Value = serde_json::to_value(&self).unwrap_or_default();
-        (status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), Json(body)).into_response()
-    }
-}
-
-fn refused_body(rejection: JsonRejection) -> BrokerRefusal {
-    let code = match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => ErrorCode::TooLarge,
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => ErrorCode::NotJson,
-        _ => ErrorCode::Malformed,
-    };
-    BrokerRefusal::new(code, rejection.body_text())
 }
 
 fn view(
@@ -348,20 +402,12 @@ fn view(
     let (directory, ConnectionRecord { number, generation, .. }) = (&state.directory, record);
     let outer = outer_addresses(directory, request.network, *number, *generation);
     // A broken one has nothing at its routers.
-    let present = flows.present().filter(|_| connection.state != ConnectionState::Broken);
-    let tunnels = present.map(|(direction, flow)| {
-        let arcs = flow.path.arcs.iter().filter_map(|arc| directory.arc(*arc));
-        let last = arcs.clone().next_back().map(|arc| arc.to.clone());
-        TunnelView {
-            number: tunnel_number(*number, direction),
-            outer: *outer.of(direction),
-            routers: arcs.clone().map(|arc| arc.from.clone()).chain(last).collect(),
-            links: arcs.map(|arc| arc.link.clone()).collect(),
-            rate_bps: request.rate_of(direction).as_bps(),
-            limit_bps: flow.limit.as_bps(),
-            reserved_bps: flow.reserved.as_bps(),
-            delay_ns: flow.path.delay,
-        }
+    let present = tunnel_paths(directory, request, flows)
+        .filter(|_| connection.state != ConnectionState::Broken);
+    let tunnels = present.map(|(direction, path)| TunnelView {
+        number: tunnel_number(*number, direction),
+        outer: *outer.of(direction),
+        path,
     });
     ConnectionView {
         id: id_text(*id),
@@ -376,8 +422,26 @@ fn view(
     }
 }
 
-/// Bytes of a request's body.
-const BODY_BYTES_MAX: usize = 16 << 10;
+/// Returns the paths of a connection by direction, in the names of the configuration.
+fn tunnel_paths(
+    directory: &NetworkDirectory,
+    request: &ConnectionRequest,
+    flows: &AdmittedFlows,
+) -> impl Iterator<Item = (FlowDirection, TunnelPath)> {
+    flows.present().map(|(direction, flow)| {
+        let arcs = flow.path.arcs.iter().filter_map(|arc| directory.arc(*arc));
+        let last = arcs.clone().next_back().map(|arc| arc.to.clone());
+        let path = TunnelPath {
+            routers: arcs.clone().map(|arc| arc.from.clone()).chain(last).collect(),
+            links: arcs.map(|arc| arc.link.clone()).collect(),
+            rate_bps: request.rate_of(direction).as_bps(),
+            limit_bps: flow.limit.as_bps(),
+            reserved_bps: flow.reserved.as_bps(),
+            delay_ns: flow.path.delay,
+        };
+        (direction, path)
+    })
+}
 
 /// Characters of an `Idempotency-Key`.
 const KEY_MAX: usize = 100;

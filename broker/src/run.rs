@@ -7,6 +7,7 @@ use russh::keys::load_secret_key;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 
+use crate::app::router;
 use crate::clock;
 use crate::config::{BrokerConfig, NetworkConfig};
 use crate::error::BrokerError;
@@ -15,11 +16,12 @@ use crate::ids::StableIds;
 use crate::item::{LinkItem, NodeItem};
 use crate::linux::LinuxDriver;
 use crate::node_queue::{NodeQueue, QueueSettings};
-use crate::routes::{BrokerInterface, router};
+use crate::routes::BrokerInterface;
 use crate::server::HttpsServer;
 use crate::shell::ShellAccess;
 use crate::state::BrokerState;
 use crate::store::{BrokerStore, RowChange};
+use crate::traffic::TrafficReader;
 use crate::writer::{Writer, WriterSettings};
 
 /// Runs the broker until SIGTERM or SIGINT. Connections stay as they are on the nodes.
@@ -83,6 +85,7 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
         orders,
         nodes: Arc::clone(&nodes),
         tokens: settings.token.clone(),
+        traffic: TrafficReader::new(),
     };
     let serving = tokio::spawn(server.serve(router(Arc::new(interface))));
     let router_patience = settings.router_patience;

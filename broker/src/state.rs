@@ -146,6 +146,20 @@ impl BrokerState {
         }
     }
 
+    /// Decides on a request, and reserves nothing.
+    pub(crate) fn try_out(
+        &mut self,
+        requested: &RequestedConnection,
+        now: Instant,
+    ) -> Result<(ConnectionRequest, AdmittedFlows), BrokerRefusal> {
+        let request = self.directory.request(requested, now)?;
+        timers(requested, now)?;
+        match self.network.admit(&request) {
+            AdmissionAnswer::Admitted(flows) => Ok((request, flows)),
+            AdmissionAnswer::Refused(refusal) => Err(self.directory.refusal(&refusal)),
+        }
+    }
+
     /// Admits a new connection, reserves for it and plans it.
     pub(crate) fn admit(
         &mut self,
@@ -153,12 +167,8 @@ impl BrokerState {
         requested: RequestedConnection,
         now: Instant,
     ) -> Result<(), BrokerRefusal> {
-        let request = self.directory.request(&requested, now)?;
+        let (request, flows) = self.try_out(&requested, now)?;
         let timers = timers(&requested, now)?;
-        let flows = match self.network.admit(&request) {
-            AdmissionAnswer::Admitted(flows) => flows,
-            AdmissionAnswer::Refused(refusal) => return Err(self.directory.refusal(&refusal)),
-        };
         let most = u16::try_from(CONNECTIONS_MAX).unwrap_or(u16::MAX);
         let free = (1..=most).find(|number| !self.numbers.contains(number));
         let number = free.ok_or_else(|| {

@@ -4,9 +4,10 @@
 use std::net::Ipv6Addr;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// A request for a connection.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RequestedConnection {
     /// The virtual network.
@@ -69,7 +70,7 @@ const fn is_most_important(priority: &u8) -> bool {
 }
 
 /// A change of a connection; what is left out stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionChange {
     /// Guaranteed rate.
@@ -90,7 +91,7 @@ pub struct ConnectionChange {
 }
 
 /// A connection.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ConnectionView {
     /// Its identity.
     pub id: String,
@@ -108,7 +109,7 @@ pub struct ConnectionView {
     /// The reason for which it is `broken`: no other path was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
-    /// Its tunnels: the way there, and the way back if that was asked for. None while it is broken.
+    /// Its tunnels: the way there, and back if that was asked for. None while it is broken.
     pub tunnels: Vec<TunnelView>,
     /// The largest packet that fits into its tunnels whole.
     pub mtu: u16,
@@ -118,12 +119,21 @@ pub struct ConnectionView {
 }
 
 /// One direction of a connection.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TunnelView {
     /// Its number on the nodes: the entry's device is `wcNUMBER`.
     pub number: u16,
     /// Outer address.
+    #[schema(value_type = String)]
     pub outer: Ipv6Addr,
+    /// Its path.
+    #[serde(flatten)]
+    pub path: TunnelPath,
+}
+
+/// The path of one direction of a connection, and what it takes of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TunnelPath {
     /// Routers that it passes.
     pub routers: Vec<String>,
     /// Links that it passes.
@@ -138,8 +148,15 @@ pub struct TunnelView {
     pub delay_ns: u64,
 }
 
+/// Answer to a request that was only tried: it would be admitted, on these paths.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AdmissionView {
+    /// The way there, and the way back if that was asked for.
+    pub tunnels: Vec<TunnelPath>,
+}
+
 /// Where the time of a step went, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StepTimes {
     /// From the request received to the answer.
     pub total_ms: f64,
@@ -150,7 +167,7 @@ pub struct StepTimes {
 }
 
 /// A virtual network.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NetworkView {
     /// Its name.
     pub name: String,
@@ -158,14 +175,25 @@ pub struct NetworkView {
     pub routers: Vec<RouterState>,
     /// Its end nodes.
     pub hosts: Vec<String>,
+    /// The router that each end node is at.
+    pub gateways: Vec<HostGateway>,
     /// Its links, each direction on its own.
     pub links: Vec<LinkUse>,
     /// Connections in it.
     pub connections: usize,
 }
 
+/// An end node and its router.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HostGateway {
+    /// The end node.
+    pub host: String,
+    /// The router that is its gateway.
+    pub router: String,
+}
+
 /// A router as the broker sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RouterState {
     /// Its name.
     pub name: String,
@@ -179,7 +207,7 @@ pub struct RouterState {
 }
 
 /// One direction of a link.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LinkUse {
     /// The link.
     pub link: String,
@@ -197,7 +225,7 @@ pub struct LinkUse {
 }
 
 /// An administrator's setting of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSetting {
     /// False takes it out of service: connections over it get other paths, and no new one passes
@@ -205,8 +233,27 @@ pub struct LinkSetting {
     pub up: bool,
 }
 
+/// Counters of one direction of a link: what left its sender, in a tunnel or not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LinkTraffic {
+    /// The link.
+    pub link: String,
+    /// Router that sends.
+    pub from: String,
+    /// Router that receives.
+    pub to: String,
+    /// Time at which they were read, ms since the broker's start.
+    pub at_ms: u64,
+    /// Layer-2 bytes.
+    pub passed_bytes: u64,
+    /// Packets.
+    pub passed_packets: u64,
+    /// Packets dropped at the device.
+    pub dropped_packets: u64,
+}
+
 /// Guarantee and use of one direction of a connection, from the counters of its entry.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TunnelReport {
     /// Number of the tunnel.
     pub number: u16,

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use weir_broker::{
-    ConnectionChange, ConnectionView, LinkSetting, NetworkView, RequestedConnection, RouterState,
-    TunnelReport,
+    AdmissionView, ConnectionChange, ConnectionView, LinkSetting, NetworkView, RequestedConnection,
+    RouterState, TunnelPath, TunnelReport,
 };
 use weir_client::{Client, Method, escaped};
 use weir_platform::failure::Failure;
@@ -133,6 +133,9 @@ pub(crate) enum ConnectionCommand {
         /// End it after this time, such as 30s, unless it is renewed
         #[arg(long)]
         lease: Option<String>,
+        /// Say whether it would be admitted, and on which path; reserve nothing
+        #[arg(long)]
+        dry_run: bool,
         #[command(flatten)]
         at: BrokerAddress,
     },
@@ -225,7 +228,7 @@ impl NetworkCommand {
             return Ok(ExitCode::SUCCESS);
         }
         let mut text = String::new();
-        for NetworkView { name, routers, hosts, links, connections } in networks {
+        for NetworkView { name, routers, hosts, links, connections, .. } in networks {
             text += &format!("{name}: {connections} connections; end nodes {}\n", hosts.join(" "));
             for link in links {
                 let [reserved, most] =
@@ -253,7 +256,10 @@ impl ConnectionCommand {
                 let all: Vec<ConnectionView> = at.client()?.get("/v1/connections")?;
                 at.show(&all)?;
             }
-            Self::Create { wanted, hold, lease, at } => {
+            Self::Create { wanted, hold, lease, dry_run: true, at } => {
+                at.try_out(&wanted.request(hold, lease))?;
+            }
+            Self::Create { wanted, hold, lease, dry_run: false, at } => {
                 let made = wanted.create(&at.client()?, hold, lease)?;
                 at.show(&[made])?;
             }
@@ -354,6 +360,18 @@ impl BrokerAddress {
         Ok(Client::remote(&url, ca.as_deref())?.with_token(token.trim()))
     }
 
+    fn try_out(&self, request: &RequestedConnection) -> Result<(), Failure> {
+        let path = "/v1/connections/dry-run";
+        let answer: AdmissionView = self.client()?.ask(Method::POST, path, Some(request))?;
+        if self.json {
+            output::print_json(&answer)?;
+        } else {
+            let tunnels = answer.tunnels.iter().map(tunnel_text);
+            output::print(&format!("would be admitted{}\n", tunnels.collect::<String>()))?;
+        }
+        Ok(())
+    }
+
     fn show(&self, connections: &[ConnectionView]) -> Result<(), Failure> {
         if self.json {
             output::print_json(&connections)?;
@@ -372,8 +390,12 @@ impl Wanted {
         hold: Option<String>,
         lease: Option<String>,
     ) -> Result<ConnectionView, Failure> {
+        Ok(client.ask(Method::POST, "/v1/connections", Some(&self.request(hold, lease)))?)
+    }
+
+    fn request(&self, hold: Option<String>, lease: Option<String>) -> RequestedConnection {
         let Self { network, from, to, rate, back_rate, protocol, delay_max, .. } = self;
-        let request = RequestedConnection {
+        RequestedConnection {
             network: network.clone(),
             from: from.clone(),
             to: to.clone(),
@@ -392,8 +414,7 @@ impl Wanted {
             end: self.end.clone(),
             hold,
             lease,
-        };
-        Ok(client.ask(Method::POST, "/v1/connections", Some(&request))?)
+        }
     }
 }
 
@@ -414,8 +435,7 @@ fn line(connection: &ConnectionView) -> String {
     let ConnectionView { id, request, state, tunnels, took, refusal, .. } = connection;
     let mut text = format!("{id} {state}: {} -> {}", request.from, request.to);
     for tunnel in tunnels {
-        let rate = BitRate::from_bps(tunnel.rate_bps);
-        text += &format!("; {rate} by {}", tunnel.routers.join(" "));
+        text += &tunnel_text(&tunnel.path);
     }
     if let Some(refusal) = refusal {
         text += &format!("; {refusal}");
@@ -424,6 +444,11 @@ fn line(connection: &ConnectionView) -> String {
         text += &format!("; took {:.1} ms", took.total_ms);
     }
     text
+}
+
+fn tunnel_text(path: &TunnelPath) -> String {
+    let rate = BitRate::from_bps(path.rate_bps);
+    format!("; {rate} by {}", path.routers.join(" "))
 }
 
 fn report_line(report: &TunnelReport) -> String {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A broker against real SSH servers: a connection is made, used, moved, repaired, survives the
-//! broker's death, and is removed without a trace.
+//! broker's death, and is removed without a trace; then by the page, in headless Chromium.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -161,10 +162,13 @@ impl Network {
         let host = host.split(' ').take(2).collect::<Vec<_>>().join(" ");
         // SHA-256 of "secret".
         let digest = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+        // SHA-256 of "other".
+        let other = "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa";
         let mut text = format!(
             "version = 1\n[broker]\nname = \"t\"\nlisten = \"[fd1f:1::1]:8443\"\n\
              certificate = {:?}\nkey = {:?}\nstore = {:?}\nssh_key = {:?}\nlease = \"1s\"\n\
              [[broker.token]]\nname = \"t\"\nsha256 = \"{digest}\"\n\
+             [[broker.token]]\nname = \"o\"\nsha256 = \"{other}\"\nnetwork = \"o\"\n\
              [[network]]\nname = \"n\"\nouter = \"fd0f::\"\n",
             path("cert.pem"),
             path("key.pem"),
@@ -195,6 +199,7 @@ impl Network {
                 end(b, a)
             );
         }
+        text += "[[network]]\nname = \"o\"\nouter = \"fd0e::\"\nrouter = []\n";
         fs::write(path("broker.toml"), text).unwrap();
     }
 
@@ -207,7 +212,9 @@ impl Network {
         let reachable = || {
             let networks = self.weir(&["network", "--json"]);
             let networks: Value = serde_json::from_slice(&networks.stdout).unwrap_or_default();
-            let routers = networks[0]["routers"].as_array().cloned().unwrap_or_default();
+            let named = networks.as_array().into_iter().flatten().find(|of| of["name"] == "n");
+            let routers =
+                named.and_then(|of| of["routers"].as_array()).cloned().unwrap_or_default();
             routers.len() == 4 && routers.iter().all(|router| router["reachable"] == true)
         };
         let said = || fs::read_to_string(self.path("broker.log")).unwrap_or_default();
@@ -262,6 +269,53 @@ impl Network {
         assert!(sent > 50, "{said}");
         // The last one may still be under way.
         (done, (sent - received).saturating_sub(1))
+    }
+
+    /// Visits the page with a browser, as an administrator and as another network's.
+    fn visit_page(&self) {
+        let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../web");
+        let browser = std::env::var_os("CHROMIUM").unwrap_or_else(|| "/usr/bin/chromium".into());
+        let needed = [
+            ("node", Command::new("node").arg("--version").output().is_ok()),
+            ("chromium", Path::new(&browser).exists()),
+            ("web/node_modules", web.join("node_modules/playwright-core").exists()),
+        ];
+        if let Some((what, _)) = needed.iter().find(|(_, there)| !there) {
+            println!("SKIPPED the broker's page: there is no {what}");
+            return;
+        }
+        let mut flow = self.inside("h1", "ping");
+        flow.args(["-q", "-i", "0.002", "-s", "1000", "fd10:2::2"]).stdout(Stdio::null());
+        let _flow = KilledAtEnd(flow.spawn().unwrap());
+        let mut command = self.inside("mg", "node");
+        command.arg(web.join("e2e/broker.mjs")).arg("https://[fd1f:1::1]:8443/#token=secret");
+        let words = [&self.path("pictures"), "h1", "h2", "20Mbit", "500Mbit", "other"];
+        let output = command.args(words).stderr(Stdio::inherit()).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{said}");
+        let samples = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let samples: BTreeMap<String, u64> = samples
+            .map(|said| {
+                (said["sample"].as_str().unwrap().to_owned(), said["value"].as_u64().unwrap())
+            })
+            .collect();
+        println!("{samples:?}");
+        let pictures = samples.iter().filter(|(name, _)| name.starts_with("axe/"));
+        assert_eq!(pictures.clone().count(), 12);
+        assert!(pictures.into_iter().all(|(_, findings)| *findings == 0), "{samples:?}");
+        for (name, value) in [
+            ("routers", 4),
+            ("taken", 1),
+            ("marked", 2),
+            ("reserved", 0),
+            ("changed", 1),
+            ("left", 0),
+            ("errors", 0),
+        ] {
+            assert_eq!(samples[name], value, "{name}: {samples:?}");
+        }
+        // Both links of the path carry the pings; others may have discovery of neighbours.
+        assert!(samples["rates"] >= 2, "{samples:?}");
     }
 
     /// Returns what the routers have of the broker's.
@@ -353,6 +407,8 @@ fn a_connection_is_made_used_moved_repaired_and_removed() {
     let all = network.json(&["connection", "list", "--json"]);
     assert_eq!((&all[0]["id"], &all[0]["state"]), (&made[0]["id"], &Value::from("active")));
     assert!(network.weir(&["connection", "remove", id]).status.success());
+    assert_eq!(network.traces(), "");
+    network.visit_page();
     assert_eq!(network.traces(), "");
     broker.end();
 }

@@ -94,7 +94,7 @@ usage: ./x COMMAND [ARGUMENTS]   (or: cargo xtask COMMAND)
   test ARGS         `cargo test ARGS` alone, with the same summary
   ci                the same as `test` without arguments
   openapi           write docs/openapi.json anew, from the routes
-  web               the node's page: write types, run tests, build web/dist anew
+  web               the pages of node and broker: write types, run tests, build them anew
   tidy              the rules of style that a program can check
   house [PATH]      count cycles between files, names used twice, riddles; list those below PATH
   no-std            the proof that the pure crates need no operating system

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The node's page: built by Vite into `web/dist`, which is checked in, so that `cargo build` needs
-//! no Node; a check builds it again and compares byte for byte.
+//! The pages of node and broker: built by Vite into `web/dist` and `web/dist-broker`, which are
+//! checked in, so that `cargo build` needs no Node; a check builds them again and compares byte for
+//! byte.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::command::{output, run};
 
-/// Renews the page's types from the OpenAPI document, checks and tests the page, and builds it.
+/// Renews the pages' types from the OpenAPI documents, checks and tests the pages, and builds them.
 pub(crate) fn renew() -> Result<(), String> {
     install()?;
     npm(&["run", "types"])?;
     prove()?;
-    npm(&["run", "build"])
+    PAGES.iter().try_for_each(|(script, _)| npm(&["run", script]))
 }
 
 /// The same, but compares with what is checked in. `Some` says why it was not tried.
@@ -28,13 +29,16 @@ pub(crate) fn check() -> Result<Option<String>, String> {
     }
     install()?;
     prove()?;
-    let folder = std::env::temp_dir().join(format!("weir-page-{}", std::process::id()));
-    let made = folder.to_string_lossy().into_owned();
-    let built = npm(&["run", "build", "--", "--emptyOutDir", "--outDir", &made]);
-    let same = built.and_then(|()| same(Path::new(DIST), &folder));
-    // What stays behind is in the folder for temporary things.
-    let _removed = std::fs::remove_dir_all(&folder);
-    same.map(|()| None)
+    PAGES.iter().try_for_each(|(script, stored)| {
+        let folder = std::env::temp_dir().join(format!("weir-page-{}", std::process::id()));
+        let made = folder.to_string_lossy().into_owned();
+        let built = npm(&["run", script, "--", "--emptyOutDir", "--outDir", &made]);
+        let same = built.and_then(|()| same(Path::new(stored), &folder));
+        // What stays behind is in the folder for temporary things.
+        let _removed = std::fs::remove_dir_all(&folder);
+        same
+    })?;
+    Ok(None)
 }
 
 /// Returns true if a version such as `v20.1.2` can build the page.
@@ -89,7 +93,9 @@ fn same(stored: &Path, made: &Path) -> Result<(), String> {
     Ok(())
 }
 
-const DIST: &str = "web/dist";
+/// Script that builds each page, and the folder where that is checked in.
+const PAGES: [(&str, &str); 2] = [("build", "web/dist"), ("build:broker", "web/dist-broker")];
+
 const LOCK: &str = "web/package-lock.json";
 /// npm writes it when all is in place.
 const INSTALLED: &str = "web/node_modules/.package-lock.json";

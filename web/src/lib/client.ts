@@ -31,6 +31,8 @@ export class Refused extends Error {
     readonly request: string,
     /** The keys of the policy that the refusal is about. */
     readonly keys: readonly KeyView[],
+    /** All of the answer. */
+    readonly answer: unknown,
   ) {
     super(message);
   }
@@ -58,6 +60,11 @@ export class Client {
 
   post<T>(path: string, body: unknown): Promise<T> {
     return this.#json<T>("POST", path, body);
+  }
+
+  /** Removes something; there is no answer but that it is gone. */
+  async delete(path: string): Promise<void> {
+    await this.#ask(new Sent("DELETE", path), undefined, AbortSignal.timeout(ANSWER_MS));
   }
 
   /** Yields events until the stream ends, `stop` aborts it, or none comes for `patienceMs`. */
@@ -130,7 +137,7 @@ export class Client {
     const refusal = (await answer.json().catch(() => ({}))) as Partial<ApiError>;
     const text = refusal.message ?? answer.statusText;
     const { code = "unknown", keys = [] } = refusal;
-    throw new Refused(answer.status, code, text, request, keys);
+    throw new Refused(answer.status, code, text, request, keys, refusal);
   }
 }
 

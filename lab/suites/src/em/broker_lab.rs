@@ -217,7 +217,9 @@ pub fn hold(say: impl Fn(&str)) -> Result {
         "The broker runs; ^C ends it and takes everything down. In another shell, as root:\n\n\
          ip netns exec {NAME}-{MANAGEMENT} sh    # end nodes: {NAME}-bh1, {NAME}-bh2 …\n\
          cd {folder}\n\
-         export WEIR_BROKER={BROKER} WEIR_BROKER_CA=cert.pem WEIR_TOKEN=$(cat token)"
+         export WEIR_BROKER={BROKER} WEIR_BROKER_CA=cert.pem WEIR_TOKEN=$(cat token)\n\n\
+         The page, for a browser in that namespace: {BROKER}/#token={token}",
+        token = lab.token
     ));
     while clock::sleep(Duration::from_secs(1)).is_ok() {}
     broker.terminate();

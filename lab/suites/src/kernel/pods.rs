@@ -324,7 +324,7 @@ const PODS: [ReplayedPod; 2] = [
     },
 ];
 
-/// Where Debian has them.
+/// The folder of Debian's plug-ins.
 const PLUGINS: &str = "/usr/lib/cni";
 const VERSION: &str = "1.0.0";
 /// The network, and the slice of its pods.

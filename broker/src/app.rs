@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The interface's paths.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn;
+use axum::routing::{get, patch, post};
+use weir_api_types::error::ErrorCode;
+
+use crate::message::write_answers;
+use crate::refusal::BrokerRefusal;
+use crate::routes::BrokerInterface;
+use crate::{openapi, page, routes};
+
+/// Returns the paths of the interface.
+pub(crate) fn router(interface: Arc<BrokerInterface>) -> Router {
+    Router::new()
+        .route("/v1/networks", get(routes::networks))
+        .route("/v1/connections", get(routes::connections).post(routes::create))
+        .route("/v1/connections/dry-run", post(routes::try_out))
+        .route(
+            "/v1/connections/{id}",
+            get(routes::show).patch(routes::change).delete(routes::remove),
+        )
+        .route("/v1/connections/{id}/commit", post(routes::commit))
+        .route("/v1/connections/{id}/renew", post(routes::renew))
+        .route("/v1/connections/{id}/report", get(routes::report))
+        .route("/v1/networks/{network}/links/{link}", patch(routes::set_link))
+        .route("/v1/networks/{network}/traffic", get(routes::traffic))
+        .route("/v1/openapi.json", get(openapi::openapi))
+        .route("/v1/broker.xsd", get(openapi::schema))
+        .merge(page::router())
+        .fallback(async || BrokerRefusal::new(ErrorCode::NotFound, "no such path"))
+        .method_not_allowed_fallback(async || {
+            BrokerRefusal::new(ErrorCode::MethodNotAllowed, "not this method on this path")
+        })
+        .layer(from_fn(write_answers))
+        .with_state(interface)
+}

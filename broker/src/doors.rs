@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tests of the interface as its callers meet it: formats, tokens, bounds.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode};
+use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tower_service::Service;
+use weir_network::ConnectionId;
+
+use crate::app::router;
+use crate::clock;
+use crate::config::BrokerConfig;
+use crate::ids::StableIds;
+use crate::message::{BODY_BYTES_MAX, ReadMessage};
+use crate::routes::BrokerInterface;
+use crate::state::BrokerState;
+use crate::traffic::TrafficReader;
+use crate::views::{ConnectionChange, LinkTraffic, RequestedConnection, TunnelReport};
+use crate::writer::{SharedState, WriterOrder};
+use crate::{openapi, xml};
+
+/// Two networks of one link each.
+const CONFIG: &str = r#"
+    version = 1
+    [broker]
+    name = "t"
+    listen = "[::1]:1"
+    certificate = "c"
+    key = "k"
+    store = "s"
+    ssh_key = "i"
+    [[network]]
+    name = "blue"
+    outer = "fd0b::"
+    router = [
+        { name = "b1", ssh = "[::1]:22", host_key = "" },
+        { name = "b2", ssh = "[::1]:22", host_key = "" },
+    ]
+    host = [
+        { name = "x", router = "b1", device = "x", address = "fd10::1" },
+        { name = "y", router = "b2", device = "y", address = "fd10::2" },
+    ]
+    [[network.link]]
+    name = "l"
+    a = { router = "b1", device = "c", address = "fd11::1" }
+    b = { router = "b2", device = "a", address = "fd11::2" }
+    rate = "100Mbit"
+    delay = "3ms"
+    [[network]]
+    name = "red"
+    outer = "fd0e::"
+    router = [
+        { name = "r1", ssh = "[::1]:22", host_key = "" },
+        { name = "r2", ssh = "[::1]:22", host_key = "" },
+    ]
+    host = [
+        { name = "x", router = "r1", device = "x", address = "fd20::1" },
+        { name = "y", router = "r2", device = "y", address = "fd20::2" },
+    ]
+    [[network.link]]
+    name = "l"
+    a = { router = "r1", device = "c", address = "fd21::1" }
+    b = { router = "r2", device = "a", address = "fd21::2" }
+    rate = "100Mbit"
+"#;
+
+/// A broker without routers: what is planned counts as done.
+struct Doors {
+    router: axum::Router,
+    state: SharedState,
+}
+
+/// An answer that came.
+struct Came {
+    status: StatusCode,
+    kind: String,
+    text: String,
+}
+
+impl Doors {
+    fn open() -> Self {
+        let mut config = BrokerConfig::parse(CONFIG).unwrap();
+        for (name, network) in [("root", None), ("blue", Some("blue")), ("red", Some("red"))] {
+            let sum = digest(&SHA256, name.as_bytes());
+            let sha256 = sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+            let (name, network) = (name.to_owned(), network.map(str::to_owned));
+            config.broker.token.push(crate::config::BrokerToken { name, sha256, network });
+        }
+        let mut ids = StableIds::default();
+        let state = BrokerState::new(&config, &mut ids, Vec::new(), Vec::new()).unwrap();
+        let state = Arc::new(Mutex::new(state));
+        let (orders, waiting) = mpsc::channel(4);
+        tokio::spawn(obey(Arc::clone(&state), waiting));
+        let interface = BrokerInterface {
+            state: Arc::clone(&state),
+            orders,
+            nodes: Arc::new(BTreeMap::new()),
+            tokens: config.broker.token,
+            traffic: TrafficReader::new(),
+        };
+        Self { router: router(Arc::new(interface)), state }
+    }
+
+    /// Sends a request with a token and a body; `form` is the format of both messages.
+    async fn ask(&mut self, token: &str, line: &str, form: &str, body: &str) -> Came {
+        let (method, path) = line.split_once(' ').unwrap();
+        let mut request = Request::builder().method(method).uri(path);
+        request = request.header("authorization", format!("Bearer {token}"));
+        request = request.header("accept", form).header("content-type", form);
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let answer = self.router.call(request).await.unwrap();
+        let status = answer.status();
+        let kind = answer.headers().get("content-type").map(|kind| kind.to_str().unwrap());
+        let kind = kind.unwrap_or_default().to_owned();
+        let bytes = to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        Came { status, kind, text: String::from_utf8(bytes.to_vec()).unwrap() }
+    }
+
+    async fn json(&mut self, token: &str, line: &str, body: &Value) -> (StatusCode, Value) {
+        let came = self.ask(token, line, JSON, &body.to_string()).await;
+        (came.status, serde_json::from_str(&came.text).unwrap_or_default())
+    }
+
+    /// The connections as the store would have them, without what is drawn.
+    fn rows(&self) -> Vec<Value> {
+        let state = self.state.lock().unwrap();
+        let rows = state.all().map(|(connection, _)| state.row(connection.id).unwrap());
+        rows.map(|row| {
+            let text = serde_json::to_string(&row).unwrap();
+            let id = crate::ids::id_text(row.connection.id);
+            let text = text.replace(&row.connection.id.0.to_string(), "0").replace(&id, "c");
+            serde_json::from_str(&text).unwrap()
+        })
+        .collect()
+    }
+}
+
+/// Does what a writer does, without store and routers.
+async fn obey(state: SharedState, mut orders: mpsc::Receiver<WriterOrder>) {
+    let mut drawn = 77_000_000_u64;
+    while let Some(order) = orders.recv().await {
+        let mut state = state.lock().unwrap();
+        let (id, planned, waiting) = match order {
+            WriterOrder::Create { requested, waiting, .. } => {
+                drawn += 1;
+                let id = ConnectionId(drawn);
+                (id, state.admit(id, *requested, clock::now()), waiting)
+            }
+            WriterOrder::Change { id, change, waiting } => {
+                (id, state.change(id, &change, clock::now()), waiting)
+            }
+            WriterOrder::Remove { id, waiting } => (id, state.remove(id).map(drop), waiting),
+            _ => continue,
+        };
+        if planned.is_ok() {
+            while state.work(id).is_some() {
+                state.finish(id, true).unwrap();
+            }
+        }
+        waiting.answer.send(planned.map(|()| id)).unwrap();
+    }
+}
+
+/// A request with most of the keys.
+fn whole() -> Value {
+    json!({
+        "network": "blue", "from": "x", "to": "y", "rate": "20Mbit", "back_rate": "1Mbit",
+        "protocol": "udp", "from_port": 7, "to_port": 5201, "delay_max": "5ms", "hops_max": 3,
+        "avoid": [], "packet": 500,
+    })
+}
+
+#[tokio::test]
+async fn json_and_xml_make_the_same_row() {
+    let mut doors = Doors::open();
+    let mut rows = Vec::new();
+    for form in [JSON, XML, "text/xml; charset=utf-8"] {
+        let (create, change) = (whole(), json!({"rate": "30Mbit", "avoid": []}));
+        let [create, change] = [("request", create), ("change", change)].map(|(root, value)| {
+            if form == JSON { value.to_string() } else { xml::write(root, &value) }
+        });
+        let made = doors.ask("blue", "POST /v1/connections", form, &create).await;
+        assert_eq!(made.status, StatusCode::CREATED, "{}", made.text);
+        assert_eq!(made.kind, form.replace("text", "application").replace("; charset=utf-8", ""));
+        let (_, all) = doors.json("blue", "GET /v1/connections", &Value::Null).await;
+        let path = format!("/v1/connections/{}", all[0]["id"].as_str().unwrap());
+        let before = doors.rows();
+        let changed = doors.ask("blue", &format!("PATCH {path}"), form, &change).await;
+        assert_eq!(changed.status, StatusCode::OK, "{}", changed.text);
+        rows.push((before, doors.rows()));
+        let gone = doors.ask("blue", &format!("DELETE {path}"), form, "").await;
+        assert_eq!((gone.status, gone.text.as_str()), (StatusCode::NO_CONTENT, ""));
+    }
+    assert_eq!(rows[0], rows[1]);
+    assert_eq!(rows[0], rows[2]);
+    assert_ne!(rows[0].0, rows[0].1);
+}
+
+#[tokio::test]
+async fn a_dry_run_answers_as_a_request_would_and_reserves_nothing() {
+    let mut doors = Doors::open();
+    let line = "POST /v1/connections/dry-run";
+    let (status, admitted) = doors.json("blue", line, &whole()).await;
+    assert_eq!(status, StatusCode::OK, "{admitted}");
+    assert_eq!(admitted["tunnels"][0]["routers"], json!(["b1", "b2"]));
+    assert_eq!(admitted["tunnels"][1]["rate_bps"], 1_000_000);
+    assert!(doors.rows().is_empty());
+    let mut more = whole();
+    more["rate"] = json!("500Mbit");
+    let (status, refused) = doors.json("blue", line, &more).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(doors.json("blue", "POST /v1/connections", &more).await, (status, refused.clone()));
+    // The rate that it names is admitted.
+    more["rate"] = refused["changes"][0]["rate"].clone();
+    assert_eq!(doors.json("blue", line, &more).await.0, StatusCode::OK, "{refused}");
+}
+
+#[tokio::test]
+async fn an_administrator_of_one_network_meets_that_network_alone() {
+    let mut doors = Doors::open();
+    let mut ids = Vec::new();
+    for network in ["blue", "red"] {
+        let request = json!({"network": network, "from": "x", "to": "y", "rate": "1Mbit"});
+        let (status, made) = doors.json("root", "POST /v1/connections", &request).await;
+        assert_eq!(status, StatusCode::CREATED, "{made}");
+        ids.push(made["id"].as_str().unwrap().to_owned());
+    }
+    for (path, all) in [("/v1/networks", 2), ("/v1/connections", 2)] {
+        for (token, seen) in [("root", all), ("blue", 1), ("red", 1)] {
+            let (_, list) = doors.json(token, &format!("GET {path}"), &Value::Null).await;
+            assert_eq!(list.as_array().unwrap().len(), seen, "{token} {path}: {list}");
+        }
+    }
+    let other = format!("/v1/connections/{}", ids[1]);
+    let change = json!({"rate": "2Mbit"});
+    for (line, body) in [
+        (format!("GET {other}"), Value::Null),
+        (format!("GET {other}/report"), Value::Null),
+        (format!("PATCH {other}"), change),
+        (format!("DELETE {other}"), Value::Null),
+    ] {
+        let (status, said) = doors.json("blue", &line, &body).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{line}");
+        // In the words for one that never was.
+        let (_, never) = doors.json("blue", &line.replace(&ids[1], NEVER), &body).await;
+        assert_eq!(said.to_string().replace(&ids[1], NEVER), never.to_string(), "{line}");
+    }
+    let mut request = whole();
+    request["network"] = json!("red");
+    let mut disjoint = whole();
+    disjoint["disjoint_from"] = json!(ids[1]);
+    for path in ["/v1/connections", "/v1/connections/dry-run"] {
+        for body in [&request, &disjoint] {
+            let (status, said) = doors.json("blue", &format!("POST {path}"), body).await;
+            assert_eq!(status, StatusCode::NOT_FOUND, "{path}: {said}");
+        }
+    }
+    assert_eq!(doors.rows().len(), 2);
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_refused_in_the_format_asked_for() {
+    let mut doors = Doors::open();
+    let long = "x".repeat(BODY_BYTES_MAX + 1);
+    let (good, post) = (whole().to_string(), "POST /v1/connections");
+    for (token, line, form, body, status) in [
+        ("", "GET /v1/networks", JSON, "", 401),
+        ("wrong", "GET /v1/networks", XML, "", 401),
+        ("wrong", post, JSON, good.as_str(), 401),
+        ("wrong", post, XML, long.as_str(), 401),
+        ("root", post, JSON, long.as_str(), 413),
+        ("root", post, XML, long.as_str(), 413),
+        ("root", post, "text/plain", good.as_str(), 415),
+        ("root", post, XML, good.as_str(), 400),
+        ("root", post, JSON, r#"{"network": "blue", "speed": 1}"#, 400),
+        ("root", post, XML, "<request><speed>1</speed></request>", 400),
+        ("root", "DELETE /v1/networks", XML, "", 405),
+        ("root", "GET /v1", JSON, "", 404),
+        ("root", "GET /v1/connections/c1", XML, "", 404),
+    ] {
+        let came = doors.ask(token, line, form, body).await;
+        assert_eq!(came.status.as_u16(), status, "{line} {form}: {}", came.text);
+        let kind = if form == XML { XML } else { JSON };
+        assert_eq!(came.kind, kind, "{line}");
+        let says = if form == XML { "<error><code>" } else { "{\"code\":" };
+        assert!(came.text.contains(says), "{line}: {}", came.text);
+    }
+    assert!(doors.rows().is_empty());
+}
+
+/// Goal: every message is what the schema says, and what is none is not.
+#[tokio::test]
+async fn every_message_in_xml_is_valid() {
+    let Some(schema) = Schema::write() else { return };
+    let mut doors = Doors::open();
+    let made = doors.ask("root", "POST /v1/connections", XML, &request(&whole())).await;
+    schema.holds("made", &made.text);
+    let mut other = whole();
+    (other["rate"], other["to_port"]) = (json!("500Mbit"), json!(1));
+    let tried = doors.ask("root", "POST /v1/connections/dry-run", XML, &request(&other)).await;
+    assert!(tried.text.contains("<changes><change>"), "{}", tried.text);
+    assert!(tried.text.contains("<links><link><from>b1</from><link>l</link>"), "{}", tried.text);
+    schema.holds("refused", &tried.text);
+    (other["rate"], other["delay_max"]) = (json!("1Mbit"), json!("1ms"));
+    let tried = doors.ask("root", "POST /v1/connections/dry-run", XML, &request(&other)).await;
+    schema.holds("too-late", &tried.text);
+    other["delay_max"] = json!("3ms");
+    let tried = doors.ask("root", "POST /v1/connections/dry-run", XML, &request(&other)).await;
+    assert_eq!(tried.status, StatusCode::OK, "{}", tried.text);
+    schema.holds("admitted", &tried.text);
+    let (_, all) = doors.json("root", "GET /v1/connections", &Value::Null).await;
+    let id = all[0]["id"].as_str().unwrap();
+    let kinds = ["networks", "networks/blue/traffic", "connections"];
+    for path in kinds.into_iter().chain([&*format!("connections/{id}"), "nothing"]) {
+        let came = doors.ask("root", &format!("GET /v1/{path}"), XML, "").await;
+        schema.holds(&path.replace('/', "-"), &came.text);
+    }
+    let report = TunnelReport {
+        number: 2,
+        asked_bps: 1,
+        given_bps: 2,
+        passed_bytes: 3,
+        passed_packets: 4,
+        dropped_packets: 5,
+    };
+    schema.holds("report", &xml::write("report", &json!([report])));
+    let passed = LinkTraffic {
+        link: "l".to_owned(),
+        from: "b1".to_owned(),
+        to: "b2".to_owned(),
+        at_ms: 1,
+        passed_bytes: 2,
+        passed_packets: 3,
+        dropped_packets: 4,
+    };
+    schema.holds("traffic", &xml::write("traffic", &json!([passed])));
+    let change: ConnectionChange = serde_json::from_value(json!({
+        "rate": "1Mbit", "back_rate": "1Mbit", "delay_max": "1ms", "hops_max": 1, "avoid": ["l"],
+    }))
+    .unwrap();
+    schema.holds("change", &xml::write(ConnectionChange::ROOT, &json!(change)));
+    for wrong in [
+        "<request/>",
+        "<request><network>n</network><from>x</from><to>y</to><speed>1</speed></request>",
+        "<change><hops_max>-1</hops_max></change>",
+        "<change><avoid><router>l</router></avoid></change>",
+        "<other/>",
+    ] {
+        assert!(!schema.validates("wrong", wrong), "{wrong}");
+    }
+}
+
+/// Goal: the examples of the manual are messages.
+#[test]
+fn the_examples_of_the_manual_are_read() {
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/broker.md");
+    let manual = std::fs::read_to_string(manual).unwrap();
+    let schema = Schema::write();
+    let mut count = 0;
+    for part in manual.split("```xml\n").skip(1) {
+        let text = part.split("```").next().unwrap();
+        let read = xml::read::<RequestedConnection>("request", text).map(drop);
+        let read = read.or_else(|_| xml::read::<ConnectionChange>("change", text).map(drop));
+        read.unwrap();
+        schema.iter().for_each(|schema| schema.holds("example", text));
+        count += 1;
+    }
+    assert!(count > 0);
+}
+
+fn request(value: &Value) -> String {
+    xml::write(RequestedConnection::ROOT, value)
+}
+
+/// The schema in a folder of its own, where `xmllint` is installed.
+struct Schema(PathBuf);
+
+impl Schema {
+    fn write() -> Option<Self> {
+        if Command::new("xmllint").arg("--version").output().is_err() {
+            println!("SKIPPED messages against the schema: needs xmllint");
+            return None;
+        }
+        let folder = std::env::temp_dir();
+        let (own, thread) = (std::process::id(), std::thread::current().id());
+        let folder = folder.join(format!("weir-t-xsd-{own}-{thread:?}").replace(['(', ')'], ""));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("broker.xsd"), openapi::xml_schema()).unwrap();
+        Some(Self(folder))
+    }
+
+    fn holds(&self, name: &str, text: &str) {
+        assert!(self.validates(name, text), "{name}: {text}");
+    }
+
+    fn validates(&self, name: &str, text: &str) -> bool {
+        let file = self.0.join(format!("{name}.xml"));
+        std::fs::write(&file, text).unwrap();
+        let schema = self.0.join("broker.xsd");
+        let mut command = Command::new("xmllint");
+        let command = command.args(["--noout", "--nonet", "--schema"]).arg(schema).arg(file);
+        let output = command.output().unwrap();
+        // 3 and 4: the message is not valid. Anything else is wrong with the schema.
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(matches!(output.status.code(), Some(0 | 3 | 4)), "{said}");
+        output.status.success()
+    }
+}
+
+impl Drop for Schema {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const JSON: &str = "application/json";
+
+const XML: &str = "application/xml";
+
+const NEVER: &str = "c00000000000000ff";

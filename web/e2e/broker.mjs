@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Drives the broker's page in a real browser, as a person would, and says what it saw.
+//
+//   node web/e2e/broker.mjs URL FOLDER FROM TO RATE MUCH OTHER
+//
+// The address has a token. Between end nodes FROM and TO a connection of RATE is admitted, one of
+// MUCH is refused; OTHER is the token of another network's administrator. Pictures go into FOLDER.
+// Each line on standard output is a JSON object: `{"sample": NAME, "value": NUMBER}`.
+
+import { readFileSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { createRequire } from "node:module";
+
+import { chromium } from "playwright-core";
+
+const [url, folder, from, to, rate, much, other] = process.argv.slice(2);
+const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core"), "utf8");
+
+const sample = (name, value) =>
+  process.stdout.write(`${JSON.stringify({ sample: name, value: Number(value) })}\n`);
+
+const VIEWS = [360, 1600].flatMap((width) =>
+  ["light", "dark"].map((colorScheme) => ({ width, colorScheme, name: `${width}-${colorScheme}` })),
+);
+
+/** Lines that the browser itself logs of an answer that refuses, whatever the page does. */
+const REFUSED = /^Failed to load resource: .*(401|422)/;
+
+async function main() {
+  await mkdir(folder, { recursive: true });
+  const browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"],
+  });
+  try {
+    const viewport = { width: 1600, height: 1000 };
+    // The test's certificate is its own.
+    const page = await browser.newPage({ viewport, ignoreHTTPSErrors: true });
+    page.setDefaultTimeout(20_000);
+    let errors = 0;
+    const count = (text) => {
+      if (REFUSED.test(text)) return;
+      errors += 1;
+      process.stderr.write(`console: ${text}\n`);
+    };
+    page.on("console", (message) => message.type() === "error" && count(message.text()));
+    page.on("pageerror", (error) => count(String(error)));
+    try {
+      await visit(page);
+    } catch (error) {
+      await page.screenshot({ path: `${folder}/failed.png`, fullPage: true });
+      throw error;
+    }
+    sample("errors", errors);
+  } finally {
+    await browser.close();
+  }
+}
+
+/** All of it, in the order in which a person might meet it. */
+async function visit(page) {
+  await page.goto(url);
+  await page.locator("header .phase", { hasText: "Live" }).waitFor();
+  sample("routers", await page.locator("svg circle").count());
+  await page.getByRole("combobox", { name: "From", exact: true }).selectOption(from);
+  await page.getByRole("combobox", { name: "To", exact: true }).selectOption(to);
+  await rateField(page).fill(much);
+  await page.getByRole("button", { name: "What if?" }).click();
+  const take = page.getByRole("button", { name: /^Take rate/ });
+  await take.waitFor();
+  for (const view of VIEWS) await look(page, view, "refused");
+  await take.click();
+  sample("taken", (await rateField(page).inputValue()) !== much);
+  await page.getByRole("button", { name: "What if?" }).click();
+  await page.getByText("Would be admitted.").waitFor();
+  sample("marked", await page.locator("svg line.marked").count());
+  sample("reserved", (await page.getByRole("button", { name: /^Give back / }).count()) > 0);
+
+  await rateField(page).fill(rate);
+  await page.getByRole("button", { name: "Ask", exact: true }).click();
+  await page.getByText(/is active/).waitFor();
+  const back = page.getByRole("button", { name: /^Give back / });
+  await back.waitFor();
+  // Rates need two readings.
+  await page.waitForTimeout(4500);
+  sample("rates", await page.locator("svg line.passing").count());
+  for (const view of VIEWS) await look(page, view, "page");
+
+  const shown = () => page.locator("li > div").nth(1).innerText();
+  const before = await shown();
+  await page.getByRole("button", { name: /^Change / }).click();
+  await page.locator("li").getByRole("textbox", { name: "Rate" }).fill(much);
+  await page.getByRole("button", { name: "Apply" }).click();
+  await page.locator("li").getByRole("button", { name: /^Take rate/ }).click();
+  await page.getByRole("button", { name: "Apply" }).click();
+  await page.locator("li form").waitFor({ state: "detached" });
+  sample("changed", (await shown()) !== before);
+  await back.click();
+  await back.waitFor({ state: "detached" });
+
+  await page.getByRole("button", { name: "Forget token" }).click();
+  await page.getByLabel("Token", { exact: true }).fill("wrong");
+  await page.getByRole("button", { name: "Open" }).click();
+  await page.getByRole("alert").waitFor();
+  for (const view of VIEWS) await look(page, view, "token");
+  await page.getByLabel("Token", { exact: true }).fill(other);
+  await page.getByRole("button", { name: "Open" }).click();
+  await page.locator("header .phase", { hasText: "Live" }).waitFor();
+  // Nothing of the network of the token before.
+  sample("left", await page.getByText(from, { exact: true }).count());
+}
+
+/** The field of the form for a new connection. */
+const rateField = (page) =>
+  page.locator("form").first().getByRole("textbox", { name: "Rate", exact: true });
+
+/** A picture in one size and colour, and what axe finds in it. */
+async function look(page, { width, colorScheme, name }, what) {
+  await page.setViewportSize({ width, height: width < 600 ? 780 : 1000 });
+  await page.emulateMedia({ colorScheme });
+  await page.waitForTimeout(300);
+  const wide = await page.evaluate(
+    () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  );
+  if (wide > 0) process.stderr.write(`${what} ${name}: ${wide} px wider than the window\n`);
+  await page.evaluate(axeSource);
+  const { violations, passes } = await page.evaluate(() => window.axe.run(document));
+  // An axe that looked at nothing would find nothing.
+  if (passes.length < 10) throw new Error(`axe looked at ${passes.length} rules only`);
+  const bad = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+  for (const { id, nodes } of bad) {
+    process.stderr.write(`${what} ${name}: ${id}: ${nodes.map(({ html }) => html).join(" ")}\n`);
+  }
+  sample(`axe/${what}/${name}`, bad.length + (wide > 0 ? 1 : 0));
+  await page.screenshot({ path: `${folder}/${what}-${name}.png`, fullPage: true });
+}
+
+await main();

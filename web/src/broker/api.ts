@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Written by types.mjs from docs/broker-openapi.json: `npm run types` renews it.
+
+/** Answer to a request that was only tried: it would be admitted, on these paths. */
+export interface AdmissionView {
+  /** The way there, and the way back if that was asked for. */
+  tunnels: TunnelPath[];
+}
+
+/** A refused request. */
+export interface ApiError {
+  /** Kind of the refusal. Programs can rely on it. */
+  code: ErrorCode;
+  /** Keys of the policy that the refusal is about. Absent if there are none. */
+  keys?: KeyView[];
+  /** Names the thing, the value and the bound. For people. */
+  message: string;
+}
+
+/** A refusal: the error, and changes of the request, each of which alone would be admitted. */
+export interface BrokerRefusal {
+  /** Kind of the refusal. Programs can rely on it. */
+  code: ErrorCode;
+  /** Keys of the policy that the refusal is about. Absent if there are none. */
+  keys?: KeyView[];
+  /** Names the thing, the value and the bound. For people. */
+  message: string;
+  changes?: SuggestedChange[];
+}
+
+/** A change of a connection; what is left out stays. */
+export interface ConnectionChange {
+  /** Links that its paths avoid from now on, in place of those before. */
+  avoid?: string[] | null;
+  /** Guaranteed rate of the way back. */
+  back_rate?: string | null;
+  /** Largest sum of the links' delays. */
+  delay_max?: string | null;
+  /** Most links of a path. */
+  hops_max?: number | null;
+  /** Guaranteed rate. */
+  rate?: string | null;
+}
+
+/** A connection. */
+export interface ConnectionView {
+  /** Time at which a hold ends that is not committed. */
+  hold_until?: string;
+  /** Its identity. */
+  id: string;
+  /** Time at which the lease ends if it is not renewed. */
+  lease_until?: string;
+  /** The largest packet that fits into its tunnels whole. */
+  mtu: number;
+  /** The reason for which it is `broken`: no other path was found. */
+  refusal?: string;
+  /** The request, with its changes. */
+  request: RequestedConnection;
+  /**
+   * `held`, `scheduled`, `configuring`, `active`, `changing`, `removing`, `rolling_back` or
+   * `broken`.
+   */
+  state: string;
+  took?: StepTimes;
+  /** Its tunnels: the way there, and back if that was asked for. None while it is broken. */
+  tunnels: TunnelView[];
+}
+
+/** Kinds of refusals. A code is never renamed; new ones may be added. */
+export type ErrorCode =
+  | "malformed"
+  | "not_authenticated"
+  | "forbidden"
+  | "not_found"
+  | "method_not_allowed"
+  | "too_slow"
+  | "conflict"
+  | "too_large"
+  | "not_json"
+  | "refused"
+  | "busy"
+  | "head_too_large"
+  | "not_running"
+  | "not_recorded";
+
+/** An end node and its router. */
+export interface HostGateway {
+  /** The end node. */
+  host: string;
+  /** The router that is its gateway. */
+  router: string;
+}
+
+/** A key of the policy's document. */
+export interface KeyView {
+  /** Key in that table, such as `send.min_rate`; empty for all of it. */
+  key: string;
+  /** Name of the port, slice, router or vif; empty for the others. */
+  name: string;
+  /** `node`, `api`, `report`, `xtc`, `port`, `slice`, `router` or `vif`. */
+  table: string;
+}
+
+/** An administrator's setting of a link. */
+export interface LinkSetting {
+  /**
+   * False takes it out of service: connections over it get other paths, and no new one passes
+   * it.
+   */
+  up: boolean;
+}
+
+/** The rate that one direction of a link lacks. */
+export interface LinkShortage {
+  /** The router that sends. */
+  from: string;
+  link: string;
+  more: string;
+}
+
+/** Counters of one direction of a link: what left its sender, in a tunnel or not. */
+export interface LinkTraffic {
+  /** Time at which they were read, ms since the broker's start. */
+  at_ms: number;
+  /** Packets dropped at the device. */
+  dropped_packets: number;
+  /** Router that sends. */
+  from: string;
+  /** The link. */
+  link: string;
+  /** Layer-2 bytes. */
+  passed_bytes: number;
+  /** Packets. */
+  passed_packets: number;
+  /** Router that receives. */
+  to: string;
+}
+
+/** One direction of a link. */
+export interface LinkUse {
+  /** The reason for which no path passes it now; absent if paths may. */
+  fault?: string;
+  /** Router that sends. */
+  from: string;
+  /** The link. */
+  link: string;
+  /** Rate that connections may reserve, bit/s. */
+  reservable_bps: number;
+  /** Reserved, bit/s. */
+  reserved_bps: number;
+  /** Router that receives. */
+  to: string;
+}
+
+/** A virtual network. */
+export interface NetworkView {
+  /** Connections in it. */
+  connections: number;
+  /** The router that each end node is at. */
+  gateways: HostGateway[];
+  /** Its end nodes. */
+  hosts: string[];
+  /** Its links, each direction on its own. */
+  links: LinkUse[];
+  /** Its name. */
+  name: string;
+  /** Its routers. */
+  routers: RouterState[];
+}
+
+/** A request for a connection. */
+export interface RequestedConnection {
+  /** Links that its paths avoid. */
+  avoid?: string[];
+  /** Guaranteed rate of the way back; without it the way back is best effort. */
+  back_rate?: string | null;
+  /** Largest sum of the links' delays, such as `5ms`. */
+  delay_max?: string | null;
+  /** A connection with which its paths share no link. */
+  disjoint_from?: string | null;
+  /** Time at which it ends; without it, when it is removed. */
+  end?: string | null;
+  /** End node that sends. */
+  from: string;
+  /** Port of the sender; needs a protocol. */
+  from_port?: number | null;
+  /** Time for which it is only reserved, such as `30s`, and given up unless it is committed. */
+  hold?: string | null;
+  /** Most links of a path. */
+  hops_max?: number | null;
+  /** Time after which it ends unless it is renewed, such as `30s`. */
+  lease?: string | null;
+  /** The virtual network. */
+  network: string;
+  /**
+   * Smallest IP packet, in bytes, at which the rate is to hold; 1460 without it. The tunnel adds
+   * 40 bytes to each packet, so smaller packets need more of each link.
+   */
+  packet?: number | null;
+  /** Its priority: after a failure 0 is restored first, 255 last. 0 without it. */
+  priority?: number;
+  /** `tcp` or `udp`; without it, everything between the two. */
+  protocol?: string | null;
+  /** Guaranteed rate, such as `20Mbit`, in layer-2 bytes without FCS. */
+  rate: string;
+  /** Time at which it starts, as RFC 3339 writes it; now without it. */
+  start?: string | null;
+  /** End node that receives. */
+  to: string;
+  /** Port of the receiver; needs a protocol. */
+  to_port?: number | null;
+}
+
+/** A router as the broker sees it. */
+export interface RouterState {
+  /** The last fault. */
+  fault?: string;
+  /** Its name. */
+  name: string;
+  /** True if the last exchange with it succeeded. */
+  reachable: boolean;
+  /** Differences found by the regular comparison, and repaired. */
+  repaired: number;
+}
+
+/** Where the time of a step went, in milliseconds. */
+export interface StepTimes {
+  /** Configuring the nodes and reading them back. */
+  nodes_ms: number;
+  /** Waiting for the store, which includes the wait for the batch before. */
+  store_ms: number;
+  /** From the request received to the answer. */
+  total_ms: number;
+}
+
+/** A change that would be admitted at the moment of the refusal; nothing smaller would be. */
+export interface SuggestedChange {
+  back_rate?: string;
+  delay_max?: string;
+  hops_max?: number;
+  /** More that the network would need of these links. */
+  links?: LinkShortage[];
+  rate?: string;
+}
+
+/** The path of one direction of a connection, and what it takes of it. */
+export interface TunnelPath {
+  /** Sum of the links' delays, ns. */
+  delay_ns: number;
+  /** Rate of the token bucket, which counts the tunnel's header, bit/s. */
+  limit_bps: number;
+  /** Links that it passes. */
+  links: string[];
+  /** Guaranteed rate, bit/s. */
+  rate_bps: number;
+  /** Reserved of each link, bit/s. */
+  reserved_bps: number;
+  /** Routers that it passes. */
+  routers: string[];
+}
+
+/** Guarantee and use of one direction of a connection, from the counters of its entry. */
+export interface TunnelReport {
+  /** Guaranteed rate, bit/s. */
+  asked_bps: number;
+  /** Packets beyond the rate, dropped. */
+  dropped_packets: number;
+  /** Rate of the token bucket, which counts the tunnel's header, bit/s. */
+  given_bps: number;
+  /** Number of the tunnel. */
+  number: number;
+  /** Layer-2 bytes that passed the bucket. */
+  passed_bytes: number;
+  /** Packets that passed the bucket. */
+  passed_packets: number;
+}
+
+/** One direction of a connection. */
+export interface TunnelView {
+  /** Sum of the links' delays, ns. */
+  delay_ns: number;
+  /** Rate of the token bucket, which counts the tunnel's header, bit/s. */
+  limit_bps: number;
+  /** Links that it passes. */
+  links: string[];
+  /** Guaranteed rate, bit/s. */
+  rate_bps: number;
+  /** Reserved of each link, bit/s. */
+  reserved_bps: number;
+  /** Routers that it passes. */
+  routers: string[];
+  /** Its number on the nodes: the entry's device is `wcNUMBER`. */
+  number: number;
+  /** Outer address. */
+  outer: string;
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// The form for a connection, as a request; and changes that a refusal proposes, for the form.
+
+import type { RequestedConnection, SuggestedChange } from "./api";
+
+/** The fields of the form, as they were typed. */
+export interface Draft {
+  network: string;
+  from: string;
+  to: string;
+  rate: string;
+  back_rate: string;
+  protocol: string;
+  from_port: string;
+  to_port: string;
+  delay_max: string;
+  hops_max: string;
+}
+
+/** The fields that a refusal can propose. */
+export type Fields = Partial<Pick<Draft, "rate" | "back_rate" | "delay_max" | "hops_max">>;
+
+export const EMPTY: Draft = {
+  network: "",
+  from: "",
+  to: "",
+  rate: "",
+  back_rate: "",
+  protocol: "",
+  from_port: "",
+  to_port: "",
+  delay_max: "",
+  hops_max: "",
+};
+
+/** The request of a form. What was left empty is left out. */
+export function request(draft: Draft): RequestedConnection {
+  const texts = Object.entries(draft).map(([field, text]) => [field, text.trim()] as const);
+  const filled = texts.filter(([, text]) => text !== "");
+  const values = filled.map(([field, text]) => [
+    field,
+    // A text that is no number goes as it is: the broker's refusal names it.
+    NUMBERS.has(field) && /^\d+$/.test(text) ? Number(text) : text,
+  ]);
+  return Object.fromEntries(values) as RequestedConnection;
+}
+
+const NUMBERS = new Set(["from_port", "to_port", "hops_max"]);
+
+/** A proposed change for a person, and the fields that make it; none if it is not of the form. */
+export interface Proposal {
+  text: string;
+  fields?: Fields;
+}
+
+export function proposal(change: SuggestedChange): Proposal {
+  const { rate, back_rate, delay_max, hops_max, links = [] } = change;
+  if (links.length > 0) {
+    const lacks = links.map(({ link, from, more }) => `${more} more of ${link} from ${from}`);
+    return { text: `The network would need ${lacks.join(", ")}.` };
+  }
+  const fields: Fields = {};
+  const words: string[] = [];
+  const take = (field: keyof Fields, value: string | undefined, name: string): void => {
+    if (value === undefined) return;
+    fields[field] = value;
+    words.push(`${name} ${value}`);
+  };
+  take("rate", rate, "rate");
+  take("back_rate", back_rate, "rate back");
+  take("delay_max", delay_max, "delay up to");
+  take("hops_max", hops_max?.toString(), "links up to");
+  return { text: words.join(", "), fields };
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// The state of the broker's page. It asks the broker every two seconds, and at once after a change.
+// All requests of the page are made here.
+
+import { Client, Refused, described } from "../lib/client";
+import { retryDelay } from "../lib/retry";
+import type {
+  AdmissionView,
+  ConnectionChange,
+  ConnectionView,
+  LinkTraffic,
+  NetworkView,
+  RequestedConnection,
+} from "./api";
+import { LinkMeter, key } from "./meter";
+
+export type Phase = "token" | "connecting" | "live" | "lost";
+
+/** A path to point out in the picture. */
+type Path = Pick<AdmissionView["tunnels"][number], "links" | "routers">;
+
+class Broker {
+  phase = $state<Phase>("connecting");
+  /** The reason for no token or no answer: which request failed, how, and after how long. */
+  trouble = $state("");
+  /** True if there is a token to forget. */
+  known = $state(false);
+  networks = $state.raw<NetworkView[]>([]);
+  connections = $state.raw<ConnectionView[]>([]);
+  /** Bits a second that pass, by direction of a link of the network that is shown. */
+  rates = $state.raw(new Map<string, number>());
+  /** The name of the network that is shown. */
+  shown = $state("");
+  /** Directions of links to point out, as keys. */
+  marked = $state.raw(new Set<string>());
+  /** The connection whose path is pointed out. */
+  chosen = $state("");
+
+  #client = new Client("");
+  #stop = new AbortController();
+  #meter = new LinkMeter();
+  #metered = "";
+
+  get network(): NetworkView | undefined {
+    return this.networks.find(({ name }) => name === this.shown) ?? this.networks[0];
+  }
+
+  /** Takes the token of the address or of this tab, and begins to ask. */
+  begin(): void {
+    const given = /[#&]token=([^&]+)/.exec(location.hash)?.[1];
+    // The token leaves the address bar, so that nobody copies it with the address.
+    if (given) history.replaceState(null, "", location.pathname + location.search);
+    this.use(given ?? sessionStorage.getItem(TOKEN) ?? "");
+  }
+
+  /** Asks with a token, which this tab keeps. With another one, all that was shown is forgotten. */
+  use(token: string): void {
+    this.#stop.abort();
+    this.#stop = new AbortController();
+    if (token !== this.#client.token) this.#forget();
+    this.#client = new Client(token);
+    this.trouble = "";
+    this.known = token !== "";
+    if (token === "") {
+      sessionStorage.removeItem(TOKEN);
+      this.phase = "token";
+      return;
+    }
+    sessionStorage.setItem(TOKEN, token);
+    if (this.phase === "token") this.phase = "connecting";
+    void this.#keep(this.#stop.signal);
+  }
+
+  /** Shows a network. */
+  show(name: string): void {
+    this.shown = name;
+    this.point([]);
+  }
+
+  /** Points out these paths in the picture, and says whose they are. */
+  point(paths: readonly Path[], chosen = ""): void {
+    const keys = paths.flatMap(({ links, routers }) =>
+      links.map((link, index) => key(link, routers[index] ?? "")),
+    );
+    this.marked = new Set(keys);
+    this.chosen = chosen;
+  }
+
+  /** Asks whether a connection would be admitted. A refusal is thrown. */
+  tryOut(wanted: RequestedConnection): Promise<AdmissionView> {
+    return this.#client.post<AdmissionView>("/v1/connections/dry-run", wanted);
+  }
+
+  /** Asks for a connection. A refusal is thrown. */
+  async create(wanted: RequestedConnection): Promise<ConnectionView> {
+    const made = await this.#client.post<ConnectionView>("/v1/connections", wanted);
+    await this.#read(this.#stop.signal);
+    return made;
+  }
+
+  /** Changes a connection. A refusal is thrown. */
+  async change(id: string, change: ConnectionChange): Promise<void> {
+    await this.#client.patch(`/v1/connections/${encodeURIComponent(id)}`, change);
+    await this.#read(this.#stop.signal);
+  }
+
+  /** Gives a connection back. A refusal is thrown. */
+  async remove(id: string): Promise<void> {
+    await this.#client.delete(`/v1/connections/${encodeURIComponent(id)}`);
+    if (this.chosen === id) this.point([]);
+    await this.#read(this.#stop.signal);
+  }
+
+  #forget(): void {
+    this.networks = [];
+    this.connections = [];
+    this.rates = new Map();
+    this.#meter = new LinkMeter();
+    this.point([]);
+  }
+
+  /** Asks again and again, until stopped or the token is refused. */
+  async #keep(stop: AbortSignal): Promise<void> {
+    for (let failures = 0; !stop.aborted; ) {
+      let wait = INTERVAL_MS;
+      try {
+        if (!document.hidden || this.phase !== "live") await this.#read(stop);
+        failures = 0;
+      } catch (error) {
+        if (stop.aborted) return;
+        if (error instanceof Refused && error.status === 401) {
+          this.use("");
+          this.trouble = error.message;
+          return;
+        }
+        this.trouble = described(error);
+        this.phase = this.networks.length > 0 ? "lost" : "connecting";
+        wait = retryDelay(failures);
+        failures += 1;
+      }
+      await pause(wait, stop);
+    }
+  }
+
+  async #read(stop: AbortSignal): Promise<void> {
+    const client = this.#client;
+    const [networks, connections] = await Promise.all([
+      client.get<NetworkView[]>("/v1/networks"),
+      client.get<ConnectionView[]>("/v1/connections"),
+    ]);
+    if (stop.aborted || client !== this.#client) return;
+    this.networks = networks;
+    this.connections = connections;
+    this.trouble = "";
+    this.phase = "live";
+    const { network } = this;
+    if (!network) return;
+    if (network.name !== this.#metered) {
+      this.#metered = network.name;
+      this.#meter = new LinkMeter();
+      this.rates = new Map();
+    }
+    // Routers that do not answer are named beside the picture; the rest is shown without them.
+    const path = `/v1/networks/${encodeURIComponent(network.name)}/traffic`;
+    const reading = await client.get<LinkTraffic[]>(path).catch(() => []);
+    if (stop.aborted || client !== this.#client || network.name !== this.#metered) return;
+    const rates = this.#meter.take(reading);
+    if (rates.size > 0 || reading.length === 0) this.rates = rates;
+  }
+}
+
+const pause = (ms: number, stop: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    const alarm = setTimeout(resolve, ms);
+    stop.addEventListener("abort", () => (clearTimeout(alarm), resolve()), { once: true });
+  });
+
+/** The key of this tab's storage that has its token. */
+const TOKEN = "weir-broker-token";
+/** The interval at which the broker is asked. */
+const INTERVAL_MS = 2000;
+
+export const broker = new Broker();

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The broker's interface from outside, over HTTPS, with routers that do not answer: formats, what
+//! is refused, the page. It needs no privileges.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A broker that ends with its test, and its folder.
+struct Broker {
+    child: Child,
+    folder: PathBuf,
+    url: String,
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ended = self.child.kill().and_then(|()| self.child.wait());
+        let _gone = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Broker {
+    /// Starts one as `weir broker run`, and waits until it answers.
+    fn start() -> Option<Self> {
+        let missing = ["curl", "ssh-keygen"]
+            .into_iter()
+            .find(|program| Command::new(program).arg("--help").output().is_err());
+        if let Some(program) = missing {
+            println!("SKIPPED the broker's doors: needs {program}");
+            return None;
+        }
+        let folder = std::env::temp_dir().join(format!("weir-t-doors-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = |name: &str| folder.join(name).display().to_string();
+        let key = ["-q", "-t", "ed25519", "-N", "", "-f", &path("id")];
+        assert!(Command::new("ssh-keygen").args(key).status().unwrap().success());
+        let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        fs::write(path("cert.pem"), own.cert.pem()).unwrap();
+        fs::write(path("key.pem"), own.signing_key.serialize_pem()).unwrap();
+        // Free until somebody else takes it, which is unlikely enough.
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut text = format!(
+            "version = 1\n[broker]\nname = \"t\"\nlisten = \"{address}\"\ncertificate = {:?}\n\
+             key = {:?}\nstore = {:?}\nssh_key = {:?}\n",
+            path("cert.pem"),
+            path("key.pem"),
+            path("store.sqlite"),
+            path("id"),
+        );
+        for (name, digest, network) in TOKENS {
+            text +=
+                &format!("[[broker.token]]\nname = \"{name}\"\nsha256 = \"{digest}\"\n{network}");
+        }
+        fs::write(path("broker.toml"), text + NETWORKS).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["broker", "run", &path("broker.toml")]).stderr(Stdio::null());
+        let broker =
+            Self { child: command.spawn().unwrap(), folder, url: format!("https://{address}") };
+        let start = Instant::now();
+        while broker.ask("secret", &["/v1/networks"]).0 != 200 {
+            assert!(start.elapsed() < Duration::from_secs(30), "the broker does not answer");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Some(broker)
+    }
+
+    /// Has `curl` send a request: the path first, then its own options.
+    fn ask(&self, token: &str, words: &[&str]) -> (u16, String) {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "-w", "\n%{http_code}", "--cacert"]).arg(self.folder.join("cert.pem"));
+        command.arg("-H").arg(format!("Authorization: Bearer {token}"));
+        command.arg(format!("{}{}", self.url, words[0])).args(&words[1..]);
+        let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let (text, status) = said.rsplit_once('\n').unwrap();
+        (status.parse().unwrap(), text.to_owned())
+    }
+}
+
+#[test]
+fn the_doors_of_a_broker_open_for_who_may_and_for_nothing_else() {
+    let Some(broker) = Broker::start() else { return };
+    let json = |words: &[&str]| -> Value {
+        serde_json::from_str(&broker.ask("secret", words).1).unwrap_or_default()
+    };
+    // One row in two formats.
+    let (kind, xml) = ("Content-Type: application/xml", "Accept: application/xml");
+    let of_xml = broker.ask("secret", &[TRY, "-H", kind, "-d", XML]);
+    let of_json = broker.ask("secret", &[TRY, "-H", "Content-Type: application/json", "-d", JSON]);
+    assert_eq!((of_xml.0, &of_xml), (200, &of_json));
+    assert!(of_xml.1.contains("[\"b1\",\"b2\"]"), "{}", of_xml.1);
+    let (status, text) = broker.ask("secret", &["/v1/networks", "-H", xml]);
+    assert!(status == 200 && text.contains("<networks><network>"), "{text}");
+
+    // Callers that may not, and bodies that are no request.
+    let long = format!("@{}", broker.folder.join("long").display());
+    fs::write(broker.folder.join("long"), "x".repeat(1 << 20)).unwrap();
+    let unknown = "<request><speed>1</speed></request>";
+    let document = "<!DOCTYPE r [<!ENTITY e \"e\">]><request><rate>&e;</rate></request>";
+    let at = "/v1/connections";
+    for (token, words, expected) in [
+        ("", &["/v1/networks"][..], 401),
+        ("wrong", &["/v1/networks"], 401),
+        ("wrong", &[at, "-H", kind, "-d", XML], 401),
+        ("secret", &[at, "-H", kind, "--data-binary", &long], 413),
+        ("secret", &[at, "-H", kind, "-d", unknown], 400),
+        ("secret", &[at, "-H", kind, "-d", document], 400),
+        ("secret", &[at, "-H", "Content-Type: application/json", "-d", "{\"speed\":1}"], 400),
+        ("secret", &[at, "-d", JSON], 415),
+        ("secret", &["/v1/networks", "-X", "PUT"], 405),
+        ("secret", &["/v1/../v1/nothing"], 404),
+        ("red", &[TRY, "-H", kind, "-d", XML], 404),
+        ("red", &["/v1/networks/blue/traffic"], 404),
+    ] {
+        let (status, text) = broker.ask(token, words);
+        assert_eq!(status, expected, "{token} {words:.60?}: {text}");
+        assert!(text.starts_with("{\"code\":"), "{text}");
+    }
+    let (_, own) = broker.ask("red", &["/v1/networks"]);
+    let own: Value = serde_json::from_str(&own).unwrap();
+    assert_eq!((own.as_array().unwrap().len(), &own[0]["name"]), (1, &Value::from("red")));
+    assert_eq!(json(&["/v1/connections"]), Value::Array(Vec::new()));
+
+    // These need no token.
+    assert_eq!(json(&["/v1/openapi.json"])["info"]["title"], "Weir broker");
+    assert!(broker.ask("", &["/v1/broker.xsd"]).1.contains("<xs:schema"));
+    let (status, page) = broker.ask("", &["/", "-i"]);
+    assert!(status == 200 && page.contains("/broker.js"), "{page}");
+    assert!(page.contains("content-security-policy: default-src 'none'"), "{page}");
+}
+
+const TRY: &str = "/v1/connections/dry-run";
+
+const XML: &str = "<request><network>blue</network><from>x</from><to>y</to><rate>1Mbit</rate>\
+    </request>";
+
+const JSON: &str = r#"{"network": "blue", "from": "x", "to": "y", "rate": "1Mbit"}"#;
+
+/// Names, SHA-256 of "secret" and of "red", and whose they are.
+const TOKENS: [(&str, &str, &str); 2] = [
+    ("t", "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b", ""),
+    (
+        "r",
+        "b1f51a511f1da0cd348b8f8598db32e61cb963e5fc69e2b41485bf99590ed75a",
+        "network = \"red\"\n",
+    ),
+];
+
+/// Port 9 of loopback: nobody listens there.
+const NETWORKS: &str = r#"
+[[network]]
+name = "blue"
+outer = "fd0b::"
+router = [
+    { name = "b1", ssh = "127.0.0.1:9", host_key = "" },
+    { name = "b2", ssh = "127.0.0.1:9", host_key = "" },
+]
+host = [
+    { name = "x", router = "b1", device = "x", address = "fd10::1" },
+    { name = "y", router = "b2", device = "y", address = "fd10::2" },
+]
+[[network.link]]
+name = "l"
+a = { router = "b1", device = "c", address = "fd11::1" }
+b = { router = "b2", device = "a", address = "fd11::2" }
+rate = "100Mbit"
+
+[[network]]
+name = "red"
+outer = "fd0e::"
+router = [{ name = "r1", ssh = "127.0.0.1:9", host_key = "" }]
+"#;
