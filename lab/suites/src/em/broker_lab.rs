@@ -47,9 +47,19 @@ impl BrokerLab {
             weir_api::token::new().map_err(|error| ExperimentError::io("token", error))?;
         let mut built = Self { program, token, servers: Vec::new(), lab, place };
         let host_key = built.make_keys()?;
-        let file = CONFIGURATION.replace("HOST_KEY", &host_key);
-        built.write("broker.toml", &file.replace("TOKEN_SHA256", &digest.to_string()))?;
+        let mut file = CONFIGURATION.replace("HOST_KEY", &host_key);
+        file = file.replace("TOKEN_SHA256", &digest.to_string());
         built.write("token", &built.token)?;
+        for network in ["blue", "red"] {
+            let (token, digest) =
+                weir_api::token::new().map_err(|error| ExperimentError::io("token", error))?;
+            built.write(&format!("token-{network}"), &token)?;
+            file += &format!(
+                "\n[[broker.token]]\nname = \"{network}\"\nsha256 = \"{digest}\"\n\
+                 network = \"{network}\"\n"
+            );
+        }
+        built.write("broker.toml", &file)?;
         for (index, router) in ROUTERS.iter().enumerate() {
             built.start_server(router, index + 1)?;
         }
@@ -144,6 +154,39 @@ impl BrokerLab {
         Ok((routes.len(), links.iter().filter(entry).count()))
     }
 
+    /// Sends a request with `curl`: path and options. Returns the answer and its status.
+    pub(super) fn curl(&self, token: &str, path: &str, words: &[&str]) -> Result<(String, u16)> {
+        let bearer = format!("Authorization: Bearer {token}");
+        let (url, ca) = (format!("{BROKER}{path}"), self.file("cert.pem").display().to_string());
+        let own = ["-gsS", "-w", "\n%{http_code}", "--cacert", &ca, "-H", &bearer, &url];
+        let said = self.run(MANAGEMENT, Command::new("curl", [&own[..], words].concat()))?;
+        let (text, status) = said.trim_end().rsplit_once('\n').unwrap_or(("", &said));
+        Ok((text.to_owned(), status.trim().parse().unwrap_or_default()))
+    }
+
+    /// Reads a connection's row from the store, from outside.
+    pub(super) fn row(&self, id: &str) -> Result<Value> {
+        let store = self.file("store.sqlite").display().to_string();
+        let query = format!("SELECT record FROM connection WHERE id = '{id}'");
+        let words = ["-readonly", store.as_str(), query.as_str()];
+        parsed(&Host::default().run(&Command::new("sqlite3", words))?)
+    }
+
+    /// Runs `weir` in the broker's namespace, as the operator.
+    pub(super) fn weir(&self, words: &[&str]) -> Result<String> {
+        let ca = format!("WEIR_BROKER_CA={}", self.file("cert.pem").display());
+        let (url, token) = (format!("WEIR_BROKER={BROKER}"), format!("WEIR_TOKEN={}", self.token));
+        let program = weir_experiment::product::path()?.display().to_string();
+        let own = [ca.as_str(), &url, &token, &program];
+        self.run(MANAGEMENT, Command::new("env", [&own[..], words].concat()))
+    }
+
+    /// Reads a file of the lab's folder.
+    pub(super) fn read(&self, name: &str) -> Result<String> {
+        let file = self.file(name);
+        fs::read_to_string(&file).map_err(|error| ExperimentError::io(&file, error))
+    }
+
     /// Takes everything down.
     ///
     /// # Errors
@@ -155,11 +198,11 @@ impl BrokerLab {
         Ok(())
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(super) fn file(&self, name: &str) -> PathBuf {
         self.place.folder().join(name)
     }
 
-    fn write(&self, name: &str, text: &str) -> Result {
+    pub(super) fn write(&self, name: &str, text: &str) -> Result {
         let file = self.file(name);
         fs::write(&file, text).map_err(|error| ExperimentError::io(&file, error))
     }
@@ -218,7 +261,8 @@ pub fn hold(say: impl Fn(&str)) -> Result {
          ip netns exec {NAME}-{MANAGEMENT} sh    # end nodes: {NAME}-bh1, {NAME}-bh2 …\n\
          cd {folder}\n\
          export WEIR_BROKER={BROKER} WEIR_BROKER_CA=cert.pem WEIR_TOKEN=$(cat token)\n\n\
-         The page, for a browser in that namespace: {BROKER}/#token={token}",
+         The page is at {BROKER}/#token={token}, for a browser in that namespace:\n\
+         chromium --no-sandbox --ignore-certificate-errors ADDRESS",
         token = lab.token
     ));
     while clock::sleep(Duration::from_secs(1)).is_ok() {}

@@ -92,7 +92,7 @@ fn call(client: &Client, stop: &AtomicBool, confirmed: &mut BTreeSet<String>) ->
 }
 
 /// Waits until no connection is under way, and returns all.
-fn settle(lab: &BrokerLab) -> Result<Vec<Value>> {
+pub(super) fn settle(lab: &BrokerLab) -> Result<Vec<Value>> {
     let settled = clock::wait_for(SETTLED_WITHIN, Duration::from_millis(20), || {
         let all = match lab.ask(Method::GET, "/v1/connections", None) {
             Ok(all) => all.as_array().cloned().unwrap_or_default(),
@@ -105,7 +105,7 @@ fn settle(lab: &BrokerLab) -> Result<Vec<Value>> {
 }
 
 /// Counts differences between the routers and what the connections need there.
-fn differences(lab: &BrokerLab, connections: &[Value]) -> Result<u64> {
+pub(super) fn differences(lab: &BrokerLab, connections: &[Value]) -> Result<u64> {
     // One comparison by the broker passes first: what a killed one had left is removed by it.
     clock::sleep(Duration::from_millis(1500))?;
     let mut differences = 0;

@@ -41,6 +41,18 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
             format!("ip link del {device}"),
             "tc qdisc show".to_owned(),
         ),
+        (
+            "class",
+            "until a changed rate of a link's class is back",
+            "tc class change dev b2 parent 57:1 classid 57:10 htb rate 1mbit ceil 2mbit".to_owned(),
+            "tc class show dev b2".to_owned(),
+        ),
+        (
+            "filter",
+            "until a removed filter of a link is back",
+            "tc filter del dev b2 parent 57: protocol ipv6 prio 1 u32".to_owned(),
+            "tc filter show dev b2 parent 57:".to_owned(),
+        ),
     ] {
         let mut took = Vec::new();
         let sound = lab.run("b1", Command::line(&look))?;

@@ -4,6 +4,7 @@
 mod admission;
 pub mod broker_lab;
 mod crash;
+mod doors;
 mod drawn;
 mod drift;
 mod guarantee;
@@ -11,6 +12,7 @@ mod oracle;
 mod path_change;
 mod paths;
 mod rearrangement;
+mod restoration;
 mod setup;
 
 use weir_experiment::RowPart::{Plain, With};
@@ -38,8 +40,8 @@ const ROWS: &[Requirement] = &[
     row(8, "changes between equal paths lose and reorder nothing", &[Plain(path_change::show)]),
     row(
         9,
-        "rearrangement solves each case that the search of all states solves",
-        &[Plain(rearrangement::show)],
+        "rearrangement solves each case that the search of all states solves; restoration in bulk",
+        &[Plain(rearrangement::show), Plain(restoration::show)],
     )
     .correctness(),
     row(
@@ -53,6 +55,12 @@ const ROWS: &[Requirement] = &[
         "paths on 10 000 nodes and 40 000 links: exact, fast with cached bounds",
         &[Plain(paths::small), With(paths::large, 0), With(paths::large, 1)],
     ),
+    row(
+        12,
+        "JSON, XML and command line leave one row; an administrator meets his own network alone",
+        &[Plain(doors::show)],
+    )
+    .correctness(),
     row(13, "drift is repaired within a second, foreign lines stay", &[Plain(drift::show)]),
 ];
 
