@@ -219,10 +219,7 @@ pub(crate) async fn commit(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    let since = Instant::now();
-    let id = interface.own(&headers, &id)?;
-    let made = interface.order(since, |waiting| WriterOrder::Commit { id, waiting }).await?;
-    Ok(MessageAnswer::ok("connection", &interface.shown(made)?))
+    interface.order_of_own(&headers, &id, |id, waiting| WriterOrder::Commit { id, waiting }).await
 }
 
 /// Renews the lease of a connection.
@@ -233,10 +230,7 @@ pub(crate) async fn renew(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    let since = Instant::now();
-    let id = interface.own(&headers, &id)?;
-    let made = interface.order(since, |waiting| WriterOrder::Renew { id, waiting }).await?;
-    Ok(MessageAnswer::ok("connection", &interface.shown(made)?))
+    interface.order_of_own(&headers, &id, |id, waiting| WriterOrder::Renew { id, waiting }).await
 }
 
 /// Report of what a connection asked for, was given and got, from the counters of its entry.
@@ -302,6 +296,20 @@ impl BrokerInterface {
             let (connection, record) = state.get(id).ok_or_else(|| unknown_id(id))?;
             Ok(view(connection, record, state))
         })
+    }
+
+    /// Gives the writer an order about a connection that the caller may see, and answers with the
+    /// connection as it is then.
+    async fn order_of_own(
+        &self,
+        headers: &HeaderMap,
+        name: &str,
+        order: impl FnOnce(ConnectionId, WaitingCaller) -> WriterOrder,
+    ) -> Result<MessageAnswer, BrokerRefusal> {
+        let since = Instant::now();
+        let id = self.own(headers, name)?;
+        let made = self.order(since, |waiting| order(id, waiting)).await?;
+        Ok(MessageAnswer::ok("connection", &self.shown(made)?))
     }
 
     /// Gives the writer an order, and waits for its answer.

@@ -29,7 +29,9 @@ modules="sch_hfsc sch_htb sch_fq_codel sch_tbf sch_ingress cls_bpf cls_u32 act_m
 if ! ls "$folder"/kernel/boot/vmlinuz-* >/dev/null 2>&1; then
     mkdir -p "$folder"/apt/{lists,cache}/partial "$folder"/apt/cache/archives/partial
     key=/usr/share/keyrings/debian-archive-keyring.gpg
-    echo "deb [signed-by=$key] http://deb.debian.org/debian $release main" \
+    mirror=${WEIR_GUEST_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' \
+        'Created-By: Packages' | grep -v security | head -1)}
+    echo "deb [signed-by=$key] ${mirror:?no package list: set WEIR_GUEST_MIRROR} $release main" \
         >"$folder/apt/sources.list"
     apt=(-o "Dir::Etc::sourcelist=$folder/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
         -o "Dir::State::Lists=$folder/apt/lists" -o "Dir::Cache=$folder/apt/cache"

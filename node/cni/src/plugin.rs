@@ -160,7 +160,7 @@ impl<'a> AttachedNetwork<'a> {
         let valid: Vec<String> = valid.iter().map(|attachment| self.vif(attachment)).collect();
         let status: NodeStatus = self.client.get("/v1/status")?;
         let own = status.vifs.iter().map(|vif| &vif.name).filter(|name| self.is_own(name));
-        // As much as can be removed is; the first failure is told.
+        // A failure does not keep the other vifs; the first one is returned.
         let all = own.filter(|name| !valid.contains(name)).map(|name| self.remove_vif(name));
         all.fold(Ok(()), Result::and)
     }

@@ -11,7 +11,7 @@ test("a rate needs two readings, and counters that grew", () => {
   const meter = new LinkMeter();
   expect(meter.take(reading(0, 1000)).size).toBe(0);
   expect(meter.take(reading(2000, 251_000)).get("l a")).toBe(1e6);
-  // The same reading again, from the broker's memory.
+  // The broker answers within a second of its last reading with the same one.
   expect(meter.take(reading(2000, 251_000)).size).toBe(0);
   expect(meter.take(reading(3000, 0)).size).toBe(0);
   expect(meter.take(reading(4000, 0)).get("l a")).toBe(0);

@@ -66,7 +66,7 @@ fn attach(rec: &mut Recording<'_>) -> Result {
         ),
     )?;
     let after_gc = rig.running()?.status()?.vifs.len();
-    // What is gone already is as good as removed.
+    // A second DEL finds nothing left and succeeds, as the specification asks.
     for _ in 0..2 {
         network.chain(&rig, "DEL", &PODS[1])?;
     }

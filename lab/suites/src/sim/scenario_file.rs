@@ -2,8 +2,8 @@
 //! The scenario files of the experiments, run in virtual time: `weir-lab sim run FILE`.
 //!
 //! The files are those of the laboratory, and each kind is run by the code that judges it there.
-//! What a scenario needs of a machine (a kernel's bridge, a disk, TCP through the switch, shared
-//! processors) is refused by name: nothing is left out in silence.
+//! A scenario may need parts of a machine that virtual time does not have: a kernel's bridge, a
+//! disk, TCP through the switch, shared processors. Such a scenario is refused, and the part named.
 
 use weir_experiment::SimArm;
 use weir_experiment::prelude::*;

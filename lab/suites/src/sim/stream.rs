@@ -59,7 +59,7 @@ struct StreamDelays {
     p50: Vec<f64>,
     p99: Vec<f64>,
     most: Vec<f64>,
-    /// Of those that are late, the per cent that continue a staircase.
+    /// The late pieces that continue a staircase, in per cent of all late pieces.
     stairs: Vec<f64>,
     shares_off: Vec<f64>,
 }
