@@ -85,9 +85,13 @@ impl Cost {
         self.trim += gain * (effective - self.metered - self.trim);
     }
 
-    /// Learns the metered part alone, from a sample in which the cap was not binding.
-    pub(crate) fn learn_metered(&mut self, metered: f64) {
+    /// Learns from a sample in which the cap was not binding and yet the rate was held: the metered
+    /// part, and that a packet needs less than `carried`, cap by rate. So a trim that was learned
+    /// while others cut the cap, or beside a process that has ended, does not stay.
+    pub(crate) fn learn_unbound(&mut self, metered: f64, carried: f64) {
         self.metered += IDLE_GAIN * (near(self.metered, metered) - self.metered);
+        let carried = near(self.effective(), carried);
+        self.trim = self.trim.min(carried - self.metered);
     }
 
     /// Starts the means again at a new operating point, where the old ones may not hold.
@@ -246,6 +250,18 @@ mod tests {
                 assert_eq!(cost.age, age + 2, "{size} and back after {residue}");
             }
         }
+    }
+
+    /// Goal: a cap that carried the rate and did not bind bounds what a packet needs; one far above
+    /// it says nothing.
+    #[test]
+    fn a_trim_gives_way_to_a_cap_that_carried_the_rate() {
+        let mut cost = Cost::first(Some(1.0), Some(1.6)).unwrap();
+        cost.learn_unbound(1.0, 2.0);
+        assert!((cost.effective() - 1.6).abs() < 1e-9);
+        cost.learn_unbound(1.0, 1.4);
+        assert!((cost.effective() - 1.4).abs() < 1e-9);
+        assert!((cost.metered() - 1.0).abs() < 1e-9);
     }
 
     #[test]

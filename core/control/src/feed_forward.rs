@@ -125,7 +125,9 @@ impl FeedForward {
         let (before_metered, before_trim) = (cost.metered(), cost.trim());
         match metered {
             _ if bound => cost.learn(metered, effective),
-            Some(metered) if sample.rate() >= self.set_point => cost.learn_metered(metered),
+            Some(metered) if sample.rate() >= self.set_point => {
+                cost.learn_unbound(metered, effective);
+            }
             _ => return ActionReason::NoDemand,
         }
         // The reason is the largest of the three changes, as parts of the cap.
@@ -255,6 +257,8 @@ const SAME_POINT: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     fn controller(set_point: u64) -> FeedForward {
@@ -323,6 +327,26 @@ mod tests {
         controller.adopt(Instant::ZERO, Settings::capped(CpuShare::from_percent(1)), None);
         let action = controller.step(Instant::ZERO, &sample(0, 1));
         assert_eq!((action.cap, action.reason), (CpuShare::from_percent(2), ActionReason::Probe));
+    }
+
+    /// Goal: what was learned while others cut the cap to half does not stay once it is whole, on
+    /// both sides of the set-point. Method: 5 µs a packet, 25 kp/s offered to a set-point of 20.
+    #[test]
+    fn a_cap_that_was_cut_leaves_no_trim() {
+        let mut controller = controller(20_000);
+        let mut run = |granted: &dyn Fn(u32) -> u32| {
+            let granted = u64::from(granted(controller.cap.as_ppm()));
+            let packets = (granted / 5).min(25_000);
+            let cpu = Some(Nanos::from_micros(packets * 5));
+            let offered = Some(25_000);
+            let sample = Sample { span: Nanos::from_secs(1), packets, offered, cpu };
+            controller.step(Instant::ZERO, &sample);
+            packets
+        };
+        let cut: Vec<u64> = (0..20).map(|_| run(&|cap| cap.min(50_000))).collect();
+        assert_eq!(cut.last(), Some(&10_000), "the others leave half");
+        let whole: Vec<u64> = (0..20).map(|_| run(&|cap| cap)).collect();
+        assert!(whole.iter().skip(10).all(|held| held.abs_diff(20_000) < 400), "{whole:?}");
     }
 
     /// Goal: the next sample compensates packets that a sample lacks or has too many, as far as
