@@ -67,7 +67,7 @@ struct WatchedRouter {
     terms: RouterTerms,
     meter: Sampler,
     conduct: Conduct,
-    /// The newest [`RECENT`] samples.
+    /// The newest [`KEPT`] samples.
     recent: VecDeque<Sample>,
     /// Consecutive looks without a sample.
     missed: u32,
@@ -222,7 +222,7 @@ impl PolicingLoop {
         let most = u128::from(self.capacity.as_pps()) * u128::from(SHARED_PPM) / 1_000_000;
         let most = u64::try_from(most).unwrap_or(u64::MAX);
         let others = self.watched.iter().filter(|one| one.terms.state != XtcState::Active);
-        let taken = others.map(|one| one.newest().0.as_pps()).fold(0, u64::saturating_add);
+        let taken = others.map(|one| one.takes().as_pps()).fold(0, u64::saturating_add);
         PacketRate::from_pps(most.saturating_sub(taken))
     }
 }
@@ -263,7 +263,7 @@ impl WatchedRouter {
         match sample {
             Ok(sample) => {
                 self.missed = 0;
-                if self.recent.len() == RECENT {
+                if self.recent.len() == KEPT {
                     self.recent.pop_front();
                 }
                 self.recent.push_back(sample);
@@ -282,6 +282,27 @@ impl WatchedRouter {
     /// Returns the used and the offered rate of the newest sample.
     fn newest(&self) -> (PacketRate, Option<PacketRate>) {
         self.recent.back().map_or((PacketRate::ZERO, None), |one| (one.rate(), one.offered_rate()))
+    }
+
+    /// Returns the samples that a claim is made from.
+    fn newest_few(&self) -> impl Iterator<Item = &Sample> {
+        self.recent.iter().rev().take(RECENT)
+    }
+
+    fn most_used(&self) -> PacketRate {
+        self.newest_few().map(Sample::rate).max().unwrap_or_default()
+    }
+
+    /// Returns what a router that is not held takes from the capacity. The cap of a paused one may
+    /// be handed out in slices, so that it forwards in some samples and not in others: its mean
+    /// over all kept samples counts. One that is off has no cap.
+    fn takes(&self) -> PacketRate {
+        if self.terms.state != XtcState::Paused {
+            return self.most_used();
+        }
+        let sum = |of: fn(&Sample) -> u64| self.recent.iter().map(of).fold(0, u64::saturating_add);
+        let span = Nanos::new(sum(|one| one.span.as_nanos()));
+        Sample { span, packets: sum(|one| one.packets), ..Sample::default() }.rate()
     }
 
     /// Returns the rate that the router asks for now. A flood that is stopped at ingress asks for
@@ -317,9 +338,9 @@ impl WatchedRouter {
         if state != XtcState::Active {
             return NOTHING;
         }
-        let used = self.recent.iter().map(Sample::rate).max();
-        let offered = self.recent.iter().filter_map(Sample::offered_rate).max();
-        let wants = wants(self.ruling.set_point, used.unwrap_or_default(), offered);
+        let used = self.most_used();
+        let offered = self.newest_few().filter_map(Sample::offered_rate).max();
+        let wants = wants(self.ruling.set_point, used, offered);
         match set_point {
             Some(rate) => RateClaim { min: rate, max: Some(rate), weight, wants },
             None => RateClaim { min, max, weight, wants },
@@ -391,6 +412,10 @@ const PERIOD: Nanos = Nanos::from_millis(100);
 /// or was offered in any of them. They are few, so that an unused share goes to another router well
 /// before contention may end.
 const RECENT: usize = 3;
+
+/// The number of newest samples that are kept, a second of them: in it a capped router has several
+/// slices of Xen's 30 ms.
+const KEPT: usize = 10;
 
 /// Looks without a reading after which a router counts as using nothing.
 const GONE_AFTER: u32 = 10;

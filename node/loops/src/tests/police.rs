@@ -134,6 +134,27 @@ fn what_is_paused_or_off_is_left_alone() {
     assert!(node.holds("y", 47_500) && limit(&node, "x").is_some());
 }
 
+/// Goal: a paused router whose cap is handed out in slices takes its mean, so that nobody's share
+/// moves with each of its samples. Method: it forwards its 23.75 kp/s in every other one.
+#[test]
+fn slices_of_a_paused_router_move_no_share() {
+    let mut node = node([60, 60, 60]);
+    node.run(20);
+    node.set("x", "state", "paused");
+    let mut shares = Vec::new();
+    for sample in 0..60 {
+        let pps = if sample % 2 == 0 { 0 } else { 60_000 };
+        node.sim("x", |sim| sim.router.plant.offered = PacketRate::from_pps(pps));
+        node.run(1);
+        shares.push(node.status("y").set_point.unwrap().as_pps());
+    }
+    let settled = shares.get(20..).unwrap();
+    let wanted = (95_000 - 23_750 / 2) * 2 / 3;
+    assert!(settled.iter().all(|share| share.abs_diff(wanted) * 20 < wanted), "{settled:?}");
+    let moves = settled.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!(moves <= 2, "{settled:?}");
+}
+
 /// Goal: a router without a vif has no ingress: it goes through all grades by its cap alone.
 #[test]
 fn a_router_without_ingress_is_punished_by_its_cap() {
