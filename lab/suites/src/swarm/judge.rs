@@ -275,6 +275,8 @@ impl Judge {
         let Some(of) = world.routers.get(at) else { return };
         let offered = of.offered.as_pps();
         let most = router.xtc.as_ref().and_then(|xtc| xtc.cap_max).unwrap_or(CpuShare::ONE);
+        // The guarantee of a class wins over the largest cap that a loop may set.
+        let most = most.max(world.classes.get(&router.name).copied().unwrap_or(CpuShare::ZERO));
         let reach = of.reach(if status.set_point.is_some() { most } else { CpuShare::ONE });
         let grade = status.police.map_or(Grade::Free, |police| police.grade);
         // What others' guarantees and caps left of a budget is all that it has.
