@@ -47,7 +47,6 @@ pub(crate) fn all() -> Result<(), String> {
         summary.skipped.extend(skipped.map(|reason| format!("verify: {reason}")));
         Ok(())
     });
-    // After what builds the program for release.
     steps.step("xen", || {
         let skipped = xen::check()?;
         summary.skipped.extend(skipped.map(|reason| format!("xen: {reason}")));

@@ -64,9 +64,19 @@ pub(crate) fn lab_path() -> PathBuf {
     release("weir-lab")
 }
 
+/// The folder of the programs that `cargo test --workspace` builds: the code of the shipped ones,
+/// less optimized, with its assertions and checks of overflow.
+pub(crate) fn tested_programs() -> PathBuf {
+    built("debug")
+}
+
 fn release(name: &str) -> PathBuf {
+    built("release").join(name)
+}
+
+fn built(profile: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    PathBuf::from(target).join("release").join(name)
+    PathBuf::from(target).join(profile)
 }
 
 /// The program that knows results, kept lines and the page.

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::command::{output, root, run};
-use crate::tools::{build, lab_path, weir_path};
+use crate::tools::{build, lab_path, tested_programs, weir_path};
 
 mod cpio;
 mod guests;
@@ -49,7 +49,8 @@ pub(crate) fn call(arguments: &[String]) -> Result<(), String> {
     boot_all(&files, &call)
 }
 
-/// Both schedulers, without a training. `Some` says why that was not tried.
+/// Both schedulers, without a training, with the programs of the tests. `Some` says why that was
+/// not tried.
 pub(crate) fn check() -> Result<Option<String>, String> {
     if let Some(lacking) = missing() {
         return Ok(Some(lacking));
@@ -60,7 +61,7 @@ pub(crate) fn check() -> Result<Option<String>, String> {
         return if update().is_ok() { Err(reason) } else { Ok(Some(reason)) };
     }
     let call = Call { quick: true, ..Call::default() };
-    boot_all(&Files::make(None)?, &call).map(|()| None)
+    boot_all(&Files::make(Some(&tested_programs()))?, &call).map(|()| None)
 }
 
 /// Returns what this machine lacks for the Xen lab, if anything.
