@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use weir_broker::{
+use weir_broker_api_types::{
     AdmissionView, ConnectionChange, ConnectionView, LinkSetting, NetworkView, RequestedConnection,
     RouterState, TunnelPath, TunnelReport,
 };

@@ -59,10 +59,14 @@ pub enum ExperimentError {
         /// The fault, in words.
         what: String,
     },
-    /// There is no `weir` beside the lab's program.
-    #[error("{}: not there; build it: cargo build --package weir", .0.display())]
+    /// A shipped program is not beside the lab's.
+    #[error(
+        "{}: not there; build it: cargo build --package {}",
+        .0.display(),
+        .0.file_name().unwrap_or_default().display()
+    )]
     NoProduct(PathBuf),
-    /// The `weir` that was found is of another build.
+    /// The program that was found is of another build.
     #[error("{}: version '{version}', expected '{expected}': build both again", path.display())]
     OtherBuild {
         /// The program.

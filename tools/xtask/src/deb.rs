@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{output, run};
-use crate::tools::{build as build_programs, cni_path, weir_path};
+use crate::tools::{broker_path, build as build_programs, cni_path, weir_path};
 
 /// Builds the program for release and packs it.
 pub(crate) fn build(arguments: &[String]) -> Result<(), String> {
@@ -107,8 +107,8 @@ impl Tree {
 }
 
 fn program(tree: &Tree) -> Result<(), String> {
-    let broker = weir_path().with_file_name("weir-broker");
-    let programs = [(PROGRAM, weir_path()), (BROKER, broker), ("usr/lib/cni/weir-cni", cni_path())];
+    let programs =
+        [(PROGRAM, weir_path()), (BROKER, broker_path()), ("usr/lib/cni/weir-cni", cni_path())];
     for (path, built) in programs {
         tree.put(path, 0o755, &read(&built)?)?;
         let file = tree.root.join(path);

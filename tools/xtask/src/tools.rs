@@ -41,17 +41,23 @@ pub(crate) fn bless(arguments: &[String]) -> Result<(), String> {
     run(Command::new("git").args(["--no-pager", "diff", "--stat"]))
 }
 
-/// Builds `weir`, `weir-cni` and `weir-lab` for release, from one commit.
+/// Builds `weir`, `weir-broker`, `weir-cni` and `weir-lab` for release, from one commit.
 pub(crate) fn build() -> Result<(), String> {
     // Every result names the commit that made it; outside of a repository there is none.
     let commit = revision::commit(Path::new(".")).unwrap_or_else(|_| "unknown".to_string());
-    let packages = ["--package", "weir", "--package", "weir-cni", "--package", "weir-lab"];
+    let packages = ["weir", "weir-broker", "weir-cni", "weir-lab"];
+    let packages = packages.into_iter().flat_map(|name| ["--package", name]);
     run(cargo(&["build", "--release"]).args(packages).env("WEIR_COMMIT", commit))
 }
 
 /// The shipped program, built for release.
 pub(crate) fn weir_path() -> PathBuf {
     release("weir")
+}
+
+/// The broker's program, built for release.
+pub(crate) fn broker_path() -> PathBuf {
+    release("weir-broker")
 }
 
 /// The CNI plug-in, built for release.

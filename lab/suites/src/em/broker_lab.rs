@@ -39,6 +39,7 @@ impl BrokerLab {
             let (what, needs) = ("a broker's lab".to_owned(), "openssh-server".to_owned());
             return Err(ExperimentError::Missing { what, needs });
         }
+        weir_experiment::product::broker_path()?;
         weir_traffic::stop_on_signals()?;
         let place = RunFolder::take(NAME, &StateDir::from_env())?;
         let lab = build_lab(TOPOLOGY, &place)?;

@@ -56,22 +56,22 @@ static FILES: [PageFile; 4] = [
     PageFile {
         path: "/",
         kind: "text/html; charset=utf-8",
-        bytes: include_bytes!("../../web/dist-broker/broker.html"),
+        bytes: include_bytes!("../../../web/dist-broker/broker.html"),
     },
     PageFile {
         path: "/broker.js",
         kind: "text/javascript; charset=utf-8",
-        bytes: include_bytes!("../../web/dist-broker/broker.js"),
+        bytes: include_bytes!("../../../web/dist-broker/broker.js"),
     },
     PageFile {
         path: "/broker.css",
         kind: "text/css; charset=utf-8",
-        bytes: include_bytes!("../../web/dist-broker/broker.css"),
+        bytes: include_bytes!("../../../web/dist-broker/broker.css"),
     },
     PageFile {
         path: "/weir.svg",
         kind: "image/svg+xml",
-        bytes: include_bytes!("../../web/dist-broker/weir.svg"),
+        bytes: include_bytes!("../../../web/dist-broker/weir.svg"),
     },
 ];
 

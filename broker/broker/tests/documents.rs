@@ -12,7 +12,7 @@ fn the_checked_in_documents_are_those_of_the_routes() {
     let openapi = weir_broker::openapi::document();
     let xsd = weir_broker::openapi::xml_schema();
     for (name, document) in [("broker-openapi.json", openapi), ("broker.xsd", xsd)] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
         if std::env::var_os("WEIR_BLESS").is_some() {
             std::fs::write(&path, &document).unwrap();
         }

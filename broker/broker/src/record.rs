@@ -2,12 +2,12 @@
 //! The records of the store: connections with the plan that is under way.
 
 use serde::{Deserialize, Serialize};
+use weir_broker_api_types::{RequestedConnection, StepTimes};
 use weir_network::{
     AdmittedFlows, ConnectionPlan, ConnectionRequest, ConnectionTimers, NetworkConnection,
 };
 
 use crate::ids::StoredId;
-use crate::views::{RequestedConnection, StepTimes};
 
 /// A connection as it is stored: one row, written before the commands that follow from it.
 #[derive(Clone, Debug, Serialize, Deserialize)]

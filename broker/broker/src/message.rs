@@ -17,9 +17,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use weir_api_types::error::ErrorCode;
+use weir_broker_api_types::{ConnectionChange, LinkSetting, RequestedConnection};
 
 use crate::refusal::BrokerRefusal;
-use crate::views::{ConnectionChange, LinkSetting, RequestedConnection};
 use crate::xml;
 
 /// A format of messages.

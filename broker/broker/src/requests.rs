@@ -2,6 +2,7 @@
 //! Requests as people write them, with names and units, as the requests that are decided on.
 
 use weir_api_types::error::ErrorCode;
+use weir_broker_api_types::{ConnectionChange, RequestedConnection};
 use weir_network::{
     ByDirection, ConnectionLease, ConnectionRequest, ConnectionTimers, FlowSelector, LinkId,
     NetworkId, PACKET_MIN, PathLimits, RateBasis, RequestedRate, TUNNEL_MTU, TimeWindow,
@@ -14,26 +15,26 @@ use crate::config::RATE_LEAST;
 use crate::directory::NetworkDirectory;
 use crate::ids::parsed_id;
 use crate::refusal::BrokerRefusal;
-use crate::views::{ConnectionChange, RequestedConnection};
 
-impl RequestedConnection {
-    /// Makes the changes that are named.
-    pub(crate) fn apply(&mut self, change: &ConnectionChange) -> Result<(), BrokerRefusal> {
-        let ConnectionChange { rate, back_rate, delay_max, hops_max, avoid } = change;
-        if back_rate.is_some() && self.back_rate.is_none() {
-            return Err(refused("back_rate: the connection has no way back; ask for another"));
-        }
-        if let Some(rate) = rate {
-            self.rate.clone_from(rate);
-        }
-        if let Some(avoid) = avoid {
-            self.avoid.clone_from(avoid);
-        }
-        self.back_rate = back_rate.clone().or_else(|| self.back_rate.take());
-        self.delay_max = delay_max.clone().or_else(|| self.delay_max.take());
-        self.hops_max = hops_max.or(self.hops_max);
-        Ok(())
+/// Returns a request with the changes that are named.
+pub(crate) fn changed(
+    mut requested: RequestedConnection,
+    change: &ConnectionChange,
+) -> Result<RequestedConnection, BrokerRefusal> {
+    let ConnectionChange { rate, back_rate, delay_max, hops_max, avoid } = change;
+    if back_rate.is_some() && requested.back_rate.is_none() {
+        return Err(refused("back_rate: the connection has no way back; ask for another"));
     }
+    if let Some(rate) = rate {
+        requested.rate.clone_from(rate);
+    }
+    if let Some(avoid) = avoid {
+        requested.avoid.clone_from(avoid);
+    }
+    requested.back_rate = back_rate.clone().or(requested.back_rate);
+    requested.delay_max = delay_max.clone().or(requested.delay_max);
+    requested.hops_max = hops_max.or(requested.hops_max);
+    Ok(requested)
 }
 
 impl NetworkDirectory {

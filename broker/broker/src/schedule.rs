@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use weir_api_types::error::ErrorCode;
+use weir_broker_api_types::RequestedConnection;
 use weir_network::{ConnectionEvent, ConnectionId, ConnectionState};
 use weir_units::Instant;
 
@@ -17,7 +18,6 @@ use crate::ids::id_text;
 use crate::refusal::BrokerRefusal;
 use crate::restoration::broken;
 use crate::state::{BrokerState, advanced, state_name, unknown_id};
-use crate::views::RequestedConnection;
 
 /// A connection that gives its room to another.
 #[derive(Debug)]

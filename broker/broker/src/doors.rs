@@ -12,6 +12,7 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tower_service::Service;
+use weir_broker_api_types::{ConnectionChange, LinkTraffic, RequestedConnection, TunnelReport};
 use weir_network::ConnectionId;
 
 use crate::app::router;
@@ -22,7 +23,6 @@ use crate::message::{BODY_BYTES_MAX, ReadMessage};
 use crate::routes::BrokerInterface;
 use crate::state::BrokerState;
 use crate::traffic::TrafficReader;
-use crate::views::{ConnectionChange, LinkTraffic, RequestedConnection, TunnelReport};
 use crate::writer::{SharedState, WriterOrder};
 use crate::{openapi, xml};
 
@@ -360,7 +360,7 @@ async fn every_message_in_xml_is_valid() {
 /// Goal: the examples of the manual are messages.
 #[test]
 fn the_examples_of_the_manual_are_read() {
-    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/broker.md");
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/broker.md");
     let manual = std::fs::read_to_string(manual).unwrap();
     let schema = Schema::write();
     let mut count = 0;

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+mod common;
+
 /// A broker that ends with its test, and its folder.
 struct Broker {
     child: Child,
@@ -28,6 +30,7 @@ impl Drop for Broker {
 impl Broker {
     /// Starts one as `weir broker run`, and waits until it answers.
     fn start() -> Option<Self> {
+        let weir = common::weir("the broker's doors")?;
         let missing = ["curl", "ssh-keygen"]
             .into_iter()
             .find(|program| Command::new(program).arg("--help").output().is_err());
@@ -58,7 +61,7 @@ impl Broker {
                 &format!("[[broker.token]]\nname = \"{name}\"\nsha256 = \"{digest}\"\n{network}");
         }
         fs::write(path("broker.toml"), text + NETWORKS).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let mut command = Command::new(weir);
         command.args(["broker", "run", &path("broker.toml")]).stderr(Stdio::null());
         let broker =
             Self { child: command.spawn().unwrap(), folder, url: format!("https://{address}") };

@@ -14,12 +14,12 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
+use weir_broker_api_types::RouterState;
 
 use crate::config::RouterConfig;
 use crate::item::{ItemChange, Items, NodeItem};
 use crate::linux::NodeDriver;
 use crate::shell::{NodeShell, ShellAccess, ShellError};
-use crate::views::RouterState;
 
 /// A handle of the queue.
 #[derive(Clone)]

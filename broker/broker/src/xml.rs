@@ -314,7 +314,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::views::{ConnectionChange, RequestedConnection};
+    use weir_broker_api_types::{ConnectionChange, RequestedConnection};
 
     const REQUEST: &str = "<?xml version=\"1.0\"?><!-- for a film -->\
         <request xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \

@@ -4,12 +4,15 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+mod common;
 
 const SSHD: &str = "/usr/sbin/sshd";
 
@@ -23,6 +26,8 @@ const ROUTERS: [&str; 4] = ["b1", "b2", "b3", "b4"];
 const LINKS: [(u8, u8); 4] = [(1, 2), (1, 3), (2, 4), (3, 4)];
 
 struct Network {
+    /// The path of `weir`.
+    weir: PathBuf,
     folder: PathBuf,
     children: Vec<Child>,
 }
@@ -61,9 +66,10 @@ impl Network {
             println!("SKIPPED {NAME}: needs {SSHD}");
             return None;
         }
+        let weir = common::weir(NAME)?;
         let folder = std::env::temp_dir().join(format!("{NAME}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let mut network = Self { folder, children: Vec::new() };
+        let mut network = Self { weir, folder, children: Vec::new() };
         if !ip(&format!("netns add {NAME}-mg")) {
             println!("SKIPPED {NAME}: needs root for network namespaces");
             return None;
@@ -88,9 +94,9 @@ impl Network {
         self.folder.join(name).display().to_string()
     }
 
-    fn inside(&self, node: &str, program: &str) -> Command {
+    fn inside(&self, node: &str, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &format!("{NAME}-{node}"), program]);
+        command.args(["netns", "exec", &format!("{NAME}-{node}")]).arg(program);
         command
     }
 
@@ -205,7 +211,7 @@ impl Network {
 
     /// Starts a broker, and waits until it reaches all routers.
     fn start_broker(&self) -> KilledAtEnd {
-        let mut command = self.inside("mg", env!("CARGO_BIN_EXE_weir"));
+        let mut command = self.inside("mg", &self.weir);
         command.args(["broker", "run", &self.path("broker.toml")]);
         let log = fs::File::create(self.path("broker.log")).unwrap();
         let broker = command.stderr(log).spawn().unwrap();
@@ -224,7 +230,7 @@ impl Network {
     }
 
     fn weir(&self, words: &[&str]) -> Output {
-        let mut command = self.inside("mg", env!("CARGO_BIN_EXE_weir"));
+        let mut command = self.inside("mg", &self.weir);
         command.args(words).env("WEIR_BROKER", "https://[fd1f:1::1]:8443");
         command.env("WEIR_BROKER_CA", self.path("cert.pem")).env("WEIR_TOKEN", "secret");
         command.output().unwrap()
@@ -273,7 +279,7 @@ impl Network {
 
     /// Visits the page with a browser, as an administrator and as another network's.
     fn visit_page(&self) {
-        let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../web");
+        let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
         let browser = std::env::var_os("CHROMIUM").unwrap_or_else(|| "/usr/bin/chromium".into());
         let needed = [
             ("node", Command::new("node").arg("--version").output().is_ok()),

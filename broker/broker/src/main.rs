@@ -6,14 +6,14 @@
 //!
 //! Exit status: 0 done, 1 it could not be done, 2 the command line was wrong.
 
-#[path = "../broker_command.rs"]
+#[path = "../../../weir/src/broker_command.rs"]
 mod broker_command;
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser;
 use weir_broker::BrokerConfig;
-use weir_platform::failure::Failure;
 
 use broker_command::BrokerCommand;
 
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: BrokerCommand) -> Result<(), Failure> {
+fn run(command: BrokerCommand) -> Result<(), Box<dyn Error>> {
     match command {
         BrokerCommand::Run { file } => {
             weir_broker::run(&BrokerConfig::read(&file)?, |line| eprintln!("{line}"))?;

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use weir_api_types::error::ErrorCode;
+use weir_broker_api_types::{ConnectionChange, RequestedConnection, StepTimes};
 use weir_network::{
     AdmissionAnswer, AdmittedFlows, ByDirection, ConnectionEvent, ConnectionId, ConnectionPlan,
     ConnectionRequest, ConnectionState, ConnectionStep, ConnectionTunnels, FlowDirection,
@@ -26,8 +27,7 @@ use crate::ids::{StableIds, id_text, parsed_id};
 use crate::item::{Items, outer_address, tunnel_number};
 use crate::record::{ConnectionRecord, StoredConnection, StoredKey};
 use crate::refusal::BrokerRefusal;
-use crate::requests::{timers, unknown};
-use crate::views::{ConnectionChange, RequestedConnection, StepTimes};
+use crate::requests::{changed, timers, unknown};
 
 /// The state.
 #[derive(Debug)]
@@ -210,8 +210,7 @@ impl BrokerState {
         change: &ConnectionChange,
         now: Instant,
     ) -> Result<(), BrokerRefusal> {
-        let mut requested = self.active(id)?.1.requested.clone();
-        requested.apply(change)?;
+        let requested = changed(self.active(id)?.1.requested.clone(), change)?;
         let request = self.directory.request(&requested, now)?;
         let flows = match self.network.admit_change(id, &request) {
             AdmissionAnswer::Admitted(flows) => flows,

@@ -15,6 +15,10 @@ use ring::digest::{SHA256, digest};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use weir_api_types::error::ErrorCode;
+use weir_broker_api_types::{
+    AdmissionView, ConnectionChange, ConnectionView, HostGateway, LinkSetting, LinkTraffic,
+    LinkUse, NetworkView, RequestedConnection, TunnelPath, TunnelReport, TunnelView,
+};
 use weir_network::{
     AdmittedFlows, ConnectionId, ConnectionRequest, ConnectionState, FlowDirection,
     NetworkConnection, NetworkId, TUNNEL_MTU,
@@ -33,10 +37,6 @@ use crate::requests::unknown;
 use crate::responses::BrokerRefusals;
 use crate::state::{BrokerState, outer_addresses, state_name, unknown_id};
 use crate::traffic::{LinkDevice, TrafficReader};
-use crate::views::{
-    AdmissionView, ConnectionChange, ConnectionView, HostGateway, LinkSetting, LinkTraffic,
-    LinkUse, NetworkView, RequestedConnection, TunnelPath, TunnelReport, TunnelView,
-};
 use crate::writer::{OrderAnswer, SharedState, WaitingCaller, WriterOrder};
 
 /// State that the handlers share.

@@ -9,10 +9,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
+use weir_broker_api_types::LinkTraffic;
 
 use crate::directory::KnownArc;
 use crate::execution::NodeQueues;
-use crate::views::LinkTraffic;
 
 /// The last reading of each network.
 pub(crate) struct TrafficReader {

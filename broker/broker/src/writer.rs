@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_api_types::error::ErrorCode;
+use weir_broker_api_types::{ConnectionChange, RequestedConnection, StepTimes};
 use weir_network::{ConnectionEvent, ConnectionId, PathMove};
 
 use crate::clock;
@@ -27,7 +28,6 @@ use crate::restoration::RestorationStep;
 use crate::schedule::PreemptedConnection;
 use crate::state::{BrokerState, StepProgress};
 use crate::store::{BrokerStore, RowChange};
-use crate::views::{ConnectionChange, RequestedConnection, StepTimes};
 
 /// The state that the writer changes and the interface reads.
 pub(crate) type SharedState = Arc<Mutex<BrokerState>>;

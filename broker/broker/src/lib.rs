@@ -51,7 +51,6 @@ mod shell;
 mod state;
 mod store;
 mod traffic;
-mod views;
 mod writer;
 mod xml;
 mod xsd;
@@ -59,8 +58,3 @@ mod xsd;
 pub use config::BrokerConfig;
 pub use error::BrokerError;
 pub use run::run;
-pub use views::{
-    AdmissionView, ConnectionChange, ConnectionView, HostGateway, LinkSetting, LinkTraffic,
-    LinkUse, NetworkView, RequestedConnection, RouterState, StepTimes, TunnelPath, TunnelReport,
-    TunnelView,
-};
