@@ -4,14 +4,16 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
 use axum::routing::{get, patch, post};
 use weir_api_types::error::ErrorCode;
 
 use crate::message::write_answers;
 use crate::refusal::BrokerRefusal;
 use crate::routes::BrokerInterface;
-use crate::{openapi, page, routes};
+use crate::{openapi, routes};
 
 /// Returns the paths of the interface.
 pub(crate) fn router(interface: Arc<BrokerInterface>) -> Router {
@@ -30,11 +32,19 @@ pub(crate) fn router(interface: Arc<BrokerInterface>) -> Router {
         .route("/v1/networks/{network}/traffic", get(routes::traffic))
         .route("/v1/openapi.json", get(openapi::openapi))
         .route("/v1/broker.xsd", get(openapi::schema))
-        .merge(page::router())
         .fallback(async || BrokerRefusal::new(ErrorCode::NotFound, "no such path"))
         .method_not_allowed_fallback(async || {
             BrokerRefusal::new(ErrorCode::MethodNotAllowed, "not this method on this path")
         })
         .layer(from_fn(write_answers))
+        .layer(from_fn(page))
         .with_state(interface)
+}
+
+/// Answers requests for the files of the page.
+async fn page(request: Request, next: Next) -> Response {
+    match weir_page::BROKER.answer(&request) {
+        Some(answer) => answer,
+        None => next.run(request).await,
+    }
 }

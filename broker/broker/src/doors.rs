@@ -17,59 +17,14 @@ use weir_network::ConnectionId;
 
 use crate::app::router;
 use crate::clock;
-use crate::config::BrokerConfig;
+use crate::config::BrokerToken;
 use crate::ids::StableIds;
 use crate::message::{BODY_BYTES_MAX, ReadMessage};
 use crate::routes::BrokerInterface;
 use crate::state::BrokerState;
 use crate::traffic::TrafficReader;
 use crate::writer::{SharedState, WriterOrder};
-use crate::{openapi, xml};
-
-/// Two networks of one link each.
-const CONFIG: &str = r#"
-    version = 1
-    [broker]
-    name = "t"
-    listen = "[::1]:1"
-    certificate = "c"
-    key = "k"
-    store = "s"
-    ssh_key = "i"
-    [[network]]
-    name = "blue"
-    outer = "fd0b::"
-    router = [
-        { name = "b1", ssh = "[::1]:22", host_key = "" },
-        { name = "b2", ssh = "[::1]:22", host_key = "" },
-    ]
-    host = [
-        { name = "x", router = "b1", device = "x", address = "fd10::1" },
-        { name = "y", router = "b2", device = "y", address = "fd10::2" },
-    ]
-    [[network.link]]
-    name = "l"
-    a = { router = "b1", device = "c", address = "fd11::1" }
-    b = { router = "b2", device = "a", address = "fd11::2" }
-    rate = "100Mbit"
-    delay = "3ms"
-    [[network]]
-    name = "red"
-    outer = "fd0e::"
-    router = [
-        { name = "r1", ssh = "[::1]:22", host_key = "" },
-        { name = "r2", ssh = "[::1]:22", host_key = "" },
-    ]
-    host = [
-        { name = "x", router = "r1", device = "x", address = "fd20::1" },
-        { name = "y", router = "r2", device = "y", address = "fd20::2" },
-    ]
-    [[network.link]]
-    name = "l"
-    a = { router = "r1", device = "c", address = "fd21::1" }
-    b = { router = "r2", device = "a", address = "fd21::2" }
-    rate = "100Mbit"
-"#;
+use crate::{openapi, test_config, xml};
 
 /// A broker without routers: what is planned counts as done.
 struct Doors {
@@ -86,12 +41,13 @@ struct Came {
 
 impl Doors {
     fn open() -> Self {
-        let mut config = BrokerConfig::parse(CONFIG).unwrap();
+        let mut config =
+            test_config::with(&[&test_config::pair("blue", 1), &test_config::pair("red", 2)]);
         for (name, network) in [("root", None), ("blue", Some("blue")), ("red", Some("red"))] {
             let sum = digest(&SHA256, name.as_bytes());
             let sha256 = sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
             let (name, network) = (name.to_owned(), network.map(str::to_owned));
-            config.broker.token.push(crate::config::BrokerToken { name, sha256, network });
+            config.broker.token.push(BrokerToken { name, sha256, network });
         }
         let mut ids = StableIds::default();
         let state = BrokerState::new(&config, &mut ids, Vec::new(), Vec::new()).unwrap();
@@ -209,7 +165,7 @@ async fn a_dry_run_answers_as_a_request_would_and_reserves_nothing() {
     let line = "POST /v1/connections/dry-run";
     let (status, admitted) = doors.json("blue", line, &whole()).await;
     assert_eq!(status, StatusCode::OK, "{admitted}");
-    assert_eq!(admitted["tunnels"][0]["routers"], json!(["b1", "b2"]));
+    assert_eq!(admitted["tunnels"][0]["routers"], json!(["blue-1", "blue-2"]));
     assert_eq!(admitted["tunnels"][1]["rate_bps"], 1_000_000);
     assert!(doors.rows().is_empty());
     let mut more = whole();
@@ -306,7 +262,11 @@ async fn every_message_in_xml_is_valid() {
     (other["rate"], other["to_port"]) = (json!("500Mbit"), json!(1));
     let tried = doors.ask("root", "POST /v1/connections/dry-run", XML, &request(&other)).await;
     assert!(tried.text.contains("<changes><change>"), "{}", tried.text);
-    assert!(tried.text.contains("<links><link><from>b1</from><link>l</link>"), "{}", tried.text);
+    assert!(
+        tried.text.contains("<links><link><from>blue-1</from><link>l</link>"),
+        "{}",
+        tried.text
+    );
     schema.holds("refused", &tried.text);
     (other["rate"], other["delay_max"]) = (json!("1Mbit"), json!("1ms"));
     let tried = doors.ask("root", "POST /v1/connections/dry-run", XML, &request(&other)).await;

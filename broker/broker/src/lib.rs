@@ -37,7 +37,6 @@ mod linux;
 mod message;
 mod node_queue;
 pub mod openapi;
-mod page;
 mod record;
 mod refusal;
 mod requests;
@@ -50,6 +49,8 @@ mod server;
 mod shell;
 mod state;
 mod store;
+#[cfg(test)]
+mod test_config;
 mod traffic;
 mod writer;
 mod xml;

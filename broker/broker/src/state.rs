@@ -550,56 +550,14 @@ const DRAIN_MARGIN: Nanos = Nanos::new(50_000_000);
 mod tests {
     use super::*;
     use crate::restoration::RestorationStep;
-
-    /// One link between x and y, and a longer way of two.
-    const CONFIG: &str = r#"
-        version = 1
-        [broker]
-        name = "t"
-        listen = "[::1]:1"
-        certificate = "c"
-        key = "k"
-        store = "s"
-        ssh_key = "i"
-        [[network]]
-        name = "n"
-        outer = "fd0f::"
-        router = [
-            { name = "a", ssh = "[::1]:22", host_key = "" },
-            { name = "b", ssh = "[::1]:22", host_key = "" },
-            { name = "c", ssh = "[::1]:22", host_key = "" },
-        ]
-        host = [
-            { name = "x", router = "a", device = "x", address = "fd10::1" },
-            { name = "y", router = "c", device = "y", address = "fd10::2" },
-        ]
-        [[network.link]]
-        name = "short"
-        a = { router = "a", device = "c", address = "fd11::1" }
-        b = { router = "c", device = "a", address = "fd11::2" }
-        rate = "100Mbit"
-        reservable = "50Mbit"
-        delay = "1ms"
-        [[network.link]]
-        name = "first"
-        a = { router = "a", device = "b", address = "fd12::1" }
-        b = { router = "b", device = "a", address = "fd12::2" }
-        rate = "100Mbit"
-        delay = "3ms"
-        [[network.link]]
-        name = "second"
-        a = { router = "b", device = "c", address = "fd13::1" }
-        b = { router = "c", device = "b", address = "fd13::2" }
-        rate = "100Mbit"
-        delay = "3ms"
-    "#;
+    use crate::test_config;
 
     const ID: ConnectionId = ConnectionId(1);
 
     const NOW: Instant = Instant::from_nanos(1_800_000_000_000_000_000);
 
     fn state() -> BrokerState {
-        let config = BrokerConfig::parse(CONFIG).unwrap();
+        let config = test_config::with(&[test_config::TRIANGLE]);
         BrokerState::new(&config, &mut StableIds::default(), Vec::new(), Vec::new()).unwrap()
     }
 
@@ -721,7 +679,7 @@ mod tests {
         let same = |state: &BrokerState| {
             let text = serde_json::to_string(&state.row(ID).unwrap()).unwrap();
             let row = serde_json::from_str(&text).unwrap();
-            let config = BrokerConfig::parse(CONFIG).unwrap();
+            let config = test_config::with(&[test_config::TRIANGLE]);
             let mut ids = StableIds::default();
             let next = BrokerState::new(&config, &mut ids, vec![row], Vec::new()).unwrap();
             assert_eq!(reserved(&next), reserved(state));
@@ -765,7 +723,7 @@ mod tests {
             let text = serde_json::to_string(&row).unwrap();
             serde_json::from_str(&text).unwrap()
         });
-        let config = BrokerConfig::parse(CONFIG).unwrap();
+        let config = test_config::with(&[test_config::TRIANGLE]);
         let mut ids = StableIds::default();
         let mut next = BrokerState::new(&config, &mut ids, rows.collect(), Vec::new()).unwrap();
         next.restore_links(state.failed.links.iter().cloned().collect());
@@ -1005,7 +963,7 @@ mod tests {
     fn a_lost_link_is_named() {
         let mut state = state();
         active(&mut state, "20Mbit");
-        let config = BrokerConfig::parse(CONFIG).unwrap();
+        let config = test_config::with(&[test_config::TRIANGLE]);
         let mut ids = StableIds::default();
         NetworkDirectory::new(&config, &mut ids).unwrap();
         let mut later = config.clone();

@@ -26,7 +26,7 @@ use weir_policy::Digest;
 use crate::caller::sha256;
 use crate::count::{Slot, Slots};
 use crate::error::{ErrorCode, Rejection};
-use crate::page;
+use crate::loopback;
 use crate::rates::RateLimits;
 use crate::stall::Impatient;
 
@@ -128,11 +128,11 @@ impl OpenRelay {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
-        if let Some(refusal) = page::foreign_host(&request) {
+        if let Some(refusal) = loopback::foreign_host(&request) {
             return refusal.into_response();
         }
-        if let Some(file) = page::PageFile::of(&request) {
-            return file.answer(&request);
+        if let Some(answer) = weir_page::NODE.answer(&request) {
+            return answer;
         }
         let given = request.headers().get(header::AUTHORIZATION).map(|header| header.as_bytes());
         let token = given.and_then(|given| given.strip_prefix(b"Bearer ")).unwrap_or_default();

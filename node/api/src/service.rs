@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::caller::{Authentication, Caller, ConnectionOrigin};
 use crate::count::network;
 use crate::error::{ErrorCode, Rejection};
-use crate::page;
+use crate::loopback;
 use crate::rates::RateLimits;
 use crate::refused::TurnAwayReason;
 use crate::routes;
@@ -80,12 +80,12 @@ impl RequestService {
         let refused = |refusal: Rejection| Box::new(refusal.into_response());
         let plain = matches!(origin, ConnectionOrigin::Remote(_))
             && self.app.in_force().is_ok_and(|in_force| in_force.policy.api.is_plain());
-        if let Some(refusal) = page::foreign_host(&request).filter(|_| plain) {
+        if let Some(refusal) = loopback::foreign_host(&request).filter(|_| plain) {
             return Err(refused(refusal));
         }
-        if let Some(file) = page::PageFile::of(&request) {
+        if let Some(answer) = weir_page::NODE.answer(&request) {
             self.within_rate(&origin.name(), Instant::now()).map_err(refused)?;
-            return Err(Box::new(file.answer(&request)));
+            return Err(Box::new(answer));
         }
         self.admit(origin, request).map_err(refused)
     }

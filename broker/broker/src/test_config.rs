@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Configurations for tests: the networks that a test names, without routers that answer.
+
+use crate::config::BrokerConfig;
+
+/// Returns the configuration of a broker with these networks.
+pub(crate) fn with(networks: &[&str]) -> BrokerConfig {
+    BrokerConfig::parse(&(HEAD.to_owned() + &networks.concat())).unwrap()
+}
+
+/// Returns a network of one link `l` of 100 Mbit/s and 3 ms, between the routers of the end nodes
+/// `x` and `y`. Its routers and addresses have its number.
+pub(crate) fn pair(name: &str, number: u8) -> String {
+    PAIR.replace("NAME", name).replace("NUMBER", &number.to_string())
+}
+
+/// Network `n`: a link `short` between the routers of `x` and `y`, and a longer way of two.
+pub(crate) const TRIANGLE: &str = r#"
+[[network]]
+name = "n"
+outer = "fd0f::"
+router = [
+    { name = "a", ssh = "[::1]:22", host_key = "" },
+    { name = "b", ssh = "[::1]:22", host_key = "" },
+    { name = "c", ssh = "[::1]:22", host_key = "" },
+]
+host = [
+    { name = "x", router = "a", device = "x", address = "fd10::1" },
+    { name = "y", router = "c", device = "y", address = "fd10::2" },
+]
+[[network.link]]
+name = "short"
+a = { router = "a", device = "c", address = "fd11::1" }
+b = { router = "c", device = "a", address = "fd11::2" }
+rate = "100Mbit"
+reservable = "50Mbit"
+delay = "1ms"
+[[network.link]]
+name = "first"
+a = { router = "a", device = "b", address = "fd12::1" }
+b = { router = "b", device = "a", address = "fd12::2" }
+rate = "100Mbit"
+delay = "3ms"
+[[network.link]]
+name = "second"
+a = { router = "b", device = "c", address = "fd13::1" }
+b = { router = "c", device = "b", address = "fd13::2" }
+rate = "100Mbit"
+delay = "3ms"
+"#;
+
+const HEAD: &str = r#"
+version = 1
+[broker]
+name = "t"
+listen = "[::1]:1"
+certificate = "c"
+key = "k"
+store = "s"
+ssh_key = "i"
+"#;
+
+const PAIR: &str = r#"
+[[network]]
+name = "NAME"
+outer = "fd0f:NUMBER::"
+router = [
+    { name = "NAME-1", ssh = "[::1]:22", host_key = "" },
+    { name = "NAME-2", ssh = "[::1]:22", host_key = "" },
+]
+host = [
+    { name = "x", router = "NAME-1", device = "x", address = "fd10:NUMBER::1" },
+    { name = "y", router = "NAME-2", device = "y", address = "fd10:NUMBER::2" },
+]
+[[network.link]]
+name = "l"
+a = { router = "NAME-1", device = "c", address = "fd11:NUMBER::1" }
+b = { router = "NAME-2", device = "a", address = "fd11:NUMBER::2" }
+rate = "100Mbit"
+delay = "3ms"
+"#;

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The host that a browser may ask for the page over plain TCP: this machine.
+
+use std::net::IpAddr;
+
+use axum::http::{Request, header};
+
+use crate::error::{ErrorCode, Rejection};
+
+/// Refuses a request over plain TCP whose host is no loopback address: a browser would keep the
+/// reader's token for that name, and the name's owner could read it there.
+pub(crate) fn foreign_host<B>(request: &Request<B>) -> Option<Rejection> {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = host.unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    if name == "localhost" || address.is_ok_and(|address| address.is_loopback()) {
+        return None;
+    }
+    let text = format!("host: {host:.60?} is not this machine: ask for localhost or its address");
+    Some(Rejection::new(ErrorCode::Malformed, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_name_for_loopback_is_refused() {
+        let of = |host: &str| {
+            foreign_host(&Request::builder().header("host", host).body(()).unwrap())
+                .map(|refusal| refusal.message.clone())
+        };
+        for host in ["localhost", "localhost:80", "127.0.0.1:8080", "127.9.9.9", "[::1]:1", "[::1]"]
+        {
+            assert_eq!(of(host), None, "{host}");
+        }
+        for host in ["", "evil.example", "evil.example:8080", "10.0.0.1:1", "localhost.evil:1"] {
+            assert!(of(host).unwrap().contains("is not this machine"), "{host}");
+        }
+    }
+}
