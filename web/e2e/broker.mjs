@@ -98,6 +98,8 @@ async function visit(page) {
   await back.click();
   await back.waitFor({ state: "detached" });
 
+  await timed(page, rate);
+
   await page.getByRole("button", { name: "Forget token" }).click();
   await page.getByLabel("Token", { exact: true }).fill("wrong");
   await page.getByRole("button", { name: "Open" }).click();
@@ -109,6 +111,57 @@ async function visit(page) {
   // Nothing of the network of the token before.
   sample("left", await page.getByText(from, { exact: true }).count());
 }
+
+/** A connection that is held, committed and renewed, loses all its paths, and gets one again. */
+async function timed(page, rate) {
+  await rateField(page).fill(rate);
+  await page.getByText("Times and priority").click();
+  const field = (name) => page.getByRole("textbox", { name, exact: true });
+  await field("Hold").fill("60s");
+  await field("Lease").fill("60s");
+  await field("Priority").fill("5");
+  await page.getByLabel("End", { exact: true }).fill("2099-12-31T12:00");
+  await page.getByRole("button", { name: "Ask", exact: true }).click();
+  await page.getByText(/is held/).waitFor();
+  const facts = page.locator("li .facts").first();
+  sample("held", /priority 5 · ends .*2099.* · held until/.test(await facts.innerText()));
+  for (const view of VIEWS) await look(page, view, "held");
+  await page.getByRole("button", { name: /^Commit / }).click();
+  await state(page, "active").waitFor();
+  const before = await facts.innerText();
+  // The page says it in seconds.
+  await page.waitForTimeout(1100);
+  await page.getByRole("button", { name: /^Renew / }).click();
+  await page.waitForFunction(
+    (before) => document.querySelector("li .facts").innerText !== before,
+    before,
+  );
+  sample("renewed", (await facts.innerText()).includes("lease until"));
+
+  const down = page.getByRole("button", { name: /^Take down / });
+  const up = page.getByRole("button", { name: /^Put up / });
+  const links = await down.count();
+  for (let index = 0; index < links; index += 1) {
+    await down.first().click();
+    await up.nth(index).waitFor();
+  }
+  await state(page, "broken").waitFor();
+  await page.locator("li .refusal", { hasText: /^No path: / }).waitFor();
+  sample("faults", await page.locator("td .fault, th .fault").count());
+  for (const view of VIEWS) await look(page, view, "broken");
+  for (let index = 0; index < links; index += 1) {
+    await up.first().click();
+    await down.nth(index).waitFor();
+  }
+  await state(page, "active").waitFor();
+  sample("restored", (await page.locator("li .refusal").count()) === 0);
+  const back = page.getByRole("button", { name: /^Give back / });
+  await back.click();
+  await back.waitFor({ state: "detached" });
+}
+
+/** The connection's state, once it is this one. */
+const state = (page, name) => page.locator("li .state", { hasText: name });
 
 /** The field of the form for a new connection. */
 const rateField = (page) =>

@@ -228,6 +228,10 @@ pub struct LinkUse {
     pub reservable_bps: u64,
     /// Reserved, bit/s.
     pub reserved_bps: u64,
+    /// True if an administrator has set it down.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub set_down: bool,
     /// The reason for which no path passes it now; absent if paths may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,

@@ -44,9 +44,14 @@ impl FailedParts {
         Some(failed)
     }
 
+    /// Returns true if an administrator has set a link of a network down.
+    pub(crate) fn is_set_down(&self, network: &str, link: &str) -> bool {
+        self.links.contains(&(network.to_owned(), link.to_owned()))
+    }
+
     /// Returns why a direction of a link of a network cannot be used; none if it can.
     pub(crate) fn fault_of(&self, network: &str, arc: &KnownArc) -> Option<String> {
-        if self.links.contains(&(network.to_owned(), arc.link.clone())) {
+        if self.is_set_down(network, &arc.link) {
             return Some("set down".to_owned());
         }
         for (router, device) in [(&arc.from, &arc.device), (&arc.to, &arc.far_device)] {

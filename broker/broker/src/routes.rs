@@ -371,6 +371,7 @@ impl BrokerInterface {
                 to: known.to.clone(),
                 reservable_bps,
                 reserved_bps,
+                set_down: state.failed.is_set_down(&network.name, &known.link),
                 fault: state.failed.fault_of(&network.name, known),
             });
         }

@@ -307,7 +307,7 @@ impl Network {
             .collect();
         println!("{samples:?}");
         let pictures = samples.iter().filter(|(name, _)| name.starts_with("axe/"));
-        assert_eq!(pictures.clone().count(), 12);
+        assert_eq!(pictures.clone().count(), 20);
         assert!(pictures.into_iter().all(|(_, findings)| *findings == 0), "{samples:?}");
         for (name, value) in [
             ("routers", 4),
@@ -315,6 +315,11 @@ impl Network {
             ("marked", 2),
             ("reserved", 0),
             ("changed", 1),
+            ("held", 1),
+            ("renewed", 1),
+            // Each direction of each link.
+            ("faults", 8),
+            ("restored", 1),
             ("left", 0),
             ("errors", 0),
         ] {

@@ -148,6 +148,8 @@ export interface LinkUse {
   reservable_bps: number;
   /** Reserved, bit/s. */
   reserved_bps: number;
+  /** True if an administrator has set it down. */
+  set_down: boolean;
   /** Router that receives. */
   to: string;
 }

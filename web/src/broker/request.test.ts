@@ -16,6 +16,12 @@ test("a form becomes a request without its empty fields", () => {
   expect(request({ ...draft, to_port: "http" }).to_port).toBe("http");
 });
 
+test("times are local in the form and in UTC in the request", () => {
+  const draft = { ...EMPTY, start: "2027-01-31T12:00", end: "noon", priority: "7", hold: "30s" };
+  const start = new Date(2027, 0, 31, 12).toISOString();
+  expect(request(draft)).toEqual({ start, end: "noon", priority: 7, hold: "30s" });
+});
+
 test("a proposal is said, and fills in the form where it can", () => {
   expect(proposal({ rate: "64Mbit", back_rate: "1Mbit" })).toEqual({
     text: "rate 64Mbit, rate back 1Mbit",

@@ -15,6 +15,12 @@ export interface Draft {
   to_port: string;
   delay_max: string;
   hops_max: string;
+  priority: string;
+  /** Times as a field of the browser has them: local, such as `2027-01-31T12:00`. */
+  start: string;
+  end: string;
+  hold: string;
+  lease: string;
 }
 
 /** The fields that a refusal can propose. */
@@ -31,21 +37,33 @@ export const EMPTY: Draft = {
   to_port: "",
   delay_max: "",
   hops_max: "",
+  priority: "",
+  start: "",
+  end: "",
+  hold: "",
+  lease: "",
 };
 
 /** The request of a form. What was left empty is left out. */
 export function request(draft: Draft): RequestedConnection {
   const texts = Object.entries(draft).map(([field, text]) => [field, text.trim()] as const);
   const filled = texts.filter(([, text]) => text !== "");
-  const values = filled.map(([field, text]) => [
-    field,
-    // A text that is no number goes as it is: the broker's refusal names it.
-    NUMBERS.has(field) && /^\d+$/.test(text) ? Number(text) : text,
-  ]);
+  const values = filled.map(([field, text]) => [field, value(field, text)]);
   return Object.fromEntries(values) as RequestedConnection;
 }
 
-const NUMBERS = new Set(["from_port", "to_port", "hops_max"]);
+/** The value of a field. A text that is none goes as it is: the broker's refusal names it. */
+function value(field: string, text: string): number | string {
+  if (NUMBERS.has(field) && /^\d+$/.test(text)) return Number(text);
+  if (TIMES.has(field)) {
+    const time = new Date(text);
+    if (!Number.isNaN(time.getTime())) return time.toISOString();
+  }
+  return text;
+}
+
+const NUMBERS = new Set(["from_port", "to_port", "hops_max", "priority"]);
+const TIMES = new Set(["start", "end"]);
 
 /** A proposed change for a person, and the fields that make it; none if it is not of the form. */
 export interface Proposal {

@@ -104,6 +104,25 @@ class Broker {
     await this.#read(this.#stop.signal);
   }
 
+  /** Commits a connection that is held. A refusal is thrown. */
+  async commit(id: string): Promise<void> {
+    await this.#client.post(`/v1/connections/${encodeURIComponent(id)}/commit`);
+    await this.#read(this.#stop.signal);
+  }
+
+  /** Renews the lease of a connection. A refusal is thrown. */
+  async renew(id: string): Promise<void> {
+    await this.#client.post(`/v1/connections/${encodeURIComponent(id)}/renew`);
+    await this.#read(this.#stop.signal);
+  }
+
+  /** Takes a link out of service, or puts it back. A refusal is thrown. */
+  async setLink(network: string, link: string, up: boolean): Promise<void> {
+    const [of, name] = [network, link].map(encodeURIComponent);
+    await this.#client.set(`/v1/networks/${of}/links/${name}`, { up });
+    await this.#read(this.#stop.signal);
+  }
+
   /** Gives a connection back. A refusal is thrown. */
   async remove(id: string): Promise<void> {
     await this.#client.delete(`/v1/connections/${encodeURIComponent(id)}`);

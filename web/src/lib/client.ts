@@ -58,7 +58,12 @@ export class Client {
     return this.#json<T>("PATCH", path, body);
   }
 
-  post<T>(path: string, body: unknown): Promise<T> {
+  /** Changes something; there is no answer but that it is done. */
+  async set(path: string, body: unknown): Promise<void> {
+    await this.#ask(new Sent("PATCH", path), body, AbortSignal.timeout(ANSWER_MS));
+  }
+
+  post<T>(path: string, body?: unknown): Promise<T> {
     return this.#json<T>("POST", path, body);
   }
 
