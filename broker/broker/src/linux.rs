@@ -12,12 +12,13 @@
 //! Everything of ours is marked: devices `wcNUMBER`, rules and routes of protocol 87, queueing
 //! disciplines with handle `57:` on links. Other lines are neither read nor touched.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 
 use serde_json::Value;
 use weir_network::{FlowSelector, TUNNEL_MTU, TUNNEL_OVERHEAD, TransportProtocol};
+use weir_platform::inspect::without_plain_options;
 
 use crate::item::{EntryItem, ExitItem, Items, LinkItem, NodeItem, RelayItem};
 use crate::item::{entry_key, outer_key, protocol_name};
@@ -54,13 +55,20 @@ pub(crate) struct LinuxDriver;
 impl NodeDriver for LinuxDriver {
     fn plan(&self, wanted: &Items, actual: &Items) -> String {
         let (mut ip, mut tc) = (String::new(), String::new());
-        for (key, item) in actual {
-            if !wanted.contains_key(key) {
-                remove(key, Some(item), &mut ip);
+        let mut gone = Vec::new();
+        for (key, item) in actual.iter().filter(|(key, _)| !wanted.contains_key(*key)) {
+            match tunnel_of_key(key) {
+                Some(tunnel) => gone.push(tunnel),
+                None => remove(key, Some(item), &mut ip),
             }
         }
-        // Routes before entries: an entry sends at once.
-        let rank = |item: &NodeItem| u8::from(matches!(item, NodeItem::Entry(_)));
+        remove_entries(&gone, &mut ip);
+        // Routes before entries, since an entry sends at once; entries in the order of their
+        // numbers, which is that of their admission.
+        let rank = |item: &NodeItem| match item {
+            NodeItem::Entry(entry) => u32::from(entry.tunnel) + 1,
+            _ => 0,
+        };
         let mut puts: Vec<_> =
             wanted.iter().filter(|(key, item)| actual.get(*key) != Some(item)).collect();
         puts.sort_by_key(|(_, item)| rank(item));
@@ -84,8 +92,9 @@ impl NodeDriver for LinuxDriver {
     }
 
     fn read(&self, answer: &str) -> Result<Items, String> {
+        let answer = without_plain_options(answer);
         let documents: Result<Vec<Vec<Value>>, _> =
-            serde_json::Deserializer::from_str(answer).into_iter().collect();
+            serde_json::Deserializer::from_str(&answer).into_iter().collect();
         let documents = documents.map_err(|error| format!("{error}: {answer:.200}"))?;
         let [routes, rules, qdiscs] = documents.as_slice() else {
             return Err(format!("{} documents instead of three", documents.len()));
@@ -111,20 +120,43 @@ impl NodeDriver for LinuxDriver {
 
 /// Writes the lines that remove an item.
 fn remove(key: &str, item: Option<&NodeItem>, ip: &mut String) {
-    if let Some(tunnel) = key.strip_prefix("entry/").and_then(|number| number.parse().ok()) {
-        let of = Numbers::of(tunnel);
-        for preference in [of.by_ports, of.by_addresses, of.behind] {
-            let _ = writeln!(ip, "rule del pref {preference} protocol {PROTOCOL}");
-        }
-        let _ = writeln!(ip, "link del wc{tunnel}");
-        for table in [of.before_bucket, of.after_bucket] {
-            let _ = writeln!(ip, "route flush table {table}");
-        }
+    if let Some(tunnel) = tunnel_of_key(key) {
+        remove_entries(&[tunnel], ip);
     } else if let Some(outer) = key.strip_prefix("outer/")
         && item.is_some()
     {
         let _ = writeln!(ip, "route del {outer}/128 proto {PROTOCOL}");
     }
+}
+
+/// Writes the lines that remove entries. For each device that is removed alone the kernel waits
+/// until nothing uses it any more, some milliseconds; for a group of them it waits once.
+fn remove_entries(tunnels: &[u16], ip: &mut String) {
+    for tunnel in tunnels {
+        let of = Numbers::of(*tunnel);
+        for preference in [of.by_ports, of.by_addresses, of.behind] {
+            let _ = writeln!(ip, "rule del pref {preference} protocol {PROTOCOL}");
+        }
+    }
+    if let [tunnel] = tunnels {
+        let _ = writeln!(ip, "link del wc{tunnel}");
+    } else if !tunnels.is_empty() {
+        for tunnel in tunnels {
+            let _ = writeln!(ip, "link set dev wc{tunnel} group {GONE_GROUP}");
+        }
+        let _ = writeln!(ip, "link del group {GONE_GROUP}");
+    }
+    for tunnel in tunnels {
+        let of = Numbers::of(*tunnel);
+        for table in [of.before_bucket, of.after_bucket] {
+            let _ = writeln!(ip, "route flush table {table}");
+        }
+    }
+}
+
+/// Returns the tunnel of an entry's key.
+fn tunnel_of_key(key: &str) -> Option<u16> {
+    key.strip_prefix("entry/")?.parse().ok()
 }
 
 /// Writes the lines that put an item in the place of `actual`.
@@ -287,22 +319,53 @@ fn read_outer(routes: &[Value]) -> Items {
     read.collect()
 }
 
-fn read_entries(routes: &[Value], rules: &[Value], qdiscs: &[Value]) -> Items {
-    let mut tunnels = BTreeSet::new();
-    for route in routes {
-        let table = text(route, "table").and_then(|table| table.parse().ok());
-        tunnels.extend(table.and_then(tunnel_of_table));
+/// Answers of a router about entries, by device and by table.
+#[derive(Debug, Default)]
+struct EntryReading<'v> {
+    routes: BTreeMap<u32, Vec<&'v Value>>,
+    rules: BTreeMap<u32, Vec<&'v Value>>,
+    buckets: BTreeMap<&'v str, &'v Value>,
+}
+
+impl EntryReading<'_> {
+    fn routes(&self, table: u32) -> &[&Value] {
+        self.routes.get(&table).map(Vec::as_slice).unwrap_or_default()
     }
-    for rule in rules.iter().filter(|rule| text(rule, "protocol") == Some("87")) {
-        let table = text(rule, "table").and_then(|table| table.parse().ok());
-        tunnels.extend(table.and_then(tunnel_of_table));
+
+    /// Returns the rule that looks up a table; none if there is not exactly one.
+    fn rule(&self, table: u32) -> Option<&Value> {
+        match self.rules.get(&table)?.as_slice() {
+            [rule] => Some(rule),
+            _ => None,
+        }
+    }
+}
+
+fn read_entries(routes: &[Value], rules: &[Value], qdiscs: &[Value]) -> Items {
+    let (mut reading, mut tunnels) = (EntryReading::default(), BTreeSet::new());
+    for route in routes {
+        if let Some(table) = table(route) {
+            reading.routes.entry(table).or_default().push(route);
+            tunnels.extend(tunnel_of_table(table));
+        }
+    }
+    for rule in rules {
+        if let Some(table) = table(rule) {
+            reading.rules.entry(table).or_default().push(rule);
+            let is_ours = text(rule, "protocol") == Some("87");
+            tunnels.extend(tunnel_of_table(table).filter(|_| is_ours));
+        }
     }
     for qdisc in qdiscs {
-        let device = text(qdisc, "dev").and_then(|device| device.strip_prefix("wc"));
-        let number = device.map(|device| device.strip_suffix('x').unwrap_or(device));
-        tunnels.extend(number.and_then(|number| number.parse::<u16>().ok()));
+        let Some(device) = text(qdisc, "dev") else { continue };
+        let Some(number) = device.strip_prefix("wc") else { continue };
+        let number = number.strip_suffix('x').unwrap_or(number);
+        tunnels.extend(number.parse::<u16>().ok());
+        if text(qdisc, "kind") == Some("tbf") {
+            reading.buckets.entry(device).or_insert(qdisc);
+        }
     }
-    let read = |tunnel| read_entry(tunnel, routes, rules, qdiscs).map(NodeItem::Entry);
+    let read = |tunnel| read_entry(tunnel, &reading).map(NodeItem::Entry);
     let each = tunnels
         .into_iter()
         .map(|tunnel: u16| (entry_key(tunnel), read(tunnel).unwrap_or(NodeItem::Broken)));
@@ -310,28 +373,14 @@ fn read_entries(routes: &[Value], rules: &[Value], qdiscs: &[Value]) -> Items {
 }
 
 /// Reads an entry; none if a part of it is missing.
-fn read_entry(
-    tunnel: u16,
-    routes: &[Value],
-    rules: &[Value],
-    qdiscs: &[Value],
-) -> Option<EntryItem> {
+fn read_entry(tunnel: u16, reading: &EntryReading<'_>) -> Option<EntryItem> {
     let of = Numbers::of(tunnel);
     let (device, far) = (format!("wc{tunnel}"), format!("wc{tunnel}x"));
-    let in_table = |table: u32| {
-        let table = table.to_string();
-        routes.iter().filter(move |route| text(route, "table") == Some(&table))
-    };
-    let looking_up = |table: u32| {
-        let table = table.to_string();
-        let mut found =
-            rules.iter().filter(move |rule| text(rule, "table") == Some(table.as_str()));
-        found.next().filter(|_| found.next().is_none())
-    };
+    let in_table = |table: u32| reading.routes(table).iter().copied();
     in_table(of.before_bucket).find(|route| text(route, "dev") == Some(&device))?;
-    let behind = looking_up(of.after_bucket)?;
+    let behind = reading.rule(of.after_bucket)?;
     (text(behind, "iif") == Some(&far)).then_some(())?;
-    let steering = looking_up(of.before_bucket)?;
+    let steering = reading.rule(of.before_bucket)?;
     let destination = address(steering, "dst")?;
     let into = in_table(of.after_bucket).find(|route| text(route, "encap") == Some("seg6"));
     let (outer, next_hop, next_device) = match into {
@@ -351,9 +400,7 @@ fn read_entry(
             (Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED, String::new())
         }
     };
-    let bucket = qdiscs
-        .iter()
-        .find(|qdisc| text(qdisc, "dev") == Some(&device) && text(qdisc, "kind") == Some("tbf"))?;
+    let bucket = reading.buckets.get(device.as_str())?;
     (bucket["options"]["overhead"] == TUNNEL_OVERHEAD).then_some(())?;
     let port = |key: &str| steering[key].as_u64().and_then(|port| u16::try_from(port).ok());
     let protocol = match text(steering, "ipproto") {
@@ -393,6 +440,10 @@ fn read_trees(qdiscs: &[Value]) -> Items {
     links.collect()
 }
 
+fn table(value: &Value) -> Option<u32> {
+    text(value, "table")?.parse().ok()
+}
+
 fn tunnel_of_table(table: u32) -> Option<u16> {
     let number = table.checked_sub(TABLE_AFTER).or_else(|| table.checked_sub(TABLE_BEFORE))?;
     u16::try_from(number).ok()
@@ -408,6 +459,9 @@ fn address(value: &Value, key: &str) -> Option<Ipv6Addr> {
 
 /// Routing protocol that marks routes and rules of ours.
 const PROTOCOL: u32 = 87;
+
+/// Devices that are about to be removed: "WEIR", so that no foreign one is in it.
+const GONE_GROUP: u32 = 0x5745_4952;
 
 const TABLE_BEFORE: u32 = 1_000_000;
 const TABLE_AFTER: u32 = 2_000_000;
@@ -460,6 +514,36 @@ mod tests {
         let read = LinuxDriver.read(ANSWER).unwrap();
         assert_eq!(read, with(NodeItem::Entry(entry())));
         assert_eq!(LinuxDriver.plan(&read, &read), "");
+    }
+
+    /// Goal: a discipline of HFSC, which Debian 12 prints with plain text in it, hides nothing.
+    #[test]
+    fn a_foreign_hfsc_is_passed_over() {
+        let hfsc =
+            r#"[{"kind":"hfsc","handle":"1:","dev":"e","options":{default 2 }},{"kind":"noq"#;
+        let answer = ANSWER.replace("[{\"kind\":\"noq", hfsc);
+        assert_ne!(answer, ANSWER);
+        assert_eq!(LinuxDriver.read(&answer).unwrap(), with(NodeItem::Entry(entry())));
+    }
+
+    /// Goal: many entries are removed by one command for all their devices, and put in the order of
+    /// their numbers.
+    #[test]
+    fn many_entries_go_together() {
+        let entries = |numbers: &[u16]| -> Items {
+            let each = numbers.iter().map(|tunnel| EntryItem { tunnel: *tunnel, ..entry() });
+            each.flat_map(|entry| with(NodeItem::Entry(entry))).collect()
+        };
+        let script = LinuxDriver.plan(&entries(&[2]), &entries(&[2, 9, 10]));
+        assert!(!script.contains("link del wc"), "{script}");
+        assert_eq!(script.matches("link del group").count(), 1, "{script}");
+        let grouped =
+            ["wc9 ", "wc10 "].map(|name| format!("link set dev {name}group {GONE_GROUP}"));
+        assert!(grouped.iter().all(|line| script.contains(line)), "{script}");
+        assert_eq!(script.matches("route flush table").count(), 4, "{script}");
+        let script = LinuxDriver.plan(&entries(&[2, 9, 10]), &Items::new());
+        let places = ["wc2", "wc9", "wc10"].map(|name| script.find(&format!("link add {name} ")));
+        assert!(places.is_sorted() && places[0].is_some(), "{script}");
     }
 
     /// Goal: whatever part of an entry is missing, it is read as broken and put anew.

@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_broker_api_types::RouterState;
+use weir_platform::inspect::without_plain_options;
 
 use crate::config::RouterConfig;
 use crate::item::{ItemChange, Items, NodeItem};
@@ -285,7 +286,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
 
     async fn read_counters(&mut self, device: &str) -> Result<Value, NodeFault> {
         let answer = self.run(&format!("tc -s -j qdisc show dev {device}")).await?;
-        serde_json::from_str(&answer).map_err(|error| {
+        serde_json::from_str(&without_plain_options(&answer)).map_err(|error| {
             NodeFault::Unreachable(self.router.name.clone(), format!("{device}: {error}"))
         })
     }

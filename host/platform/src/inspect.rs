@@ -170,8 +170,7 @@ pub fn qdiscs(on: &dyn Platform, namespace: Option<&str>) -> Result<Vec<QdiscVie
     Ok(tc_json(on, &command)?)
 }
 
-/// Runs a command of `tc` and reads the JSON that it prints. Old versions (iproute2 6.1 in Debian
-/// 12) print the options of HFSC as plain text in the middle of it; these are left out.
+/// Runs a command of `tc` and reads the JSON that it prints, [`without_plain_options`].
 ///
 /// # Errors
 /// The errors of [`json`].
@@ -179,8 +178,9 @@ pub fn tc_json<T: DeserializeOwned>(on: &dyn Platform, command: &Command) -> Res
     parsed(command, &without_plain_options(&on.run(command)?))
 }
 
-/// Leaves out what is plain text among the options of a discipline: `{default 2 }`.
-fn without_plain_options(output: &str) -> String {
+/// Returns JSON that `tc` printed without what is plain text among the options of a discipline. Old
+/// versions (iproute2 6.1 in Debian 12) print the options of HFSC so: `{default 2 }`.
+pub fn without_plain_options(output: &str) -> String {
     let mut parts = output.split(PLAIN_OPTIONS);
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
