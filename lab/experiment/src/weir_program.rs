@@ -68,6 +68,15 @@ impl WeirProgram {
 
     /// Starts it. The child ends with the calling thread at the latest.
     pub fn start(&self, arguments: &[&str]) -> Result<RunningProgram> {
+        self.start_with(arguments, &[])
+    }
+
+    /// Starts it with more variables of the environment, as [`Self::start`] does.
+    pub fn start_with(
+        &self,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<RunningProgram> {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let log = self.folder.join(format!("said-{number}.log"));
         let mut command = match arguments.first() {
@@ -76,6 +85,7 @@ impl WeirProgram {
         };
         command.args(arguments).current_dir(&self.folder);
         command.env("WEIR_STATE", self.state()).env("TMPDIR", self.temporary());
+        command.envs(environment.iter().copied());
         Ok(RunningProgram { child: spawn_logged(&self.namespace, command, &log)?, log })
     }
 

@@ -182,6 +182,14 @@ impl BrokerLab {
         self.run(MANAGEMENT, Command::new("env", [&own[..], words].concat()))
     }
 
+    /// Starts `weir` in the broker's namespace, as the operator.
+    pub(super) fn start_weir(&self, words: &[&str]) -> Result<RunningProgram> {
+        let ca = self.file("cert.pem").display().to_string();
+        let environment =
+            [("WEIR_BROKER", BROKER), ("WEIR_BROKER_CA", &ca), ("WEIR_TOKEN", &self.token)];
+        self.program.start_with(words, &environment)
+    }
+
     /// Reads a file of the lab's folder.
     pub(super) fn read(&self, name: &str) -> Result<String> {
         let file = self.file(name);

@@ -3,6 +3,7 @@
 
 mod admission;
 pub mod broker_lab;
+mod burst;
 mod crash;
 mod doors;
 mod drawn;
@@ -14,6 +15,7 @@ mod paths;
 mod rearrangement;
 mod restoration;
 mod setup;
+mod times;
 
 use weir_experiment::RowPart::{Plain, With};
 use weir_experiment::{Requirement, RequirementTable, RowPart};
@@ -31,6 +33,11 @@ const ROWS: &[Requirement] = &[
     ),
     row(2, "set-up, alone, 10 and 100 at once", &[Plain(setup::show)]),
     row(3, "the store's share of set-up time", &[Plain(setup::show_store)]),
+    row(
+        4,
+        "a hundred requests on one node at once: all done soon, in order, nobody starves",
+        &[Plain(burst::show)],
+    ),
     row(
         6,
         "random requests: no arc above its capacity, the smallest change named is the smallest",
@@ -62,6 +69,12 @@ const ROWS: &[Requirement] = &[
     )
     .correctness(),
     row(13, "drift is repaired within a second, foreign lines stay", &[Plain(drift::show)]),
+    row(
+        18,
+        "calendar, holds, leases, pre-emption, a command with a connection; so after a restart",
+        &[Plain(times::show)],
+    )
+    .correctness(),
 ];
 
 const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Requirement {
