@@ -158,6 +158,13 @@ async function timed(page, rate) {
   const back = page.getByRole("button", { name: /^Give back / });
   await back.click();
   await back.waitFor({ state: "detached" });
+  await page.getByText("History").click();
+  const happened = page.locator("ol li", { hasText: "broken" });
+  await happened.first().waitFor();
+  const all = (await page.locator("ol").innerText()).toLowerCase();
+  const words = ["created", "committed", "link down", "broken", "moved", "removed"];
+  sample("history", words.filter((word) => all.includes(word)).length);
+  for (const view of VIEWS) await look(page, view, "history");
 }
 
 /** The connection's state, once it is this one. */

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use weir_broker_api_types::{
-    AdmissionView, ConnectionChange, ConnectionView, LinkSetting, NetworkView, RequestedConnection,
-    RouterState, TunnelPath, TunnelReport,
+    AdmissionView, ConnectionChange, ConnectionView, HistoryEntry, LinkSetting, NetworkView,
+    RequestedConnection, RouterState, TunnelPath, TunnelReport,
 };
 use weir_client::{Client, Method, escaped};
 use weir_platform::failure::Failure;
@@ -189,6 +189,19 @@ pub(crate) enum ConnectionCommand {
         #[command(flatten)]
         at: BrokerAddress,
     },
+    /// Show what happened to connections and links, the newest first
+    History {
+        /// Only this connection
+        id: Option<String>,
+        /// Only this network
+        #[arg(long)]
+        network: Option<String>,
+        /// Only entries before this number
+        #[arg(long)]
+        before: Option<u64>,
+        #[command(flatten)]
+        at: BrokerAddress,
+    },
     /// Report what a connection asked for, was given and got
     Report {
         /// Its identity
@@ -283,6 +296,10 @@ impl ConnectionCommand {
                 at.show(&[changed])?;
             }
             Self::Remove { id, at } => remove(&at.client()?, &id)?,
+            Self::History { id, network, before, at } => {
+                let before = before.map(|number| number.to_string());
+                at.show_history(&[("connection", id), ("network", network), ("before", before)])?;
+            }
             Self::Report { id, at } => {
                 let report: Vec<TunnelReport> =
                     at.client()?.get(&format!("{}/report", path(&id)))?;
@@ -372,6 +389,20 @@ impl BrokerAddress {
         Ok(())
     }
 
+    /// Shows the entries of the history that these keys select.
+    fn show_history(&self, keys: &[(&str, Option<String>)]) -> Result<(), Failure> {
+        let named = keys.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
+        let query: Vec<_> = named.map(|(key, value)| format!("{key}={}", escaped(value))).collect();
+        let path = format!("/v1/history?{}", query.join("&"));
+        let entries: Vec<HistoryEntry> = self.client()?.get(&path)?;
+        if self.json {
+            output::print_json(&entries)?;
+        } else {
+            output::print(&entries.iter().map(history_line).collect::<String>())?;
+        }
+        Ok(())
+    }
+
     fn show(&self, connections: &[ConnectionView]) -> Result<(), Failure> {
         if self.json {
             output::print_json(&connections)?;
@@ -449,6 +480,16 @@ fn line(connection: &ConnectionView) -> String {
 fn tunnel_text(path: &TunnelPath) -> String {
     let rate = BitRate::from_bps(path.rate_bps);
     format!("; {rate} by {}", path.routers.join(" "))
+}
+
+fn history_line(entry: &HistoryEntry) -> String {
+    let HistoryEntry { number, at, network, connection, link, by, change, detail } = entry;
+    let of = connection.as_ref().or(link.as_ref()).map(String::as_str).unwrap_or_default();
+    let by = by.as_deref().map_or_else(|| "the broker".to_owned(), |name| format!("\"{name}\""));
+    let detail = detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+    let change = serde_json::to_value(change).ok();
+    let change = change.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default();
+    format!("{number} {at} {network} {of} {} by {by}{detail}\n", change.replace('_', " "))
 }
 
 fn report_line(report: &TunnelReport) -> String {

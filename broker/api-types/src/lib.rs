@@ -281,3 +281,56 @@ pub struct TunnelReport {
     /// Packets beyond the rate, dropped.
     pub dropped_packets: u64,
 }
+
+/// A change in the history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HistoryEntry {
+    /// Its number: a later change has a larger one.
+    pub number: u64,
+    /// Time, as RFC 3339 writes it.
+    pub at: String,
+    /// The network that it was in.
+    pub network: String,
+    /// The connection that changed; absent if a link did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<String>,
+    /// The link that changed; absent if a connection did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+    /// Name of the token that asked for it; absent if the broker did it by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Kind of the change.
+    pub change: HistoryChange,
+    /// More of it, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// Kinds of changes in the history. A name is never changed; new ones may be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HistoryChange {
+    /// A connection was admitted.
+    Created,
+    /// Another rate or other limits were admitted.
+    Changed,
+    /// A hold was committed.
+    Committed,
+    /// A reservation started by its calendar.
+    Started,
+    /// Its calendar, hold or lease ended it.
+    Ended,
+    /// Somebody gave it back.
+    Removed,
+    /// It got another path.
+    Moved,
+    /// It lost its path, and has no other.
+    Broken,
+    /// Routers did not take what was asked for; it was taken back.
+    Failed,
+    /// A link was taken out of service.
+    LinkDown,
+    /// A link was put back into service.
+    LinkUp,
+}

@@ -12,7 +12,9 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tower_service::Service;
-use weir_broker_api_types::{ConnectionChange, LinkTraffic, RequestedConnection, TunnelReport};
+use weir_broker_api_types::{
+    ConnectionChange, HistoryEntry, LinkTraffic, RequestedConnection, TunnelReport,
+};
 use weir_network::ConnectionId;
 
 use crate::app::router;
@@ -20,10 +22,10 @@ use crate::clock;
 use crate::config::BrokerToken;
 use crate::ids::StableIds;
 use crate::message::{BODY_BYTES_MAX, ReadMessage};
+use crate::orders::{SharedState, WriterOrder};
 use crate::routes::BrokerInterface;
 use crate::state::BrokerState;
 use crate::traffic::TrafficReader;
-use crate::writer::{SharedState, WriterOrder};
 use crate::{openapi, test_config, xml};
 
 /// A broker without routers: what is planned counts as done.
@@ -240,6 +242,9 @@ async fn what_is_no_request_is_refused_in_the_format_asked_for() {
         ("root", "DELETE /v1/networks", XML, "", 405),
         ("root", "GET /v1", JSON, "", 404),
         ("root", "GET /v1/connections/c1", XML, "", 404),
+        ("root", "GET /v1/history?before=x", XML, "", 400),
+        ("root", "GET /v1/history?since=1", JSON, "", 400),
+        ("blue", "GET /v1/history?network=red", JSON, "", 404),
     ] {
         let came = doors.ask(token, line, form, body).await;
         assert_eq!(came.status.as_u16(), status, "{line} {form}: {}", came.text);
@@ -277,7 +282,7 @@ async fn every_message_in_xml_is_valid() {
     schema.holds("admitted", &tried.text);
     let (_, all) = doors.json("root", "GET /v1/connections", &Value::Null).await;
     let id = all[0]["id"].as_str().unwrap();
-    let kinds = ["networks", "networks/blue/traffic", "connections"];
+    let kinds = ["networks", "networks/blue/traffic", "connections", "history"];
     for path in kinds.into_iter().chain([&*format!("connections/{id}"), "nothing"]) {
         let came = doors.ask("root", &format!("GET /v1/{path}"), XML, "").await;
         schema.holds(&path.replace('/', "-"), &came.text);
@@ -291,6 +296,12 @@ async fn every_message_in_xml_is_valid() {
         dropped_packets: 5,
     };
     schema.holds("report", &xml::write("report", &json!([report])));
+    let entry: HistoryEntry = serde_json::from_value(json!({
+        "number": 1, "at": "2027-01-31T12:00:00Z", "network": "blue", "connection": "c1",
+        "link": "l", "by": "root", "change": "link_down", "detail": "more",
+    }))
+    .unwrap();
+    schema.holds("entry", &xml::write("history", &json!([entry])));
     let passed = LinkTraffic {
         link: "l".to_owned(),
         from: "b1".to_owned(),

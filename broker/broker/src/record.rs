@@ -2,7 +2,7 @@
 //! The records of the store: connections with the plan that is under way.
 
 use serde::{Deserialize, Serialize};
-use weir_broker_api_types::{RequestedConnection, StepTimes};
+use weir_broker_api_types::{HistoryEntry, RequestedConnection, StepTimes};
 use weir_network::{
     AdmittedFlows, ConnectionPlan, ConnectionRequest, ConnectionTimers, NetworkConnection,
 };
@@ -54,6 +54,8 @@ pub(crate) struct StoredState {
     pub(crate) ids: Vec<StoredId>,
     /// Links that are set down: network and link.
     pub(crate) links_down: Vec<(String, String)>,
+    /// The history, oldest first.
+    pub(crate) history: Vec<HistoryEntry>,
 }
 
 /// A remembered request.

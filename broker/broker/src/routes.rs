@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
-use axum::extract::{Path, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -16,8 +17,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use weir_api_types::error::ErrorCode;
 use weir_broker_api_types::{
-    AdmissionView, ConnectionChange, ConnectionView, HostGateway, LinkSetting, LinkTraffic,
-    LinkUse, NetworkView, RequestedConnection, TunnelPath, TunnelReport, TunnelView,
+    AdmissionView, ConnectionChange, ConnectionView, HistoryEntry, HostGateway, LinkSetting,
+    LinkTraffic, LinkUse, NetworkView, RequestedConnection, TunnelPath, TunnelReport, TunnelView,
 };
 use weir_network::{
     AdmittedFlows, ConnectionId, ConnectionRequest, ConnectionState, FlowDirection,
@@ -28,16 +29,17 @@ use crate::clock;
 use crate::config::BrokerToken;
 use crate::directory::{ConfiguredNetwork, NetworkDirectory};
 use crate::execution::NodeQueues;
+use crate::history::HistoryQuery;
 use crate::ids::{id_text, parsed_id};
 use crate::item::tunnel_number;
 use crate::message::{MessageAnswer, MessageBody};
+use crate::orders::{OrderAnswer, SharedState, WaitingCaller, WriterOrder};
 use crate::record::ConnectionRecord;
 use crate::refusal::BrokerRefusal;
 use crate::requests::unknown;
 use crate::responses::BrokerRefusals;
 use crate::state::{BrokerState, outer_addresses, state_name, unknown_id};
 use crate::traffic::{LinkDevice, TrafficReader};
-use crate::writer::{OrderAnswer, SharedState, WaitingCaller, WriterOrder};
 
 /// State that the handlers share.
 pub(crate) struct BrokerInterface {
@@ -75,12 +77,14 @@ pub(crate) async fn set_link(
     headers: HeaderMap,
     body: Result<MessageBody<LinkSetting>, BrokerRefusal>,
 ) -> Result<Response, BrokerRefusal> {
-    if !interface.caller(&headers)?.sees(&network) {
+    let caller = interface.caller(&headers)?;
+    if !caller.sees(&network) {
         return Err(unknown("network", &network));
     }
     let MessageBody(LinkSetting { up }) = body?;
     let (answer, answered) = oneshot::channel();
-    let order = WriterOrder::SetLink { network, link, up, answer };
+    let by = caller.name.clone();
+    let order = WriterOrder::SetLink { network, link, up, by, answer };
     interface.answered(order, answered).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -102,6 +106,26 @@ pub(crate) async fn traffic(
     let links = links.ok_or_else(|| unknown("network", &name))?;
     let reading = interface.traffic.read(&name, links, &interface.nodes).await;
     Ok(MessageAnswer::ok("traffic", &reading))
+}
+
+/// The history of networks that the caller sees: at most 200 entries, the newest first.
+#[utoipa::path(get, path = "/v1/history", params(HistoryQuery),
+    responses((status = 200, body = Vec<HistoryEntry>), BrokerRefusals))]
+pub(crate) async fn history(
+    State(interface): Shared,
+    headers: HeaderMap,
+    query: Result<Query<HistoryQuery>, QueryRejection>,
+) -> Result<MessageAnswer, BrokerRefusal> {
+    let caller = interface.caller(&headers)?;
+    let malformed = |error: QueryRejection| {
+        BrokerRefusal::new(ErrorCode::Malformed, format!("query: {}", error.body_text()))
+    };
+    let Query(query) = query.map_err(malformed)?;
+    if let Some(network) = query.network.as_ref().filter(|name| !caller.sees(name)) {
+        return Err(unknown("network", network));
+    }
+    let page = interface.locked(|state| state.history.page(&query, |name| caller.sees(name)));
+    Ok(MessageAnswer::ok("history", &page))
 }
 
 /// Connections that the caller sees.
@@ -127,7 +151,7 @@ pub(crate) async fn show(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    let id = interface.own(&headers, &id)?;
+    let (id, _) = interface.own(&headers, &id)?;
     Ok(MessageAnswer::ok("connection", &interface.shown(id)?))
 }
 
@@ -155,8 +179,8 @@ pub(crate) async fn create(
             return Err(BrokerRefusal::new(ErrorCode::Malformed, text));
         }
     };
-    let made =
-        interface.order(since, |waiting| WriterOrder::Create { requested, key, waiting }).await?;
+    let order = |waiting| WriterOrder::Create { requested, key, waiting };
+    let made = interface.order(since, caller, order).await?;
     Ok(MessageAnswer::new(StatusCode::CREATED, "connection", &interface.shown(made)?))
 }
 
@@ -190,10 +214,10 @@ pub(crate) async fn change(
     body: Result<MessageBody<ConnectionChange>, BrokerRefusal>,
 ) -> Result<MessageAnswer, BrokerRefusal> {
     let since = Instant::now();
-    let id = interface.own(&headers, &id)?;
+    let (id, caller) = interface.own(&headers, &id)?;
     let MessageBody(change) = body?;
-    let made =
-        interface.order(since, |waiting| WriterOrder::Change { id, change, waiting }).await?;
+    let order = |waiting| WriterOrder::Change { id, change, waiting };
+    let made = interface.order(since, caller, order).await?;
     Ok(MessageAnswer::ok("connection", &interface.shown(made)?))
 }
 
@@ -206,8 +230,8 @@ pub(crate) async fn remove(
     headers: HeaderMap,
 ) -> Result<Response, BrokerRefusal> {
     let since = Instant::now();
-    let id = interface.own(&headers, &id)?;
-    interface.order(since, |waiting| WriterOrder::Remove { id, waiting }).await?;
+    let (id, caller) = interface.own(&headers, &id)?;
+    interface.order(since, caller, |waiting| WriterOrder::Remove { id, waiting }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -241,7 +265,7 @@ pub(crate) async fn report(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    let id = interface.own(&headers, &id)?;
+    let (id, _) = interface.own(&headers, &id)?;
     let mut reports = Vec::new();
     for tunnel in interface.shown(id)?.tunnels {
         reports.push(interface.tunnel_report(&tunnel).await?);
@@ -280,14 +304,18 @@ impl BrokerInterface {
         seen.ok_or_else(|| unknown("connection", other))
     }
 
-    /// Returns the connection of that name, if the caller may see it.
-    fn own(&self, headers: &HeaderMap, name: &str) -> Result<ConnectionId, BrokerRefusal> {
+    /// Returns the connection of that name, if the caller may see it, and the caller.
+    fn own(
+        &self,
+        headers: &HeaderMap,
+        name: &str,
+    ) -> Result<(ConnectionId, &BrokerToken), BrokerRefusal> {
         let caller = self.caller(headers)?;
         let id = parsed_id(name).ok_or_else(|| unknown("connection", name))?;
         let seen = self.locked(|state| {
             state.get(id).is_some_and(|(_, record)| caller.sees(&record.requested.network))
         });
-        if seen { Ok(id) } else { Err(unknown("connection", name)) }
+        if seen { Ok((id, caller)) } else { Err(unknown("connection", name)) }
     }
 
     /// Returns a connection as it is shown.
@@ -307,8 +335,8 @@ impl BrokerInterface {
         order: impl FnOnce(ConnectionId, WaitingCaller) -> WriterOrder,
     ) -> Result<MessageAnswer, BrokerRefusal> {
         let since = Instant::now();
-        let id = self.own(headers, name)?;
-        let made = self.order(since, |waiting| order(id, waiting)).await?;
+        let (id, caller) = self.own(headers, name)?;
+        let made = self.order(since, caller, |waiting| order(id, waiting)).await?;
         Ok(MessageAnswer::ok("connection", &self.shown(made)?))
     }
 
@@ -316,10 +344,12 @@ impl BrokerInterface {
     async fn order(
         &self,
         since: Instant,
+        caller: &BrokerToken,
         order: impl FnOnce(WaitingCaller) -> WriterOrder,
     ) -> OrderAnswer {
         let (answer, answered) = oneshot::channel();
-        self.answered(order(WaitingCaller { since, answer }), answered).await
+        let by = caller.name.clone();
+        self.answered(order(WaitingCaller { since, by, answer }), answered).await
     }
 
     async fn answered<T>(

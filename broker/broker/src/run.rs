@@ -12,6 +12,7 @@ use crate::clock;
 use crate::config::{BrokerConfig, NetworkConfig};
 use crate::error::BrokerError;
 use crate::execution::NodeQueues;
+use crate::history::ChangeHistory;
 use crate::ids::StableIds;
 use crate::item::{LinkItem, NodeItem};
 use crate::linux::LinuxDriver;
@@ -59,6 +60,7 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
     let mut state = BrokerState::new(config, &mut ids, stored.connections, stored.keys)
         .map_err(BrokerError::Configuration)?;
     state.restore_links(stored.links_down);
+    state.history = ChangeHistory::new(stored.history);
     state.renew_all(clock::now());
     let added: Vec<_> = ids.take_added().into_iter().map(RowChange::PutId).collect();
     store.commit(&added).await?;

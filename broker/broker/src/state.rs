@@ -23,6 +23,7 @@ use crate::config::BrokerConfig;
 use crate::directory::{CONNECTIONS_MAX, NetworkDirectory};
 use crate::execution::NodePhase;
 use crate::failures::FailedParts;
+use crate::history::{ChangeHistory, HistorySubject};
 use crate::ids::{StableIds, id_text, parsed_id};
 use crate::item::{Items, outer_address, tunnel_number};
 use crate::record::{ConnectionRecord, StoredConnection, StoredKey};
@@ -37,6 +38,7 @@ pub(crate) struct BrokerState {
     pub(crate) records: BTreeMap<ConnectionId, ConnectionRecord>,
     /// Failed parts of the networks, and links that are set down.
     pub(crate) failed: FailedParts,
+    pub(crate) history: ChangeHistory,
     numbers: BTreeSet<u16>,
     keys: RememberedKeys,
 }
@@ -77,7 +79,9 @@ impl BrokerState {
         let (directory, network) = NetworkDirectory::new(config, ids)?;
         let (records, numbers) = (BTreeMap::new(), BTreeSet::new());
         let (failed, remembered) = (FailedParts::default(), RememberedKeys::default());
-        let mut state = Self { directory, network, records, failed, numbers, keys: remembered };
+        let history = ChangeHistory::default();
+        let mut state =
+            Self { directory, network, records, failed, history, numbers, keys: remembered };
         for key in keys {
             state.remember(key);
         }
@@ -103,6 +107,12 @@ impl BrokerState {
     /// Returns a connection with its record.
     pub(crate) fn get(&self, id: ConnectionId) -> Option<(&NetworkConnection, &ConnectionRecord)> {
         Some((self.network.connection(id)?, self.records.get(&id)?))
+    }
+
+    /// Returns a connection as the history names it.
+    pub(crate) fn subject(&self, id: ConnectionId) -> Option<HistorySubject> {
+        let network = self.records.get(&id)?.requested.network.clone();
+        Some(HistorySubject::Connection { network, id: id_text(id) })
     }
 
     /// Returns all connections with their records.

@@ -11,10 +11,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row};
+use weir_broker_api_types::HistoryEntry;
 use weir_network::ConnectionId;
 
-use crate::ids::StoredId;
-use crate::ids::id_text;
+use crate::history::HISTORY_MAX;
+use crate::ids::{StoredId, id_text};
 use crate::record::{StoredConnection, StoredKey, StoredState};
 use crate::state::KEYS_MAX;
 
@@ -43,6 +44,8 @@ pub(crate) enum RowChange {
         link: String,
         up: bool,
     },
+    /// Adds an entry to the history, and forgets the oldest beyond the bound.
+    AddHistory(Box<HistoryEntry>),
 }
 
 /// Why the store cannot go on.
@@ -166,6 +169,10 @@ impl BrokerStore {
         for row in rows.fetch_all(&mut self.connection).await? {
             state.links_down.push((row.try_get(0)?, row.try_get(1)?));
         }
+        let rows = sqlx::query("SELECT entry FROM history ORDER BY number");
+        for row in rows.fetch_all(&mut self.connection).await? {
+            state.history.push(serde_json::from_str(row.try_get(0)?)?);
+        }
         Ok(state)
     }
 
@@ -188,14 +195,15 @@ async fn open(path: &Path) -> Result<SqliteConnection, BrokerStoreError> {
     let version = sqlx::query("PRAGMA user_version").fetch_one(&mut *transaction).await?;
     let version: i64 = version.try_get(0)?;
     match version {
-        0 | 1 => {
-            if version == 0 {
-                sqlx::raw_sql(SCHEMA_1).execute(&mut *transaction).await?;
+        VERSION => transaction.rollback().await?,
+        0..VERSION => {
+            for (made, schema) in (1..).zip(SCHEMAS) {
+                if version < made {
+                    sqlx::raw_sql(schema).execute(&mut *transaction).await?;
+                }
             }
-            sqlx::raw_sql(SCHEMA_2).execute(&mut *transaction).await?;
             transaction.commit().await?;
         }
-        VERSION => transaction.rollback().await?,
         other => return Err(BrokerStoreError::Version(other)),
     }
     Ok(connection)
@@ -244,6 +252,18 @@ async fn write(
             };
             sqlx::query(text).bind(network).bind(link).execute(transaction).await?;
         }
+        RowChange::AddHistory(entry) => {
+            let number = i64::try_from(entry.number).unwrap_or(i64::MAX);
+            sqlx::query("INSERT INTO history (number, entry) VALUES ($1, $2)")
+                .bind(number)
+                .bind(serde_json::to_string(entry)?)
+                .execute(&mut *transaction)
+                .await?;
+            sqlx::query("DELETE FROM history WHERE number <= $1")
+                .bind(number - i64::try_from(HISTORY_MAX).unwrap_or_default())
+                .execute(transaction)
+                .await?;
+        }
         RowChange::PutId(StoredId { kind, name, id }) => {
             sqlx::query("INSERT INTO name (kind, name, id) VALUES ($1, $2, $3)")
                 .bind(kind)
@@ -261,9 +281,11 @@ fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
-const SCHEMA_1: &str = "
+/// Additions of each version.
+const SCHEMAS: [&str; 3] = [
+    "
 CREATE TABLE lease (
     id BIGINT PRIMARY KEY, store TEXT NOT NULL, holder TEXT NOT NULL, fence BIGINT NOT NULL,
     until_ms BIGINT NOT NULL
@@ -276,13 +298,15 @@ CREATE TABLE name (
 CREATE TABLE request_key (
     key TEXT PRIMARY KEY, request TEXT NOT NULL, connection TEXT NOT NULL, made BIGINT NOT NULL
 );
-";
-
-/// Added in version 2.
-const SCHEMA_2: &str = "
+",
+    "
 CREATE TABLE link_down (network TEXT NOT NULL, link TEXT NOT NULL, PRIMARY KEY (network, link));
-PRAGMA user_version = 2;
-";
+",
+    "
+CREATE TABLE history (number BIGINT PRIMARY KEY, entry TEXT NOT NULL);
+PRAGMA user_version = 3;
+",
+];
 
 const LEASE_POLL: Duration = Duration::from_millis(50);
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

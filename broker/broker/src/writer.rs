@@ -7,82 +7,29 @@
 //! ends: what is in memory may be wrong then, and the store is what a successor reads.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_api_types::error::ErrorCode;
-use weir_broker_api_types::{ConnectionChange, RequestedConnection, StepTimes};
+use weir_broker_api_types::{HistoryChange, RequestedConnection, StepTimes};
 use weir_network::{ConnectionEvent, ConnectionId, PathMove};
 
 use crate::clock;
 use crate::error::BrokerError;
 use crate::execution::{NodePhase, NodeQueues, execute, withdraw};
 use crate::failures::FailedParts;
+use crate::history::{HistoryNote, HistorySubject, described, described_change};
 use crate::ids::id_text;
 use crate::node_queue::NodeFault;
+use crate::orders::{SharedState, WaitingCaller, WriterOrder};
 use crate::record::StoredKey;
 use crate::refusal::BrokerRefusal;
 use crate::restoration::RestorationStep;
 use crate::schedule::PreemptedConnection;
 use crate::state::{BrokerState, StepProgress};
 use crate::store::{BrokerStore, RowChange};
-
-/// The state that the writer changes and the interface reads.
-pub(crate) type SharedState = Arc<Mutex<BrokerState>>;
-
-/// Answer to an order: the connection, as soon as its nodes have what it asked for.
-pub(crate) type OrderAnswer = Result<ConnectionId, BrokerRefusal>;
-
-/// Requests to the writer.
-#[derive(Debug)]
-pub(crate) enum WriterOrder {
-    Create {
-        requested: Box<RequestedConnection>,
-        key: Option<String>,
-        waiting: WaitingCaller,
-    },
-    Change {
-        id: ConnectionId,
-        change: ConnectionChange,
-        waiting: WaitingCaller,
-    },
-    Remove {
-        id: ConnectionId,
-        waiting: WaitingCaller,
-    },
-    /// The requester commits what is held.
-    Commit {
-        id: ConnectionId,
-        waiting: WaitingCaller,
-    },
-    /// The application renews its lease.
-    Renew {
-        id: ConnectionId,
-        waiting: WaitingCaller,
-    },
-    /// An administrator sets a link down, or up again.
-    SetLink {
-        network: String,
-        link: String,
-        up: bool,
-        answer: oneshot::Sender<Result<(), BrokerRefusal>>,
-    },
-    /// The nodes have done a step, or not.
-    Done {
-        id: ConnectionId,
-        outcome: Result<(), NodeFault>,
-        nodes: Duration,
-    },
-}
-
-/// A caller that waits for an answer.
-#[derive(Debug)]
-pub(crate) struct WaitingCaller {
-    pub(crate) since: Instant,
-    pub(crate) answer: oneshot::Sender<OrderAnswer>,
-}
 
 /// A caller whose connection is in its steps, with the times so far.
 struct ServedCaller {
@@ -244,19 +191,13 @@ impl Writer {
             }
             WriterOrder::Change { id, change, waiting } => {
                 let changed = self.locked(|state| state.change(id, &change, clock::now()));
-                self.begin(id, changed, waiting, batch);
+                let note = (HistoryChange::Changed, Some(described_change(&change)));
+                self.begin(id, changed, note, waiting, batch);
             }
-            WriterOrder::Remove { id, waiting } => match self.locked(|state| state.remove(id)) {
-                Ok(StepProgress::Gone) => {
-                    batch.rows.push(RowChange::DeleteConnection(id));
-                    batch.told.push((id, waiting));
-                    self.try_again(GATHER);
-                }
-                removed => self.begin(id, removed.map(drop), waiting, batch),
-            },
+            WriterOrder::Remove { id, waiting } => self.remove(id, waiting, batch),
             WriterOrder::Commit { id, waiting } => {
                 let committed = self.locked(|state| state.commit(id, clock::now()));
-                self.begin(id, committed, waiting, batch);
+                self.begin(id, committed, (HistoryChange::Committed, None), waiting, batch);
             }
             WriterOrder::Renew { id, waiting } => {
                 let renewed = self.locked(|state| state.renew(id, clock::now()));
@@ -268,18 +209,8 @@ impl Writer {
                     Err(refusal) => waiting.tell(Err(refusal)),
                 }
             }
-            WriterOrder::SetLink { network, link, up, answer } => {
-                match self.locked(|state| state.set_link(&network, &link, up)) {
-                    Ok(()) => {
-                        batch.rows.push(RowChange::SetLink { network, link, up });
-                        batch.links.push(answer);
-                        self.restore_at = Some(Instant::now());
-                    }
-                    Err(refusal) => {
-                        // A caller that went away needs no answer.
-                        let _gone = answer.send(Err(refusal));
-                    }
-                }
+            WriterOrder::SetLink { network, link, up, by, answer } => {
+                self.set_link(network, link, up, &by, answer, batch);
             }
             WriterOrder::Done { id, outcome, nodes } => {
                 self.done(id, outcome, nodes, batch)?;
@@ -288,10 +219,51 @@ impl Writer {
         Ok(())
     }
 
+    /// Gives a connection back.
+    fn remove(&mut self, id: ConnectionId, waiting: WaitingCaller, batch: &mut OrderBatch) {
+        let note = (HistoryChange::Removed, None);
+        let subject = self.locked(|state| state.subject(id));
+        match self.locked(|state| state.remove(id)) {
+            Ok(StepProgress::Gone) => {
+                self.note(subject, Some(&waiting.by), note, batch);
+                batch.rows.push(RowChange::DeleteConnection(id));
+                batch.told.push((id, waiting));
+                self.try_again(GATHER);
+            }
+            removed => self.begin(id, removed.map(drop), note, waiting, batch),
+        }
+    }
+
+    /// Sets a link down or up; `by` is the token that asked for it.
+    fn set_link(
+        &mut self,
+        network: String,
+        link: String,
+        up: bool,
+        by: &str,
+        answer: oneshot::Sender<Result<(), BrokerRefusal>>,
+        batch: &mut OrderBatch,
+    ) {
+        if let Err(refusal) = self.locked(|state| state.set_link(&network, &link, up)) {
+            // A caller that went away needs no answer.
+            let _gone = answer.send(Err(refusal));
+            return;
+        }
+        let change = if up { HistoryChange::LinkUp } else { HistoryChange::LinkDown };
+        let subject = HistorySubject::Link { network: network.clone(), link: link.clone() };
+        self.note(Some(subject), Some(by), (change, None), batch);
+        batch.rows.push(RowChange::SetLink { network, link, up });
+        batch.links.push(answer);
+        self.restore_at = Some(Instant::now());
+    }
+
     /// Starts and ends what is due.
     fn execute_due(&mut self, batch: &mut OrderBatch) -> Result<(), BrokerError> {
         let now = clock::now();
         for (id, event) in self.locked(|state| state.due(now)) {
+            let is_start = event == ConnectionEvent::Start;
+            let change = if is_start { HistoryChange::Started } else { HistoryChange::Ended };
+            self.note(self.locked(|state| state.subject(id)), None, (change, None), batch);
             let progress = self.locked(|state| match event {
                 ConnectionEvent::Start => state.begin_scheduled(id).map(|()| StepProgress::Next),
                 _ => state.remove(id),
@@ -332,6 +304,7 @@ impl Writer {
                 }
                 RestorationStep::Withdraw(id, phases) => {
                     self.put(id, batch);
+                    self.note_broken(id, None, batch);
                     batch.withdrawn.push(phases);
                 }
                 RestorationStep::Store(id) => self.put(id, batch),
@@ -380,6 +353,7 @@ impl Writer {
         {
             for PreemptedConnection { id: given, withdrawal } in preempted {
                 self.put(given, batch);
+                self.note_broken(given, Some(&waiting.by), batch);
                 batch.before.entry(id).or_default().extend(withdrawal);
             }
             admitted = self.locked(|state| state.admit(id, requested.clone(), now));
@@ -391,7 +365,8 @@ impl Writer {
             batch.rows.push(RowChange::PutKey(key.clone()));
             self.locked(|state| state.remember(key));
         }
-        self.begin(id, admitted, waiting, batch);
+        let note = (HistoryChange::Created, Some(described(&requested)));
+        self.begin(id, admitted, note, waiting, batch);
     }
 
     /// Begins the next move that makes room for a request; after the last one admits it.
@@ -405,6 +380,9 @@ impl Writer {
             let moving = next.connection;
             if self.locked(|state| state.plan_move(next)).is_ok() {
                 self.put(moving, batch);
+                let subject = self.locked(|state| state.subject(moving));
+                let by = Some(wanted.waiting.by.as_str());
+                self.note(subject, by, (HistoryChange::Moved, None), batch);
                 batch.starting.push((moving, Duration::ZERO));
                 self.rearranging = Some(Rearrangement { moving, moves, wanted });
                 return;
@@ -419,6 +397,7 @@ impl Writer {
         &self,
         id: ConnectionId,
         planned: Result<(), BrokerRefusal>,
+        note: HistoryNote,
         waiting: WaitingCaller,
         batch: &mut OrderBatch,
     ) {
@@ -426,6 +405,7 @@ impl Writer {
             return waiting.tell(Err(refusal));
         }
         self.put(id, batch);
+        self.note(self.locked(|state| state.subject(id)), Some(&waiting.by), note, batch);
         if self.locked(|state| state.work(id)).is_none() {
             // It is held or scheduled.
             return batch.told.push((id, waiting));
@@ -445,8 +425,15 @@ impl Writer {
         if matches!(outcome, Err(NodeFault::Fenced)) {
             return Err(BrokerError::Fenced);
         }
+        let (subject, is_restored) = self.locked(|state| {
+            (state.subject(id), state.get(id).is_some_and(|(_, record)| record.restoring))
+        });
         let progress = self.locked(|state| state.finish(id, outcome.is_ok()));
         let progress = progress.map_err(|error| BrokerError::State(error.error.message))?;
+        // Noted when it has the path: one that routers do not take is tried each second.
+        if is_restored && progress == StepProgress::Settled {
+            self.note(subject.clone(), None, (HistoryChange::Moved, None), batch);
+        }
         if let Some(served) = self.served.get_mut(&id) {
             served.nodes += nodes;
         }
@@ -467,6 +454,10 @@ impl Writer {
         if (ended || outcome.is_err())
             && let Some(served) = self.served.remove(&id)
         {
+            if let Err(fault) = &outcome {
+                let note = (HistoryChange::Failed, Some(fault.to_string()));
+                self.note(subject, Some(&served.caller.by), note, batch);
+            }
             self.locked(|state| state.took(id, Some(served.times())));
             // The row that says so may be lost by a crash. A successor then repeats the step, which
             // changes nothing.
@@ -480,6 +471,27 @@ impl Writer {
             self.put(id, batch);
         }
         Ok(())
+    }
+
+    /// Adds to the history. `by` is the token that asked for it; none if the broker did.
+    fn note(
+        &self,
+        subject: Option<HistorySubject>,
+        by: Option<&str>,
+        note: HistoryNote,
+        batch: &mut OrderBatch,
+    ) {
+        let Some(subject) = subject else { return };
+        let entry = self.locked(|state| state.history.add(subject, by, note, clock::now()));
+        batch.rows.push(RowChange::AddHistory(Box::new(entry)));
+    }
+
+    /// Adds to the history that a connection lost its path, and why.
+    fn note_broken(&self, id: ConnectionId, by: Option<&str>, batch: &mut OrderBatch) {
+        let (subject, why) = self.locked(|state| {
+            (state.subject(id), state.get(id).and_then(|(_, record)| record.refusal.clone()))
+        });
+        self.note(subject, by, (HistoryChange::Broken, why), batch);
     }
 
     fn put(&self, id: ConnectionId, batch: &mut OrderBatch) {
@@ -503,13 +515,6 @@ impl Writer {
 
     fn locked<T>(&self, work: impl FnOnce(&mut BrokerState) -> T) -> T {
         work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl WaitingCaller {
-    fn tell(self, answer: OrderAnswer) {
-        // A caller that went away needs none.
-        let _gone = self.answer.send(answer);
     }
 }
 

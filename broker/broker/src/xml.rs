@@ -50,6 +50,7 @@ pub(crate) fn write(root: &str, value: &Value) -> String {
 pub(crate) fn item_name(list: &str) -> &str {
     match list {
         "avoid" => "link",
+        "history" => "entry",
         "report" => "tunnel",
         "traffic" => "link",
         _ => list.strip_suffix('s').unwrap_or(list),

@@ -307,7 +307,7 @@ impl Network {
             .collect();
         println!("{samples:?}");
         let pictures = samples.iter().filter(|(name, _)| name.starts_with("axe/"));
-        assert_eq!(pictures.clone().count(), 20);
+        assert_eq!(pictures.clone().count(), 24);
         assert!(pictures.into_iter().all(|(_, findings)| *findings == 0), "{samples:?}");
         for (name, value) in [
             ("routers", 4),
@@ -320,6 +320,7 @@ impl Network {
             // Each direction of each link.
             ("faults", 8),
             ("restored", 1),
+            ("history", 6),
             ("left", 0),
             ("errors", 0),
         ] {

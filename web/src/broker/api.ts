@@ -83,6 +83,40 @@ export type ErrorCode =
   | "not_running"
   | "not_recorded";
 
+/** Kinds of changes in the history. A name is never changed; new ones may be added. */
+export type HistoryChange =
+  | "created"
+  | "changed"
+  | "committed"
+  | "started"
+  | "ended"
+  | "removed"
+  | "moved"
+  | "broken"
+  | "failed"
+  | "link_down"
+  | "link_up";
+
+/** A change in the history. */
+export interface HistoryEntry {
+  /** Time, as RFC 3339 writes it. */
+  at: string;
+  /** Name of the token that asked for it; absent if the broker did it by itself. */
+  by?: string;
+  /** Kind of the change. */
+  change: HistoryChange;
+  /** The connection that changed; absent if a link did. */
+  connection?: string;
+  /** More of it, for people. */
+  detail?: string;
+  /** The link that changed; absent if a connection did. */
+  link?: string;
+  /** The network that it was in. */
+  network: string;
+  /** Its number: a later change has a larger one. */
+  number: number;
+}
+
 /** An end node and its router. */
 export interface HostGateway {
   /** The end node. */

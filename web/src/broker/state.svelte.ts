@@ -8,6 +8,7 @@ import type {
   AdmissionView,
   ConnectionChange,
   ConnectionView,
+  HistoryEntry,
   LinkTraffic,
   NetworkView,
   RequestedConnection,
@@ -27,6 +28,8 @@ class Broker {
   known = $state(false);
   networks = $state.raw<NetworkView[]>([]);
   connections = $state.raw<ConnectionView[]>([]);
+  /** The newest changes in the network that is shown, while somebody looks at them. */
+  history = $state.raw<HistoryEntry[]>([]);
   /** Bits a second that pass, by direction of a link of the network that is shown. */
   rates = $state.raw(new Map<string, number>());
   /** The name of the network that is shown. */
@@ -40,6 +43,7 @@ class Broker {
   #stop = new AbortController();
   #meter = new LinkMeter();
   #metered = "";
+  #looksBack = false;
 
   get network(): NetworkView | undefined {
     return this.networks.find(({ name }) => name === this.shown) ?? this.networks[0];
@@ -74,7 +78,14 @@ class Broker {
   /** Shows a network. */
   show(name: string): void {
     this.shown = name;
+    this.history = [];
     this.point([]);
+  }
+
+  /** Reads the history too, from now on or no more. */
+  lookBack(on: boolean): void {
+    this.#looksBack = on;
+    if (on) void this.#readHistory(this.#stop.signal).catch(() => undefined);
   }
 
   /** Points out these paths in the picture, and says whose they are. */
@@ -133,6 +144,7 @@ class Broker {
   #forget(): void {
     this.networks = [];
     this.connections = [];
+    this.history = [];
     this.rates = new Map();
     this.#meter = new LinkMeter();
     this.point([]);
@@ -174,6 +186,7 @@ class Broker {
     this.phase = "live";
     const { network } = this;
     if (!network) return;
+    if (this.#looksBack) await this.#readHistory(stop);
     if (network.name !== this.#metered) {
       this.#metered = network.name;
       this.#meter = new LinkMeter();
@@ -185,6 +198,14 @@ class Broker {
     if (stop.aborted || client !== this.#client || network.name !== this.#metered) return;
     const rates = this.#meter.take(reading);
     if (rates.size > 0 || reading.length === 0) this.rates = rates;
+  }
+
+  async #readHistory(stop: AbortSignal): Promise<void> {
+    const [client, name] = [this.#client, this.network?.name ?? ""];
+    const path = `/v1/history?network=${encodeURIComponent(name)}`;
+    const entries = await client.get<HistoryEntry[]>(path);
+    if (stop.aborted || client !== this.#client || name !== this.network?.name) return;
+    this.history = entries;
   }
 }
 

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The history: each change of a connection or a link, who asked for it, and when.
+//!
+//! An entry is stored in the transaction of its change, so it is there if and only if the change
+//! is. The newest [`HISTORY_MAX`] entries are kept. Renewals of leases are not in it: they would
+//! push out everything else.
+
+use std::collections::VecDeque;
+
+use serde::Deserialize;
+use utoipa::IntoParams;
+use weir_broker_api_types::{ConnectionChange, HistoryChange, HistoryEntry, RequestedConnection};
+use weir_units::Instant;
+
+use crate::clock;
+
+/// The newest entries, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeHistory {
+    entries: VecDeque<HistoryEntry>,
+}
+
+/// The connection or link that an entry is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HistorySubject {
+    Connection { network: String, id: String },
+    Link { network: String, link: String },
+}
+
+/// Kind of a change, and more of it for people.
+pub(crate) type HistoryNote = (HistoryChange, Option<String>);
+
+/// Entries that somebody asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct HistoryQuery {
+    /// Only entries of this network.
+    pub(crate) network: Option<String>,
+    /// Only entries of this connection.
+    pub(crate) connection: Option<String>,
+    /// Only entries with a smaller number.
+    pub(crate) before: Option<u64>,
+}
+
+impl ChangeHistory {
+    /// Takes over stored entries, oldest first.
+    pub(crate) fn new(entries: Vec<HistoryEntry>) -> Self {
+        Self { entries: entries.into() }
+    }
+
+    /// Adds an entry and returns it. `by` is the token that asked for the change.
+    pub(crate) fn add(
+        &mut self,
+        subject: HistorySubject,
+        by: Option<&str>,
+        (change, detail): HistoryNote,
+        now: Instant,
+    ) -> HistoryEntry {
+        let (network, connection, link) = match subject {
+            HistorySubject::Connection { network, id } => (network, Some(id), None),
+            HistorySubject::Link { network, link } => (network, None, Some(link)),
+        };
+        let number = self.entries.back().map_or(1, |last| last.number + 1);
+        let (at, by) = (clock::text(now), by.map(str::to_owned));
+        let entry = HistoryEntry { number, at, network, connection, link, by, change, detail };
+        self.entries.push_back(entry.clone());
+        if self.entries.len() > HISTORY_MAX {
+            self.entries.pop_front();
+        }
+        entry
+    }
+
+    /// Returns at most [`PAGE_MAX`] entries of networks that the caller sees, the newest first.
+    pub(crate) fn page(
+        &self,
+        query: &HistoryQuery,
+        sees: impl Fn(&str) -> bool,
+    ) -> Vec<HistoryEntry> {
+        let HistoryQuery { network, connection, before } = query;
+        let wanted = self.entries.iter().rev().filter(|entry| {
+            before.is_none_or(|before| entry.number < before)
+                && network.as_ref().is_none_or(|name| *name == entry.network)
+                && connection.as_ref().is_none_or(|id| entry.connection.as_ref() == Some(id))
+                && sees(&entry.network)
+        });
+        wanted.take(PAGE_MAX).cloned().collect()
+    }
+}
+
+/// Describes a request in a few words.
+pub(crate) fn described(requested: &RequestedConnection) -> String {
+    let RequestedConnection { from, to, rate, .. } = requested;
+    format!("{rate} from {from} to {to}")
+}
+
+/// Describes a change in a few words.
+pub(crate) fn described_change(change: &ConnectionChange) -> String {
+    let ConnectionChange { rate, back_rate, delay_max, hops_max, avoid } = change;
+    let hops = hops_max.map(|hops| hops.to_string());
+    let avoid = avoid.as_ref().map(|links| links.join(" "));
+    let fields = [
+        ("rate", rate),
+        ("back_rate", back_rate),
+        ("delay_max", delay_max),
+        ("hops_max", &hops),
+        ("avoid", &avoid),
+    ];
+    let named = fields.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
+    named.map(|(key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Entries that are kept.
+pub(crate) const HISTORY_MAX: usize = 10_000;
+
+/// Entries of an answer.
+pub(crate) const PAGE_MAX: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(history: &mut ChangeHistory, network: &str, id: &str) -> HistoryEntry {
+        let subject = HistorySubject::Connection { network: network.to_owned(), id: id.to_owned() };
+        history.add(subject, Some("o"), (HistoryChange::Created, None), Instant::ZERO)
+    }
+
+    /// Goal: a caller meets the networks that he sees alone, page by page, the newest first; the
+    /// oldest entry goes beyond the bound, and numbers go on after a restart.
+    #[test]
+    fn entries_are_found_page_by_page() {
+        let mut history = ChangeHistory::default();
+        for number in 0..HISTORY_MAX + 2 {
+            add(&mut history, ["blue", "red"][number % 2], &format!("c{}", number % 10));
+        }
+        let all = HistoryQuery::default();
+        let newest = history.page(&all, |_| true);
+        assert_eq!((newest.len(), newest[0].number), (PAGE_MAX, HISTORY_MAX as u64 + 2));
+        let last = newest[PAGE_MAX - 1].number;
+        let next = HistoryQuery { before: Some(last), ..HistoryQuery::default() };
+        assert_eq!(history.page(&next, |_| true)[0].number + 1, last);
+        let red = history.page(&all, |network| network == "red");
+        assert!(red.len() == PAGE_MAX && red.iter().all(|entry| entry.network == "red"));
+        let network = Some("blue".to_owned());
+        let foreign = HistoryQuery { network, ..HistoryQuery::default() };
+        assert_eq!(history.page(&foreign, |network| network == "red"), []);
+        let connection = Some("c3".to_owned());
+        let of_one = HistoryQuery { connection, ..HistoryQuery::default() };
+        let of_one = history.page(&of_one, |_| true);
+        assert!(
+            !of_one.is_empty() && of_one.iter().all(|of| of.connection.as_deref() == Some("c3"))
+        );
+        let last = HistoryQuery { before: Some(4), ..HistoryQuery::default() };
+        assert_eq!(history.page(&last, |_| true).iter().map(|of| of.number).min(), Some(3));
+        let mut later = ChangeHistory::new(history.entries.iter().cloned().collect());
+        assert_eq!(add(&mut later, "blue", "c1").number, HISTORY_MAX as u64 + 3);
+    }
+}

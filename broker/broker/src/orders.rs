@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Orders to the writer, and who waits for their answers.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use weir_broker_api_types::{ConnectionChange, RequestedConnection};
+use weir_network::ConnectionId;
+
+use crate::node_queue::NodeFault;
+use crate::refusal::BrokerRefusal;
+use crate::state::BrokerState;
+
+/// The state that the writer changes and the interface reads.
+pub(crate) type SharedState = Arc<Mutex<BrokerState>>;
+
+/// Answer to an order: the connection, as soon as its nodes have what it asked for.
+pub(crate) type OrderAnswer = Result<ConnectionId, BrokerRefusal>;
+
+/// Requests to the writer.
+#[derive(Debug)]
+pub(crate) enum WriterOrder {
+    Create {
+        requested: Box<RequestedConnection>,
+        key: Option<String>,
+        waiting: WaitingCaller,
+    },
+    Change {
+        id: ConnectionId,
+        change: ConnectionChange,
+        waiting: WaitingCaller,
+    },
+    Remove {
+        id: ConnectionId,
+        waiting: WaitingCaller,
+    },
+    /// The requester commits what is held.
+    Commit {
+        id: ConnectionId,
+        waiting: WaitingCaller,
+    },
+    /// The application renews its lease.
+    Renew {
+        id: ConnectionId,
+        waiting: WaitingCaller,
+    },
+    /// An administrator sets a link down, or up again.
+    SetLink {
+        network: String,
+        link: String,
+        up: bool,
+        /// The name of his token.
+        by: String,
+        answer: oneshot::Sender<Result<(), BrokerRefusal>>,
+    },
+    /// The nodes have done a step, or not.
+    Done {
+        id: ConnectionId,
+        outcome: Result<(), NodeFault>,
+        nodes: Duration,
+    },
+}
+
+/// A caller that waits for an answer.
+#[derive(Debug)]
+pub(crate) struct WaitingCaller {
+    pub(crate) since: Instant,
+    /// The name of its token.
+    pub(crate) by: String,
+    pub(crate) answer: oneshot::Sender<OrderAnswer>,
+}
+
+impl WaitingCaller {
+    /// Gives the answer.
+    pub(crate) fn tell(self, answer: OrderAnswer) {
+        // A caller that went away needs none.
+        let _gone = self.answer.send(answer);
+    }
+}
