@@ -146,7 +146,7 @@ async function timed(page, rate) {
     await up.nth(index).waitFor();
   }
   await state(page, "broken").waitFor();
-  await page.locator("li .refusal", { hasText: /^No path: / }).waitFor();
+  await page.locator("li .refusal", { hasText: /^Broken: / }).waitFor();
   sample("faults", await page.locator("td .fault, th .fault").count());
   for (const view of VIEWS) await look(page, view, "broken");
   for (let index = 0; index < links; index += 1) {
