@@ -50,4 +50,12 @@ pub enum SimError {
         /// Interfaces of the policy.
         interfaces: usize,
     },
+    /// A flow goes through a router that is none, or there are more routers than processors.
+    #[error("a flow names a router beyond {routers}, or these are more than {most}")]
+    NoRouter {
+        /// Routers of the host.
+        routers: usize,
+        /// The most that there may be.
+        most: usize,
+    },
 }

@@ -30,7 +30,8 @@
 //! window.
 //!
 //! **TCP.** A [`TcpNetwork`] has connections of a real protocol machine cross a [`Bottleneck`],
-//! which may be a scheduler or a shaper: what a queue does to a tenant depends on TCP's answer.
+//! which may be a scheduler or a shaper: what a queue does to a tenant depends on TCP's answer. A
+//! [`RouterHost`] is one as well: Xen's domain 0 between the wire and virtual routers.
 //!
 //! Read [`SimNode`], then [`SimNode::run`]. [`DataPlane`] names what the simulator has in common
 //! with data planes on the wire.
@@ -48,6 +49,7 @@ mod observation;
 mod plane;
 mod pool;
 mod probe;
+mod router_host;
 mod run;
 mod seed;
 mod shaped_sources;
@@ -79,6 +81,7 @@ pub use observation::{Departure, Observation};
 pub use plane::{Abilities, Ability, DataPlane, VifTraffic};
 pub use pool::MemoryPool;
 pub use probe::{PROBE_BYTES, PROBE_TYPE, frame};
+pub use router_host::{RouterHost, RouterHostConfig, RouterHostCounts};
 pub use run::STEPS_AT_ONCE_MAX;
 pub use seed::Seed;
 pub use shaped_sources::{HttpClients, VIDEO_PACKET, VideoSource};
@@ -92,6 +95,6 @@ pub use sink::{StreamSink, bytes_each_second, in_order, most_in_window};
 pub use source::{ArrivalProcess, OfferedRate, SimSource, SizePattern, WhenFull};
 pub use tcp::{
     Bottleneck, BulkSender, CongestionControl, Crossing, DiscardingReader, FifoLink, ProbeSource,
-    ScheduledLink, ShapedLink, SimEndpoint, TcpApplication, TcpConnection, TcpNetwork, TcpSimError,
-    TcpSocket,
+    ScheduledLink, ShapedLink, SimEndpoint, TcpApplication, TcpConnection, TcpNetwork, TcpPath,
+    TcpSimError, TcpSocket,
 };

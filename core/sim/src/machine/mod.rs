@@ -116,6 +116,30 @@ impl<S: CpuScheduler> SimMachine<S> {
         Ok(())
     }
 
+    /// Gives a packet to a [`DomainWork::Relay`], now. Returns false if its ring is full, or if the
+    /// domain is none.
+    ///
+    /// # Errors
+    /// Too many events are scheduled.
+    pub fn deliver(&mut self, domain: usize) -> Result<bool, SimError> {
+        let now = self.now;
+        let Some(state) = self.domains.get_mut(domain) else { return Ok(false) };
+        let slept = state.time_left().is_none();
+        if !state.is_relay() || !state.arrive(now) {
+            return Ok(false);
+        }
+        if slept {
+            self.sleep_or_wake(domain)?;
+        }
+        Ok(true)
+    }
+
+    /// Returns the instant of the next event.
+    #[must_use]
+    pub fn next(&self) -> Option<Instant> {
+        self.events.next()
+    }
+
     /// Caps a domain from the next accounting on; `None`: no cap.
     pub fn set_cap(&mut self, domain: usize, cap: Option<CpuShare>) {
         self.scheduler.set_cap(domain, cap);

@@ -25,6 +25,13 @@ pub enum DomainWork {
         /// Packets that wait at most, the one in work among them. More are dropped at entry.
         ring: usize,
     },
+    /// A software router whose packets are given to it one by one ([`super::SimMachine::deliver`]).
+    Relay {
+        /// The processor time of a packet; zero counts as one nanosecond.
+        cost: Nanos,
+        /// Packets that wait at most, the one in work among them.
+        ring: usize,
+    },
     /// A sender by its own timer, such as RTP video: a piece of work in each period.
     Stream {
         /// The time between two pieces; zero counts as one nanosecond.
@@ -93,7 +100,7 @@ impl WorkState {
     /// Returns when work arrives next; `None` if there always is some.
     pub(super) const fn next_arrival(&self) -> Option<Instant> {
         match self.work {
-            DomainWork::Busy => None,
+            DomainWork::Busy | DomainWork::Relay { .. } => None,
             DomainWork::Router { .. } | DomainWork::Stream { .. } => Some(self.arrival),
         }
     }
@@ -108,7 +115,7 @@ impl WorkState {
     /// Changes the time between two arrivals, the next one included.
     pub(super) fn set_gap(&mut self, now: Instant, new: Nanos) {
         match &mut self.work {
-            DomainWork::Busy => return,
+            DomainWork::Busy | DomainWork::Relay { .. } => return,
             DomainWork::Router { gap, .. } => *gap = new,
             DomainWork::Stream { period, .. } => *period = new,
         }
@@ -116,9 +123,13 @@ impl WorkState {
         self.draw();
     }
 
+    pub(super) const fn is_relay(&self) -> bool {
+        matches!(self.work, DomainWork::Relay { .. })
+    }
+
     pub(super) const fn wake_reason(&self) -> WakeCause {
         match self.work {
-            DomainWork::Router { .. } => WakeCause::Event,
+            DomainWork::Router { .. } | DomainWork::Relay { .. } => WakeCause::Event,
             DomainWork::Busy | DomainWork::Stream { .. } => WakeCause::Timer,
         }
     }
@@ -126,31 +137,42 @@ impl WorkState {
     /// Takes in what has arrived by now. Between two ends of work nothing leaves, so taking
     /// arrivals in late gives the same drops as taking each in at its instant.
     pub(super) fn take_in(&mut self, now: Instant) {
-        let (bound, time) = match self.work {
-            DomainWork::Busy => return,
-            DomainWork::Router { ring, cost, .. } => (ring, cost),
-            DomainWork::Stream { queue, work, .. } => (queue, work),
-        };
+        if matches!(self.work, DomainWork::Busy | DomainWork::Relay { .. }) {
+            return;
+        }
         while self.arrival <= now {
-            self.counts.offered += 1;
-            if self.waiting.len() < bound.max(1) {
-                if self.waiting.is_empty() {
-                    self.left = time.max(Nanos::new(1));
-                }
-                self.waiting.push_back(self.arrival);
-            } else {
-                self.counts.dropped += 1;
-            }
+            self.arrive(self.arrival);
             self.interval += self.work.interval();
             self.draw();
         }
+    }
+
+    /// Takes a packet or piece that arrived at `at`. Returns false if it is dropped.
+    pub(super) fn arrive(&mut self, at: Instant) -> bool {
+        let (bound, time) = match self.work {
+            DomainWork::Busy => return false,
+            DomainWork::Router { ring, cost, .. } | DomainWork::Relay { ring, cost } => {
+                (ring, cost)
+            }
+            DomainWork::Stream { queue, work, .. } => (queue, work),
+        };
+        self.counts.offered += 1;
+        if self.waiting.len() >= bound.max(1) {
+            self.counts.dropped += 1;
+            return false;
+        }
+        if self.waiting.is_empty() {
+            self.left = time.max(Nanos::new(1));
+        }
+        self.waiting.push_back(at);
+        true
     }
 
     /// Returns the processor time until the work at hand is done; `None` if there is none.
     pub(super) fn time_left(&self) -> Option<Nanos> {
         match self.work {
             DomainWork::Busy => Some(Nanos::MAX),
-            DomainWork::Router { .. } | DomainWork::Stream { .. } => {
+            DomainWork::Router { .. } | DomainWork::Relay { .. } | DomainWork::Stream { .. } => {
                 (!self.waiting.is_empty()).then_some(self.left)
             }
         }
@@ -161,7 +183,9 @@ impl WorkState {
         self.counts.cpu = self.counts.cpu.saturating_add(ran);
         let (time, is_stream) = match self.work {
             DomainWork::Busy => return,
-            DomainWork::Router { cost, .. } => (cost.max(Nanos::new(1)), false),
+            DomainWork::Router { cost, .. } | DomainWork::Relay { cost, .. } => {
+                (cost.max(Nanos::new(1)), false)
+            }
             DomainWork::Stream { work, .. } => (work.max(Nanos::new(1)), true),
         };
         self.left = self.left.saturating_sub(ran);
@@ -184,7 +208,9 @@ impl WorkState {
                 let within = self.work.interval().as_nanos() - 1;
                 self.interval + Nanos::new(self.seed.between(0, within))
             }
-            DomainWork::Busy | DomainWork::Stream { .. } => self.interval,
+            DomainWork::Busy | DomainWork::Relay { .. } | DomainWork::Stream { .. } => {
+                self.interval
+            }
         };
     }
 }
@@ -193,7 +219,7 @@ impl DomainWork {
     /// Returns the time between two arrivals, at least a nanosecond.
     fn interval(self) -> Nanos {
         let every = match self {
-            Self::Busy => Nanos::ZERO,
+            Self::Busy | Self::Relay { .. } => Nanos::ZERO,
             Self::Router { gap, .. } => gap,
             Self::Stream { period, .. } => period,
         };

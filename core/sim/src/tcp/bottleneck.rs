@@ -17,6 +17,8 @@ pub struct Crossing {
     pub id: u32,
     /// The number of its connection or probe.
     pub flow: usize,
+    /// True if it goes from the server to its client ([`super::TcpPath::both_ways`]).
+    pub backwards: bool,
     /// Length in bytes as the link counts them.
     pub bytes: u32,
     /// The time at which it was offered.

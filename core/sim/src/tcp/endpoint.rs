@@ -9,7 +9,7 @@ use smoltcp::phy::{ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxT
 use smoltcp::socket::tcp;
 use smoltcp::time::{Duration, Instant as TcpInstant};
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
-use weir_units::Instant;
+use weir_units::{Instant, Nanos};
 
 use super::application::TcpApplication;
 
@@ -20,6 +20,21 @@ pub enum CongestionControl {
     Reno,
     /// A cubic function of the time since the last loss (RFC 9438).
     Cubic,
+}
+
+/// The properties of one end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndpointConfig {
+    /// The congestion control.
+    pub(crate) control: CongestionControl,
+    /// The bytes of each buffer.
+    pub(crate) window: usize,
+    /// The length of the longest IP packet.
+    pub(crate) mtu: usize,
+    /// The time that a lone segment waits for its acknowledgment; `None`: none.
+    pub(crate) ack_delay: Option<Nanos>,
+    /// The seed of the sequence numbers.
+    pub(crate) seed: u64,
 }
 
 /// One end of a connection.
@@ -39,6 +54,7 @@ struct PacketDevice {
     leaving: VecDeque<Vec<u8>>,
     /// Buffers to use again.
     spare: Vec<Vec<u8>>,
+    mtu: usize,
 }
 
 /// A packet that came.
@@ -48,17 +64,16 @@ struct ArrivedPacket(Vec<u8>);
 struct LeavingPacket<'a>(&'a mut PacketDevice);
 
 impl SimEndpoint {
-    /// Makes an endpoint with the host number `host` (1 to 250) that talks to `peer`, with buffers
-    /// of `window` bytes. A client connects at once. `seed` makes the sequence numbers.
+    /// Makes an endpoint with the host number `host` (1 to 250) that talks to `peer`. A client
+    /// connects at once.
     pub(crate) fn new(
         (host, peer): (u8, u8),
         is_client: bool,
-        (control, window): (CongestionControl, usize),
+        EndpointConfig { control, window, mtu, ack_delay, seed }: EndpointConfig,
         application: Box<dyn TcpApplication>,
-        seed: u64,
     ) -> Option<Self> {
-        let spare = Vec::new();
-        let mut device = PacketDevice { arrived: VecDeque::new(), leaving: VecDeque::new(), spare };
+        let (arrived, leaving, spare) = (VecDeque::new(), VecDeque::new(), Vec::new());
+        let mut device = PacketDevice { arrived, leaving, spare, mtu };
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = seed;
         let mut interface = Interface::new(config, &mut device, TcpInstant::ZERO);
@@ -73,8 +88,7 @@ impl SimEndpoint {
         // Nagle's rule keeps segments full. Without it, an acknowledgment that opens the window by
         // some bytes would send a segment of that many.
         socket.set_nagle_enabled(true);
-        // Each segment is acknowledged at once, as real receivers do while a connection starts.
-        socket.set_ack_delay(None::<Duration>);
+        socket.set_ack_delay(ack_delay.map(|delay| Duration::from_micros(delay.as_nanos() / 1000)));
         if is_client {
             let local = 40_000 + u16::from(host);
             socket.connect(interface.context(), (address(peer), PORT), local).ok()?;
@@ -137,7 +151,7 @@ impl Device for PacketDevice {
     fn capabilities(&self) -> DeviceCapabilities {
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ip;
-        capabilities.max_transmission_unit = MTU;
+        capabilities.max_transmission_unit = self.mtu;
         // Nothing is damaged on the way.
         capabilities.checksum = ChecksumCapabilities::ignored();
         capabilities
@@ -165,6 +179,4 @@ const fn address(host: u8) -> IpAddress {
 }
 
 const PORT: u16 = 80;
-/// The longest IP packet.
-const MTU: usize = 1500;
 const SPARE_MAX: usize = 256;

@@ -40,7 +40,7 @@ mod shaped;
 pub use application::{BulkSender, DiscardingReader, TcpApplication};
 pub use bottleneck::{Bottleneck, Crossing, FifoLink};
 pub use endpoint::{CongestionControl, SimEndpoint};
-pub use network::{ProbeSource, TcpConnection, TcpNetwork, TcpSimError};
+pub use network::{ProbeSource, TcpConnection, TcpNetwork, TcpPath, TcpSimError};
 pub use scheduled::ScheduledLink;
 pub use shaped::ShapedLink;
 pub use smoltcp::socket::tcp::Socket as TcpSocket;

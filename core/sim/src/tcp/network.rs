@@ -5,7 +5,7 @@ use weir_units::{Instant, Nanos};
 
 use super::application::TcpApplication;
 use super::bottleneck::{Bottleneck, Crossing};
-use super::endpoint::{CongestionControl, SimEndpoint};
+use super::endpoint::{CongestionControl, EndpointConfig, SimEndpoint};
 use crate::{EventQueue, SimError};
 
 /// A connection to be made.
@@ -31,6 +31,18 @@ pub struct ProbeSource {
     pub period: Nanos,
     /// Length of each.
     pub bytes: u32,
+}
+
+/// The properties of the path of all connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpPath {
+    /// The length of the longest IP packet, at least 68.
+    pub mtu: usize,
+    /// True if what servers send crosses the bottleneck as well.
+    pub both_ways: bool,
+    /// The time that a lone segment waits for its acknowledgment; every second one is acknowledged
+    /// at once (RFC 1122, 4.2.3.2). `None`: each is.
+    pub ack_delay: Option<Nanos>,
 }
 
 /// A run that cannot go on.
@@ -68,6 +80,7 @@ pub struct TcpNetwork<B> {
     now: Instant,
     /// Bytes of each packet on the link beyond IP.
     overhead: u32,
+    both_ways: bool,
     /// Packets that the bottleneck has just dropped; empty between two steps.
     lost: Vec<Crossing>,
 }
@@ -84,13 +97,33 @@ impl TcpConnection {
     pub const WINDOW: usize = 4 << 20;
 }
 
+impl TcpPath {
+    /// Packets of 1500 bytes, of which those of servers do not cross the bottleneck. Each segment
+    /// is acknowledged at once, as real receivers do while a connection starts.
+    pub const PLAIN: Self = Self { mtu: 1500, both_ways: false, ack_delay: None };
+}
+
 impl<B: Bottleneck> TcpNetwork<B> {
-    /// Makes a network of connections, which are opened at the start of the run. `seed` makes their
-    /// sequence numbers. The link counts 14 bytes a packet beyond IP.
+    /// Makes a network of connections over [`TcpPath::PLAIN`], which are opened at the start of the
+    /// run. `seed` makes their sequence numbers. The link counts 14 bytes a packet beyond IP.
     ///
     /// # Errors
     /// Too many connections, or smoltcp refuses one.
     pub fn new(
+        bottleneck: B,
+        connections: Vec<TcpConnection>,
+        probes: Vec<ProbeSource>,
+        seed: u64,
+    ) -> Result<Self, TcpSimError> {
+        Self::over(TcpPath::PLAIN, bottleneck, connections, probes, seed)
+    }
+
+    /// Makes a network as [`Self::new`] does, over another path.
+    ///
+    /// # Errors
+    /// The errors of [`Self::new`].
+    pub fn over(
+        path: TcpPath,
         bottleneck: B,
         connections: Vec<TcpConnection>,
         probes: Vec<ProbeSource>,
@@ -103,11 +136,13 @@ impl<B: Bottleneck> TcpNetwork<B> {
         for (index, connection) in connections.into_iter().enumerate() {
             let host = u8::try_from(2 * index + 1).unwrap_or(u8::MAX);
             let TcpConnection { control, window, round_trip, client, server } = connection;
-            let how = (control, window);
+            let (mtu, ack_delay) = (path.mtu.max(MTU_LEAST), path.ack_delay);
             let seed = seed.wrapping_add(index as u64);
+            let config = EndpointConfig { control, window, mtu, ack_delay, seed };
+            let server_config = EndpointConfig { seed: !seed, ..config };
             let ends = [
-                SimEndpoint::new((host, host + 1), true, how, client, seed),
-                SimEndpoint::new((host + 1, host), false, how, server, !seed),
+                SimEndpoint::new((host, host + 1), true, config, client),
+                SimEndpoint::new((host + 1, host), false, server_config, server),
             ];
             for end in ends {
                 endpoints.push(end.ok_or(TcpSimError::Refused(index))?);
@@ -128,6 +163,7 @@ impl<B: Bottleneck> TcpNetwork<B> {
             events,
             now: Instant::ZERO,
             overhead: ETHERNET,
+            both_ways: path.both_ways,
             lost: Vec::new(),
         })
     }
@@ -175,7 +211,7 @@ impl<B: Bottleneck> TcpNetwork<B> {
                 }
                 Event::Probe(index) => {
                     let ProbeSource { period, bytes, .. } = self.probes[index];
-                    self.offer(self.delays.len() + index, vec![0; bytes as usize]);
+                    self.offer(self.delays.len() + index, false, vec![0; bytes as usize]);
                     self.events.push(self.now + period, Event::Probe(index))?;
                 }
             }
@@ -191,7 +227,8 @@ impl<B: Bottleneck> TcpNetwork<B> {
             crossed(packet, self.now, ends);
             let bytes = self.take(packet.id);
             if let Some(delay) = self.delays.get(packet.flow) {
-                self.events.push(ends + *delay, Event::Arrive(2 * packet.flow + 1, bytes))?;
+                let to = 2 * packet.flow + usize::from(!packet.backwards);
+                self.events.push(ends + *delay, Event::Arrive(to, bytes))?;
             }
         }
         self.lost = lost;
@@ -199,12 +236,14 @@ impl<B: Bottleneck> TcpNetwork<B> {
         Ok(())
     }
 
-    /// Sends an endpoint's packets: a client's to the bottleneck, a server's to its client.
+    /// Sends an endpoint's packets: a client's to the bottleneck, a server's to its client, or to
+    /// the bottleneck as well.
     fn send(&mut self, at: usize) -> Result<(), TcpSimError> {
         while let Some(packet) = self.endpoints[at].transmit() {
             let flow = at / 2;
-            if at.is_multiple_of(2) {
-                self.offer(flow, packet);
+            let backwards = !at.is_multiple_of(2);
+            if self.both_ways || !backwards {
+                self.offer(flow, backwards, packet);
             } else {
                 self.events.push(self.now + self.delays[flow], Event::Arrive(at - 1, packet))?;
             }
@@ -213,7 +252,7 @@ impl<B: Bottleneck> TcpNetwork<B> {
     }
 
     /// Offers a packet to the bottleneck.
-    fn offer(&mut self, flow: usize, packet: Vec<u8>) {
+    fn offer(&mut self, flow: usize, backwards: bool, packet: Vec<u8>) {
         let bytes = u32::try_from(packet.len()).unwrap_or(u32::MAX).saturating_add(self.overhead);
         let id = match self.free.pop() {
             Some(id) => {
@@ -225,16 +264,18 @@ impl<B: Bottleneck> TcpNetwork<B> {
                 u32::try_from(self.packets.len() - 1).unwrap_or(u32::MAX)
             }
         };
-        let crossing = Crossing { id, flow, bytes, offered: self.now };
+        let crossing = Crossing { id, flow, backwards, bytes, offered: self.now };
         self.bottleneck.offer(self.now, crossing, &mut self.lost);
         self.forget_lost();
     }
 
-    /// Frees the packets that the bottleneck dropped, and lets clients use their buffers again.
+    /// Frees the packets that the bottleneck dropped, and lets senders use their buffers again.
     fn forget_lost(&mut self) {
         while let Some(packet) = self.lost.pop() {
             let buffer = self.take(packet.id);
-            if let Some(endpoint) = self.endpoints.get_mut(2 * packet.flow) {
+            if let Some(endpoint) =
+                self.endpoints.get_mut(2 * packet.flow + usize::from(packet.backwards))
+            {
                 endpoint.reuse(buffer);
             }
         }
@@ -253,5 +294,7 @@ const CONNECTIONS_MAX: usize = 120;
 const EVENTS_MAX: usize = 1 << 20;
 /// The most steps at one instant; more are a livelock.
 const STEPS_AT_ONCE_MAX: u32 = 1 << 20;
+/// The least that an IPv4 host must take (RFC 791).
+const MTU_LEAST: usize = 68;
 /// The bytes of an Ethernet header.
 const ETHERNET: u32 = 14;

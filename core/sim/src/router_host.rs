@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Virtual routers on a host of Xen: a packet's way through domain 0, a router, and domain 0 again.
+//!
+//! **Problem.** The XTC text holds a router's rate by its processor time. What that does to the
+//! others depends on domain 0, which all packets pass twice: it carries a flood up to a router even
+//! if the router drops it there (section 7.3).
+//!
+//! **Model.** Each router is a domain of a [`SimMachine`] with a processor of its own, under the
+//! credit scheduler. Domain 0 is one server with processor time of its own, as fast as all its
+//! processors together. It serves two queues of each router, a packet each in turn: what is to go
+//! up to the router, and what comes down from it. What finds a queue in front of domain 0 full is
+//! lost for nothing. What finds the router's ring full is lost after domain 0 has carried it up:
+//! the *waste*. A limit of a router drops in front of domain 0, as Weir's does.
+//!
+//! ```text
+//!            limit   queue    domain 0    ring    router    ring    domain 0
+//!  packet ────▷│────▶ ▯▯▯ ──── up ──────▶ ▯▯▯ ──── cap ───▶ ▯▯▯ ──── down ────▶ wire
+//! ```
+//!
+//! **What it leaves out**: several processors of domain 0 that are not equally busy, batches of the
+//! back end, the cards' own rings.
+
+use std::collections::VecDeque;
+
+use weir_sched::TokenBucket;
+use weir_units::{CpuShare, Instant, Nanos, PacketRate};
+
+use crate::machine::{CreditAccounting, CreditScheduler, CreditShare, DomainWork, SimMachine};
+use crate::tcp::{Bottleneck, Crossing};
+use crate::{CpusToDecide, SimError};
+
+/// The parameters of a host of virtual routers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouterHostConfig {
+    /// Processor time of domain 0 to carry a packet up to a router.
+    pub up: Nanos,
+    /// Processor time of domain 0 to carry a packet from a router to the wire.
+    pub down: Nanos,
+    /// A router's own processor time of a packet.
+    pub cost: Nanos,
+    /// Packets that wait for domain 0 in front of each router, at least 1.
+    pub queue: usize,
+    /// Packets in each of a router's two rings, at least 1.
+    pub ring: usize,
+    /// The accounting of the credit scheduler.
+    pub accounting: CreditAccounting,
+}
+
+/// The packets of a router by their fate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouterHostCounts {
+    /// Offered to it.
+    pub offered: u64,
+    /// Dropped by its limit.
+    pub limited: u64,
+    /// Lost in front of domain 0.
+    pub lost: u64,
+    /// Lost at one of the router's rings, after domain 0 had carried it up.
+    pub wasted: u64,
+    /// Sent.
+    pub sent: u64,
+}
+
+/// Virtual routers and their domain 0, as a bottleneck of TCP connections and of probes.
+pub struct RouterHost {
+    config: RouterHostConfig,
+    machine: SimMachine<CreditScheduler>,
+    /// The router of each flow, by position.
+    router_of: Vec<usize>,
+    routers: Vec<HostedRouter>,
+    /// The job that domain 0 works on, its packet, and its end.
+    served: Option<(HostJob, Crossing, Instant)>,
+    /// The queue whose turn is next: two of each router.
+    turn: usize,
+    /// What has left domain 0, with the instants.
+    left: VecDeque<(Crossing, Instant)>,
+    /// What was lost inside, until it is handed over.
+    lost: Vec<Crossing>,
+    /// The machine cannot go on.
+    failed: Option<SimError>,
+}
+
+#[derive(Debug, Default)]
+struct HostedRouter {
+    up: VecDeque<Crossing>,
+    /// The packets in the router, in order.
+    inside: VecDeque<Crossing>,
+    down: VecDeque<Crossing>,
+    limit: Option<TokenBucket>,
+    /// Packets that the machine's domain had done when its packets were last collected.
+    done: u64,
+    counts: RouterHostCounts,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum HostJob {
+    Up(usize),
+    Down(usize),
+}
+
+impl RouterHost {
+    /// Makes a host of `routers` routers, and of flows of which each goes through the router that
+    /// `router_of` names.
+    ///
+    /// # Errors
+    /// There are more routers than processors of a machine, or a flow has none.
+    pub fn new(
+        config: RouterHostConfig,
+        routers: usize,
+        router_of: Vec<usize>,
+        seed: u64,
+    ) -> Result<Self, SimError> {
+        let most = CpusToDecide::CPUS_MAX;
+        if routers > most || router_of.iter().any(|router| *router >= routers) {
+            return Err(SimError::NoRouter { routers, most });
+        }
+        let share = |at: usize| CreditShare { affinity: 1 << at, ..CreditShare::default() };
+        let shares: Vec<CreditShare> = (0..routers).map(share).collect();
+        let scheduler = CreditScheduler::new(routers, config.accounting, &shares);
+        let work = DomainWork::Relay { cost: config.cost, ring: config.ring };
+        let machine = SimMachine::new(routers, scheduler, &vec![work; routers], seed)?;
+        Ok(Self {
+            config,
+            machine,
+            router_of,
+            routers: (0..routers).map(|_| HostedRouter::default()).collect(),
+            served: None,
+            turn: 0,
+            left: VecDeque::new(),
+            lost: Vec::new(),
+            failed: None,
+        })
+    }
+
+    /// Caps a router from the next accounting on.
+    pub fn set_cap(&mut self, router: usize, cap: CpuShare) {
+        self.machine.set_cap(router, (cap < CpuShare::ONE).then_some(cap));
+    }
+
+    /// Drops what exceeds `limit` in front of domain 0, from `now` on; `None`: nothing. Bursts of
+    /// 10 ms pass, and of 16 packets in any case.
+    pub fn set_limit(&mut self, now: Instant, router: usize, limit: Option<PacketRate>) {
+        let Some(of) = self.routers.get_mut(router) else { return };
+        let burst = |rate: u64| (rate / 100).max(LIMIT_BURST);
+        let rate = limit.map(PacketRate::as_pps);
+        match (&mut of.limit, rate) {
+            (Some(bucket), Some(rate)) => bucket.set_rate(now, rate, burst(rate)),
+            (old, rate) => *old = rate.map(|rate| TokenBucket::new(rate, burst(rate), now)),
+        }
+    }
+
+    /// Returns the packets of a router by their fate, and its processor time.
+    ///
+    /// # Errors
+    /// The machine could not go on: the counts are those of before.
+    pub fn counts(&self, router: usize) -> Result<(RouterHostCounts, Nanos), SimError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let counts = self.routers.get(router).map(|of| of.counts).unwrap_or_default();
+        Ok((counts, self.machine.counts(router).map_or(Nanos::ZERO, |counts| counts.cpu)))
+    }
+
+    /// Returns the packets that are in the host.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        let queued = |of: &HostedRouter| of.up.len() + of.inside.len() + of.down.len();
+        let queued: usize = self.routers.iter().map(queued).sum();
+        queued + usize::from(self.served.is_some()) + self.left.len()
+    }
+
+    /// Lets the host work until `now`.
+    fn advance(&mut self, now: Instant) {
+        if self.failed.is_none() {
+            self.failed = self.try_advance(now).err();
+        }
+    }
+
+    fn try_advance(&mut self, now: Instant) -> Result<(), SimError> {
+        while let Some(at) = self.next_event().filter(|at| *at <= now) {
+            self.machine.run_until(at)?;
+            self.collect();
+            if let Some((job, packet, _)) = self.served.take_if(|(.., ends)| *ends <= at) {
+                self.finish(at, job, packet)?;
+            }
+            self.serve(at);
+        }
+        Ok(())
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        let ends = self.served.as_ref().map(|(.., ends)| *ends);
+        ends.into_iter().chain(self.machine.next()).min()
+    }
+
+    /// Puts what the routers have done into the queues back to domain 0.
+    fn collect(&mut self) {
+        for (at, router) in self.routers.iter_mut().enumerate() {
+            let done = self.machine.counts(at).map_or(router.done, |counts| counts.done);
+            for _ in router.done..done {
+                let Some(packet) = router.inside.pop_front() else { break };
+                if router.down.len() < self.config.ring.max(1) {
+                    router.down.push_back(packet);
+                } else {
+                    router.counts.wasted += 1;
+                    self.lost.push(packet);
+                }
+            }
+            router.done = done;
+        }
+    }
+
+    /// Ends a job of domain 0.
+    fn finish(&mut self, now: Instant, job: HostJob, packet: Crossing) -> Result<(), SimError> {
+        match job {
+            HostJob::Down(at) => {
+                self.routers[at].counts.sent += 1;
+                self.left.push_back((packet, now));
+            }
+            HostJob::Up(at) => {
+                self.machine.run_until(now)?;
+                if self.machine.deliver(at)? {
+                    self.routers[at].inside.push_back(packet);
+                } else {
+                    self.routers[at].counts.wasted += 1;
+                    self.lost.push(packet);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has domain 0 take the next packet, if it is free and there is one.
+    fn serve(&mut self, now: Instant) {
+        if self.served.is_some() {
+            return;
+        }
+        let queues = 2 * self.routers.len();
+        for step in 0..queues {
+            let turn = (self.turn + step) % queues;
+            let router = &mut self.routers[turn / 2];
+            let (job, packet, time) = match turn % 2 {
+                0 => (HostJob::Up(turn / 2), router.up.pop_front(), self.config.up),
+                _ => (HostJob::Down(turn / 2), router.down.pop_front(), self.config.down),
+            };
+            if let Some(packet) = packet {
+                self.turn = (turn + 1) % queues;
+                self.served = Some((job, packet, now + time.max(Nanos::new(1))));
+                return;
+            }
+        }
+    }
+}
+
+impl Bottleneck for RouterHost {
+    fn offer(&mut self, now: Instant, packet: Crossing, lost: &mut Vec<Crossing>) {
+        self.advance(now);
+        let at = self.router_of.get(packet.flow).copied().unwrap_or(0);
+        let router = &mut self.routers[at];
+        router.counts.offered += 1;
+        if router.limit.as_mut().is_some_and(|limit| limit.try_take(now, 1).is_err()) {
+            router.counts.limited += 1;
+            return lost.push(packet);
+        }
+        if router.up.len() >= self.config.queue.max(1) {
+            router.counts.lost += 1;
+            return lost.push(packet);
+        }
+        router.up.push_back(packet);
+        self.serve(now);
+    }
+
+    fn release(&mut self, now: Instant, lost: &mut Vec<Crossing>) -> Option<(Crossing, Instant)> {
+        self.advance(now);
+        lost.append(&mut self.lost);
+        self.left.pop_front()
+    }
+
+    fn next(&self) -> Option<Instant> {
+        match self.left.front() {
+            Some((_, at)) => Some(*at),
+            None if self.failed.is_some() => None,
+            None => self.next_event(),
+        }
+    }
+}
+
+/// The least burst of a limit, in packets.
+const LIMIT_BURST: u64 = 16;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const CONFIG: RouterHostConfig = RouterHostConfig {
+        up: Nanos::from_micros(2),
+        down: Nanos::from_micros(6),
+        cost: Nanos::from_micros(3),
+        queue: 64,
+        ring: 64,
+        accounting: CreditAccounting::Exact,
+    };
+
+    /// Offers each flow a packet every so many microseconds for a second; returns the host and what
+    /// left it, by flow.
+    fn run(mut host: RouterHost, gaps: &[u64]) -> (RouterHost, Vec<u64>) {
+        let (mut left, mut lost) = (vec![0; gaps.len()], Vec::new());
+        for micros in 0..1_000_000_u64 {
+            let now = Instant::ZERO + Nanos::from_micros(micros);
+            for (flow, gap) in gaps.iter().enumerate() {
+                if micros.is_multiple_of(*gap) {
+                    let packet =
+                        Crossing { id: 0, flow, backwards: false, bytes: 524, offered: now };
+                    host.offer(now, packet, &mut lost);
+                }
+            }
+            while let Some((packet, _)) = host.release(now, &mut lost) {
+                left[packet.flow] += 1;
+            }
+        }
+        (host, left)
+    }
+
+    fn host(routers: usize) -> RouterHost {
+        RouterHost::new(CONFIG, routers, (0..routers).collect(), 1).unwrap()
+    }
+
+    /// Goal: domain 0 carries 1 / 8 µs = 125 kp/s up and down, in equal parts, and every packet has
+    /// a fate.
+    #[test]
+    fn domain_0_is_shared_in_turn() {
+        let (host, left) = run(host(2), &[10, 10]);
+        assert!(left.iter().all(|packets| packets.abs_diff(62_500) < 700), "{left:?}");
+        let mut counted = 0;
+        for router in 0..2 {
+            let (counts, _) = host.counts(router).unwrap();
+            counted += counts.limited + counts.lost + counts.wasted + counts.sent;
+            assert_eq!(counts.offered, 100_000);
+        }
+        assert_eq!(counted + host.waiting() as u64, 200_000);
+    }
+
+    /// Goal: a flood towards a capped router takes 2 µs a packet from its neighbour, for nothing;
+    /// a limit in front of domain 0 gives them back. Method: one router is capped at 6 % of a
+    /// processor, so 20 kp/s, and offered 100; the other is offered 110.
+    #[test]
+    fn a_limit_spares_domain_0_what_a_cap_wastes() {
+        let capped = |limit: Option<u64>| {
+            let mut host = host(2);
+            host.set_cap(0, CpuShare::from_percent(6));
+            host.set_limit(Instant::ZERO, 0, limit.map(PacketRate::from_pps));
+            let (host, left) = run(host, &[10, 9]);
+            (left[1], host.counts(0).unwrap().0)
+        };
+        let ((wasting, flooded), (spared, limited)) = (capped(None), capped(Some(20_000)));
+        assert!(flooded.sent.abs_diff(20_000) < 1500 && limited.sent.abs_diff(20_000) < 1500);
+        assert!(flooded.wasted > 50_000 && limited.wasted < 2000, "{flooded:?} {limited:?}");
+        assert!(spared.abs_diff(105_000) < 1500, "{spared}");
+        assert!(wasting + 12_000 < spared, "{wasting}");
+    }
+}
