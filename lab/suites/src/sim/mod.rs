@@ -6,6 +6,8 @@
 
 mod held;
 mod native;
+mod router_scenario;
+mod routers;
 mod scenario_file;
 mod stream;
 
@@ -20,6 +22,10 @@ use weir_tester::LinearFit;
 use weir_units::{CpuShare, Instant};
 
 use held::{COST, SEED};
+pub use router_scenario::{
+    OrderMeasure, RoutedLoad, RouterCase, RouterControl, RouterHostSpec, RouterLengths,
+    RouterOrder, RouterScenario,
+};
 pub use scenario_file::SimScenario;
 
 /// The table.
@@ -31,6 +37,12 @@ const ROWS: &[Requirement] = &[
     row(1, "table 1 of the XTC text: five caps predicted from five others", &[Plain(caps)])
         .correctness(),
     row(2, "a router is held as the XTC text's figure 5 shows", &[Plain(held::show)]).correctness(),
+    row(
+        3,
+        "virtual routers with TCP share domain 0 as the XTC text's table 2 and figure 17 show",
+        &[Plain(routers::show)],
+    )
+    .correctness(),
     row(
         4,
         "Xen's back end starves, favours and falls short; Weir does not",

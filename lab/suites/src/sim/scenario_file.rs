@@ -14,7 +14,8 @@ use crate::jitter::scenario::ShapedScenario;
 use crate::jitter::smooth;
 use crate::reproduce::{RunPlace, Scenario, Variant, judge, runner};
 
-use super::native;
+use super::router_scenario::RouterScenario;
+use super::{native, routers};
 
 /// A scenario that can be run in virtual time.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub enum SimScenario {
     Figure(Box<Scenario>),
     /// A sender through shapers: `lab/scenarios/jitter`.
     Shaped(Box<ShapedScenario>),
+    /// Virtual routers behind domain 0: `lab/scenarios/sim`.
+    Routers(Box<RouterScenario>),
 }
 
 impl SimScenario {
@@ -46,8 +49,12 @@ impl SimScenario {
             let scenario = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
             return Ok(Self::Shaped(Box::new(scenario)));
         }
-        let kinds = "virtual time has scenarios with `group` (docs/conformance.md), with `panel`, \
-                     and with `sender` (docs/reproduce.md)";
+        if has("host") && has("case") {
+            return Ok(Self::Routers(Box::new(RouterScenario::parse(file, text)?)));
+        }
+        let kinds = "virtual time has scenarios with `group` (docs/conformance.md), with `panel` \
+                     and with `sender` (docs/reproduce.md), with `host` and `case` \
+                     (docs/simulator.md)";
         let what = match has("node") && has("link") {
             true => format!("the topology of a lab, without traffic; {kinds}"),
             false => format!("a scenario of no such kind; {kinds}"),
@@ -94,6 +101,7 @@ impl SimScenario {
                 smooth::record(rec, name, &scenario)?;
                 smooth::judge(rec, name, &scenario)
             }
+            Self::Routers(scenario) => routers::record(rec, &scenario, arm),
         }
     }
 }
