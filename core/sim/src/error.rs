@@ -50,8 +50,8 @@ pub enum SimError {
         /// Interfaces of the policy.
         interfaces: usize,
     },
-    /// A flow goes through a router that is none, or there are more routers than processors.
-    #[error("a flow names a router beyond {routers}, or these are more than {most}")]
+    /// A flow goes through a router that is none, or there is none, or more than processors.
+    #[error("{routers} routers: 1 to {most} may be there, and each flow goes through one of them")]
     NoRouter {
         /// Routers of the host.
         routers: usize,

@@ -72,9 +72,9 @@ pub struct RouterHost {
     served: Option<(HostJob, Crossing, Instant)>,
     /// The queue whose turn is next: two of each router.
     turn: usize,
-    /// What has left domain 0, with the instants.
+    /// The packets that have left domain 0, with the instants.
     left: VecDeque<(Crossing, Instant)>,
-    /// What was lost inside, until it is handed over.
+    /// The packets lost inside, until they are handed over.
     lost: Vec<Crossing>,
     /// The machine cannot go on.
     failed: Option<SimError>,
@@ -103,7 +103,7 @@ impl RouterHost {
     /// `router_of` names.
     ///
     /// # Errors
-    /// There are more routers than processors of a machine, or a flow has none.
+    /// There is no router, there are more than processors of a machine, or a flow has none.
     pub fn new(
         config: RouterHostConfig,
         routers: usize,
@@ -111,7 +111,8 @@ impl RouterHost {
         seed: u64,
     ) -> Result<Self, SimError> {
         let most = CpusToDecide::CPUS_MAX;
-        if routers > most || router_of.iter().any(|router| *router >= routers) {
+        let possible = (1..=most).contains(&routers);
+        if !possible || router_of.iter().any(|router| *router >= routers) {
             return Err(SimError::NoRouter { routers, most });
         }
         let share = |at: usize| CreditShare { affinity: 1 << at, ..CreditShare::default() };
@@ -152,7 +153,7 @@ impl RouterHost {
     /// Returns the packets of a router by their fate, and its processor time.
     ///
     /// # Errors
-    /// The machine could not go on: the counts are those of before.
+    /// The machine could not go on.
     pub fn counts(&self, router: usize) -> Result<(RouterHostCounts, Nanos), SimError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());

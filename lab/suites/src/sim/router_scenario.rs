@@ -6,6 +6,7 @@ use std::fmt::Display;
 
 use serde::Deserialize;
 use weir_experiment::prelude::*;
+use weir_sim::TcpConnection;
 use weir_units::CpuShare;
 
 use crate::reproduce::scenario::{length, maybe_unit, unit};
@@ -140,7 +141,7 @@ pub struct RouterOrder {
     pub falls: Vec<String>,
 }
 
-/// What an ordering is of.
+/// The measure of an ordering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OrderMeasure {
@@ -178,7 +179,26 @@ impl RouterScenario {
         if loads.any(|load| load.early_drop && load.set_point.is_none()) {
             return Err(wrong("case.router.early_drop: it needs a set_point".to_owned()));
         }
+        scenario.check_sizes().map_err(wrong)?;
         Ok(scenario)
+    }
+
+    /// Checks what memory depends on.
+    fn check_sizes(&self) -> std::result::Result<(), String> {
+        let RouterHostSpec { queue, ring, window, mtu, .. } = self.host;
+        let within = |key: &str, value: usize, least: usize, most: usize| {
+            let holds = (least..=most).contains(&value);
+            holds.then_some(()).ok_or_else(|| format!("{key}: {value}, may be {least} to {most}"))
+        };
+        within("host.queue", queue, 1, PLACES_MAX)?;
+        within("host.ring", ring, 1, PLACES_MAX)?;
+        within("host.window", window, 1, TcpConnection::WINDOW)?;
+        within("host.mtu", mtu, MTU_LEAST, MTU_MAX)?;
+        for case in &self.cases {
+            let tcp = case.routers.iter().fold(0_usize, |sum, load| sum.saturating_add(load.tcp));
+            within(&format!("case {}: tcp of all routers", case.name), tcp, 0, CONNECTIONS_MAX)?;
+        }
+        Ok(())
     }
 
     /// Returns how long a case settles and is measured, in seconds, at least 1 each.
@@ -215,6 +235,15 @@ impl OrderMeasure {
     }
 }
 
+/// Places of a queue or a ring, at most.
+const PLACES_MAX: usize = 65_536;
+/// The least that an IPv4 host must take (RFC 791).
+const MTU_LEAST: usize = 68;
+/// A jumbo frame.
+const MTU_MAX: usize = 9000;
+/// Connections of a case, at most: those of a `TcpNetwork`.
+const CONNECTIONS_MAX: usize = 120;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,5 +261,9 @@ mod tests {
         let text = why("set_point = \"20kpps\", early", "early");
         assert!(text.contains("early_drop: it needs a set_point"), "{text}");
         assert!(why("queue = 256", "queues = 256").contains("queues"));
+        let text = why("mtu = 510", "mtu = 65536");
+        assert!(text.contains("host.mtu: 65536, may be 68 to 9000"), "{text}");
+        let text = why("{ tcp = 4 }", "{ tcp = 120 }");
+        assert!(text.contains("tcp of all routers: 121, may be 0 to 120"), "{text}");
     }
 }

@@ -84,7 +84,7 @@ fn judge(
     rec.claim_samples(format!("order-{number}"), &order.text, series, Rule::Min, bound)
 }
 
-/// What a case showed, by router.
+/// The measures of a case, by router.
 #[derive(Clone, Debug, Default)]
 struct CaseRun {
     /// Thousands of packets of data a second.
