@@ -12,7 +12,8 @@
  *                   frames for a vif that is beyond a limit of what it receives
  *   weir_to_port    egress of a port's device, before the tree: counts what each class is offered
  *
- * Each passes on: programs of others at the same device run after them.
+ * Each passes on: programs of others at the same device run after them. Only a frame that
+ * `exits` lets leave past the bridge is not seen by those at the ingress of its device.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -142,6 +143,21 @@ struct {
 	__type(value, __u64);
 } swept SEC(".maps");
 
+/* A device whose frames may leave past the bridge, and that takes such frames; by its ifindex. */
+struct exit {
+	/* The ifindex of the port, for a vif; that of its bridge, for a port. */
+	__u32 to;
+	/* The longest frame that the device takes, without FCS. */
+	__u32 frame_max;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, OWNERS);
+	__type(key, __u32);
+	__type(value, struct exit);
+} exits SEC(".maps");
+
 /* The slice of each owner; 0 for none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -266,9 +282,12 @@ static __always_inline void sweep(__u64 now)
 	bpf_for_each_map_elem(&addresses, forget_old, &now, 0);
 }
 
-/* Learns an address of a vif, unless it is somebody else's or one too many. */
+/*
+ * Learns an address of a vif, unless it is somebody else's or one too many. Sets `due` if it had
+ * not been noted for SEEN_NS: that frame crosses the bridge in any case.
+ */
 static __always_inline enum reason learn(const struct member *member,
-					 const struct address_key *key, __u32 device)
+					 const struct address_key *key, __u32 device, int *due)
 {
 	struct address *known = bpf_map_lookup_elem(&addresses, key);
 	struct address fresh = { .owner = member->owner, .device = device };
@@ -279,6 +298,7 @@ static __always_inline enum reason learn(const struct member *member,
 		if (now - known->seen >= SEEN_NS) {
 			known->seen = now;
 			known->device = device;
+			*due = 1;
 		}
 		return PASS;
 	}
@@ -296,21 +316,22 @@ static __always_inline enum reason learn(const struct member *member,
 			return MACS_FULL;
 	}
 	fresh.seen = now;
+	*due = 1;
 	if (bpf_map_update_elem(&addresses, key, &fresh, BPF_NOEXIST))
 		return MOVED;
 	add_learned(member->owner, 1);
 	return PASS;
 }
 
-/* Checks the header of a frame from a vif, in the order of the switch. Takes a priority tag off. */
-static __always_inline enum reason check_header(struct __sk_buff *skb, const struct member *member)
+/*
+ * Checks the header of a frame from a vif, in the order of the switch. Takes a priority tag off.
+ * `head` is its destination, source and type; `due` is set as `learn` does.
+ */
+static __always_inline enum reason check_header(struct __sk_buff *skb, const struct member *member,
+						const __u16 *head, int *due)
 {
-	/* Destination, source, type. */
-	__u16 head[ETH_HLEN / 2] = {};
 	struct address_key key = { .bridge = member->bridge };
 
-	/* The kernel hands over no frame that is shorter. */
-	bpf_skb_load_bytes(skb, 0, head, sizeof(head));
 	if (skb->vlan_present || is_tag(head[6])) {
 		__be16 outer = skb->vlan_present ? skb->vlan_proto : head[6];
 
@@ -329,7 +350,7 @@ static __always_inline enum reason check_header(struct __sk_buff *skb, const str
 	__builtin_memcpy(key.mac, &head[3], ETH_ALEN);
 	if (member->macs)
 		return is_given(member, key.mac) ? PASS : SPOOFED_MAC;
-	return learn(member, &key, skb->ifindex);
+	return learn(member, &key, skb->ifindex, due);
 }
 
 /* The class of a frame from a vif; 0 for others. A host that routes rewrites the priority only. */
@@ -340,20 +361,71 @@ static __always_inline __u32 class_of(struct __sk_buff *skb)
 	return skb->mark >> 16 == HANDLE ? skb->mark : 0;
 }
 
+/* Returns true if a device takes a frame past the bridge, which drops what is too long for it. */
+static __always_inline int takes(const struct __sk_buff *skb, __u32 device)
+{
+	struct exit *exit = bpf_map_lookup_elem(&exits, &device);
+
+	return exit && (skb->gso_size || skb->len <= exit->frame_max);
+}
+
+/* Returns true if a given address was not noted for SEEN_NS; notes it. */
+static __always_inline int is_due(const struct address_key *from, __u64 now)
+{
+	struct address *address = bpf_map_lookup_elem(&addresses, from);
+
+	if (address && now - address->seen < SEEN_NS)
+		return 0;
+	if (address)
+		address->seen = now;
+	return 1;
+}
+
+/*
+ * The device by which a frame from a vif leaves past the bridge; 0: it crosses it. The destination
+ * spoke from beyond the port a moment ago, so that it is neither on another device nor a group.
+ * Of each source, one frame in SEEN_NS crosses the bridge, which so remembers where it is.
+ */
+static __always_inline __u32 exit_of(struct __sk_buff *skb, const struct member *member,
+				     const __u16 *head, int due)
+{
+	__u32 ifindex = skb->ifindex;
+	struct exit *exit = bpf_map_lookup_elem(&exits, &ifindex);
+	struct address_key key = { .bridge = member->bridge };
+	__u64 now, *seen;
+
+	if (!exit || due)
+		return 0;
+	now = bpf_ktime_get_ns();
+	__builtin_memcpy(key.mac, head, ETH_ALEN);
+	seen = bpf_map_lookup_elem(&beyond, &key);
+	if (!seen || now - *seen >= SETTLE_NS)
+		return 0;
+	__builtin_memcpy(key.mac, &head[3], ETH_ALEN);
+	if (member->macs && is_due(&key, now))
+		return 0;
+	return takes(skb, exit->to) ? exit->to : 0;
+}
+
 SEC("tc")
 int weir_from_vif(struct __sk_buff *skb)
 {
 	__u32 ifindex = skb->ifindex;
 	struct member *member = bpf_map_lookup_elem(&members, &ifindex);
 	struct counts *counted = member ? counts_of(member->owner, WAY_SEND) : 0;
+	/* Destination, source, type. */
+	__u16 head[ETH_HLEN / 2] = {};
 	struct tally size;
 	enum reason reason;
-	__u32 class;
+	__u32 class, exit;
+	int due = 0;
 
 	if (!member || !counted)
 		return NEXT;
 	measure(skb, &size);
-	reason = check_header(skb, member);
+	/* The kernel hands over no frame that is shorter. */
+	bpf_skb_load_bytes(skb, 0, head, sizeof(head));
+	reason = check_header(skb, member, head, &due);
 	if (reason < REASONS) {
 		count(&counted->dropped[reason], &size);
 		return DROP;
@@ -366,7 +438,8 @@ int weir_from_vif(struct __sk_buff *skb)
 	if (!skb->mark)
 		skb->mark = class;
 	count(&counted->passed, &size);
-	return NEXT;
+	exit = exit_of(skb, member, head, due);
+	return exit ? bpf_redirect(exit, 0) : NEXT;
 }
 
 SEC("tc")
@@ -397,27 +470,18 @@ int weir_to_vif(struct __sk_buff *skb)
 }
 
 /*
- * Whether a frame from a port is for a vif that may receive no more now: then the drop that waits
- * for it behind the bridge is made and counted here, and the bridge has no work with it. Whatever
- * passes is charged at the vif's device alone, so that a bucket is empty only if frames got there.
+ * Returns true if a frame from a port is for a vif that may receive no more now: then the drop that
+ * waits for it behind the bridge is made and counted here, and the bridge has no work with it. A
+ * frame that passes is charged at the vif's device alone, so that a bucket is empty only if frames
+ * got there.
  */
-static __always_inline int is_beyond_limit(struct __sk_buff *skb, const struct address_key *to,
+static __always_inline int is_beyond_limit(struct __sk_buff *skb, const struct member *member,
 					   __u64 now)
 {
-	struct address *address = bpf_map_lookup_elem(&addresses, to);
-	struct member *member;
+	__u32 empty = empty_one(member, WAY_RECEIVE, now << TIME_SHIFT);
 	struct counts *counted;
 	struct tally size;
-	__u32 device, empty;
 
-	if (!address || !address->device)
-		return 0;
-	device = address->device;
-	member = bpf_map_lookup_elem(&members, &device);
-	/* The address may be that of a vif that was here before. */
-	if (!member || member->owner != address->owner)
-		return 0;
-	empty = empty_one(member, WAY_RECEIVE, now << TIME_SHIFT);
 	if (empty >= 2 * LEVELS)
 		return 0;
 	counted = counts_of(member->owner, WAY_RECEIVE);
@@ -428,9 +492,34 @@ static __always_inline int is_beyond_limit(struct __sk_buff *skb, const struct a
 	return 1;
 }
 
+/* Judges a frame from a port for the vif of an address, from a source that the bridge knows. */
+static __always_inline int towards_vif(struct __sk_buff *skb, const struct address_key *to,
+				       __u64 now)
+{
+	struct address *address = bpf_map_lookup_elem(&addresses, to);
+	__u32 ifindex = skb->ifindex, device;
+	struct member *member;
+
+	if (!address || !address->device)
+		return NEXT;
+	device = address->device;
+	member = bpf_map_lookup_elem(&members, &device);
+	/* The address may be that of a vif that was here before. */
+	if (!member || member->owner != address->owner)
+		return NEXT;
+	if (is_beyond_limit(skb, member, now))
+		return DROP;
+	/* A learned address that is silent may be somewhere else by now: the bridge decides. */
+	if (!address->given && now - address->seen >= SETTLE_NS)
+		return NEXT;
+	if (!bpf_map_lookup_elem(&exits, &ifindex) || !takes(skb, device))
+		return NEXT;
+	return bpf_redirect(device, 0);
+}
+
 /*
- * Whether a source address beyond a port is a vif's, which may not be there: counts it. If it is
- * none, notes when it was seen.
+ * Returns true if a source address beyond a port is a vif's, which may not be there: counts it. If
+ * it is none, notes when it was seen.
  */
 static __always_inline int is_moved(struct __sk_buff *skb, struct uplink *uplink,
 				    const struct address_key *from, __u64 *seen, __u64 now)
@@ -483,7 +572,7 @@ int weir_from_port(struct __sk_buff *skb)
 		return NEXT;
 	to.bridge = from.bridge;
 	__builtin_memcpy(to.mac, head, ETH_ALEN);
-	return is_beyond_limit(skb, &to, now) ? DROP : NEXT;
+	return towards_vif(skb, &to, now);
 }
 
 SEC("tc")

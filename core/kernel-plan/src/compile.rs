@@ -22,8 +22,8 @@ use crate::bucket::BucketTerms;
 use crate::facts::{BridgePortFacts, HostFacts};
 use crate::held::{self, KernelProblem, UnheldKey};
 use crate::object::{
-    BucketObject, BucketUnit, ClassObject, Hook, KernelObject, LeafObject, MemberObject, ObjectKey,
-    ProgramObject, RootObject, UplinkObject,
+    BucketObject, BucketUnit, ClassObject, ExitObject, Hook, KernelObject, LeafObject,
+    MemberObject, ObjectKey, ProgramObject, RootObject, UplinkObject,
 };
 use crate::setup::{KernelSetup, OWNER_FIRST, OWNERS_MAX};
 use crate::terms::{ClassWish, HFSC_BPS_MAX, LeafKind, LinkTerms, QdiscTree};
@@ -166,6 +166,12 @@ fn host_problems(policy: &Policy, facts: &HostFacts, problems: &mut Vec<KernelPr
         };
         problems.push(KernelProblem::new(format!("port {:?}.device", port.name), reason));
     }
+}
+
+/// Tells whether known unicast of a port's vifs may leave past its bridge.
+fn may_pass(policy: &Policy, facts: &HostFacts, port: &Port) -> bool {
+    let mut places = [Some(&port.device), port.bridge.as_ref()].into_iter().flatten();
+    policy.node.redirect && places.all(|place| facts.why_crosses(place).is_none())
 }
 
 fn is_here(policy: &Policy, facts: &HostFacts, vif: &Vif) -> bool {
@@ -317,6 +323,22 @@ impl Compiler<'_> {
         }
     }
 
+    /// The devices whose frames may leave past the bridge.
+    fn exits(&self) -> impl Iterator<Item = ExitObject> + '_ {
+        let ports = self.policy.ports.iter().filter(|port| may_pass(self.policy, self.facts, port));
+        ports.flat_map(|port| {
+            let exit = |device: &String, to: &String| ExitObject {
+                device: device.clone(),
+                to: to.clone(),
+                frame_max: self.facts.devices.get(device).map_or(0, |found| found.frame_max),
+            };
+            let own = port.bridge.as_ref().map(|bridge| exit(&port.device, bridge));
+            let vifs = self.present.iter().filter(|vif| self.policy[vif.port].name == port.name);
+            let vifs = vifs.filter(|vif| self.facts.why_crosses(&vif.device).is_none());
+            own.into_iter().chain(vifs.map(move |vif| exit(&vif.device, &port.device)))
+        })
+    }
+
     fn leaf(&self, queue: &Queue) -> LeafKind {
         if queue.kind == QueueKind::Flows && self.facts.qdiscs.fq_codel {
             let codel = queue.codel.unwrap_or_default();
@@ -379,6 +401,7 @@ impl Compiler<'_> {
             let member = MemberObject { device, owner, slice, bridge, macs, macs_max, limits };
             objects.push(KernelObject::Member(member));
         }
+        objects.extend(self.exits().map(KernelObject::Exit));
         for vif in &self.present {
             for hook in Hook::OF_VIF {
                 let device = vif.device.clone();

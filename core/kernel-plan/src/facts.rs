@@ -2,6 +2,7 @@
 //! The facts of a host that a plan depends on.
 
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::String;
 
 /// The facts of a host.
@@ -19,6 +20,14 @@ impl HostFacts {
     /// The ingress discipline that somebody put on a device, if there is one.
     pub(crate) fn foreign_ingress(&self, device: &str) -> Option<&str> {
         self.devices.get(device)?.foreign_ingress.as_deref()
+    }
+
+    /// The reason for which frames at a device have to cross the bridge: what the bridge or its
+    /// port does beside forwarding, and filters of others at its ingress.
+    pub(crate) fn why_crosses(&self, device: &str) -> Option<String> {
+        let found = self.devices.get(device)?;
+        let ingress = || Some(format!("{} at its ingress", found.foreign_ingress.as_ref()?));
+        found.must_cross.clone().or_else(ingress)
     }
 
     /// The root discipline that somebody put on a device, if there is one.
@@ -51,4 +60,9 @@ pub struct BridgePortFacts {
     /// An ingress discipline that somebody put there, such as `ingress ffff:`: its filters come
     /// after Weir's program, and may police (libvirt's `<outbound>`).
     pub foreign_ingress: Option<String>,
+    /// The longest frame that it takes, bytes without FCS.
+    pub frame_max: u32,
+    /// The reason for which no frame may leave or come past the bridge here, such as `stp_state`:
+    /// what a bridge, or its port, does with frames beside forwarding them.
+    pub must_cross: Option<String>,
 }

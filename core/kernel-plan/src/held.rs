@@ -169,8 +169,21 @@ pub(crate) fn unheld(
             say(format!("{item}.receive.priority"), reason.to_string());
         }
     }
+    list.extend(crossing(policy, facts));
     list.extend(unnamed(expanded, facts));
     list
+}
+
+/// Names the devices whose frames cross the bridge although `node.redirect` would have them pass.
+fn crossing(policy: &Policy, facts: &HostFacts) -> impl Iterator<Item = UnheldKey> {
+    let ports = policy.ports.iter().flat_map(|port| port.bridge.iter().chain([&port.device]));
+    let devices = ports.chain(policy.vifs.iter().map(|vif| &vif.device));
+    let devices = devices.filter(|_| policy.node.redirect);
+    devices.filter_map(|device| {
+        let why = facts.why_crosses(device)?;
+        let reason = format!("device {device} has {why}: its frames cross the bridge");
+        Some(UnheldKey { place: "node.redirect".to_string(), reason })
+    })
 }
 
 /// Tells of the keys of `send` that the trees do not hold.

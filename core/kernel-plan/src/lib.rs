@@ -42,8 +42,8 @@ pub use compile::{CompiledPolicy, compile};
 pub use facts::{BridgePortFacts, HostFacts, QdiscSupport};
 pub use held::{KernelProblem, UnheldKey};
 pub use object::{
-    BucketObject, BucketUnit, ClassObject, Hook, KernelObject, LeafObject, MemberObject, ObjectKey,
-    ProgramObject, RootObject, UplinkObject,
+    BucketObject, BucketUnit, ClassObject, ExitObject, Hook, KernelObject, LeafObject,
+    MemberObject, ObjectKey, ProgramObject, RootObject, UplinkObject,
 };
 pub use plan::{KernelPlan, PlanAction, PlanStep};
 pub use setup::{KernelSetup, OWNERS_MAX};

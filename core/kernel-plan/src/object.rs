@@ -28,6 +28,8 @@ pub enum KernelObject {
     Uplink(UplinkObject),
     /// A vif in the table of the programs.
     Member(MemberObject),
+    /// A device whose frames may leave past the bridge, in the table of the programs.
+    Exit(ExitObject),
     /// A program at a device.
     Program(ProgramObject),
 }
@@ -118,6 +120,17 @@ pub struct MemberObject {
     pub limits: [u16; 3],
 }
 
+/// A device whose frames may leave past the bridge, and that takes such frames.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitObject {
+    /// The device: of a vif, or of a port.
+    pub device: String,
+    /// The port's device, for a vif; the bridge, for a port: the frames are for its vifs.
+    pub to: String,
+    /// The longest frame that the device takes, bytes without FCS.
+    pub frame_max: u32,
+}
+
 /// A program at a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramObject {
@@ -156,6 +169,8 @@ pub enum ObjectKey<'o> {
     Uplink(&'o str),
     /// By device.
     Member(&'o str),
+    /// By device.
+    Exit(&'o str),
     /// By device and place.
     Program(&'o str, Hook),
 }
@@ -171,6 +186,7 @@ impl KernelObject {
             Self::Bucket(bucket) => ObjectKey::Bucket(bucket.owner, bucket.unit),
             Self::Uplink(uplink) => ObjectKey::Uplink(&uplink.device),
             Self::Member(member) => ObjectKey::Member(&member.device),
+            Self::Exit(exit) => ObjectKey::Exit(&exit.device),
             Self::Program(program) => ObjectKey::Program(&program.device, program.hook),
         }
     }

@@ -6,7 +6,8 @@ use alloc::string::String;
 use core::fmt;
 
 use crate::object::{
-    BucketObject, ClassObject, KernelObject, LeafObject, MemberObject, RootObject, UplinkObject,
+    BucketObject, ClassObject, ExitObject, KernelObject, LeafObject, MemberObject, RootObject,
+    UplinkObject,
 };
 use crate::plan::{KernelPlan, PlanAction, PlanStep};
 use crate::terms::{ClassTerms, LeafKind, RealTimeTerms};
@@ -32,6 +33,7 @@ impl PlanStep {
             KernelObject::Bucket(_)
             | KernelObject::Uplink(_)
             | KernelObject::Member(_)
+            | KernelObject::Exit(_)
             | KernelObject::Program(_) => None,
         }
     }
@@ -141,6 +143,12 @@ impl fmt::Display for PlanStep {
                 false => write!(f, "# table uplinks: {device}: bridge {bridge}"),
             },
             Some(KernelObject::Member(member)) => member_text(f, member, gone),
+            Some(KernelObject::Exit(ExitObject { device, to, frame_max })) => match gone {
+                true => write!(f, "# table exits: {device}: none"),
+                false => {
+                    write!(f, "# table exits: {device}: past the bridge, {to}, {frame_max} bytes")
+                }
+            },
             Some(KernelObject::Program(program)) => {
                 let (verb, device) = (if gone { "detach" } else { "attach" }, &program.device);
                 let (hook, name) = (program.hook.name(), program.hook.program());

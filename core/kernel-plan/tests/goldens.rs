@@ -27,7 +27,9 @@ fn facts(policy: &Policy, qdiscs: QdiscSupport) -> HostFacts {
     let mut facts = HostFacts { qdiscs, programs: true, ..HostFacts::default() };
     for port in &policy.ports {
         let bridge = port.bridge.clone();
-        let own = BridgePortFacts { bridge: bridge.clone(), ..BridgePortFacts::default() };
+        let frame_max = 1514;
+        let own =
+            BridgePortFacts { bridge: bridge.clone(), frame_max, ..BridgePortFacts::default() };
         facts.devices.insert(port.device.clone(), own);
         // The host of a policy with rules has these devices beside the port's, in this order.
         let others = GUESTS.iter().filter(|_| !port.rules.is_empty());
@@ -40,7 +42,10 @@ fn facts(policy: &Policy, qdiscs: QdiscSupport) -> HostFacts {
     // A vif called `gone…` has no device.
     for vif in policy.vifs.iter().filter(|vif| !vif.device.starts_with("gone")) {
         let bridge = policy[vif.port].bridge.clone();
-        let found = BridgePortFacts { bridge, ..BridgePortFacts::default() };
+        // One called `isolated…` is isolated by its bridge.
+        let must_cross = vif.device.starts_with("isolated").then(|| "isolated".to_owned());
+        let frame_max = 9014;
+        let found = BridgePortFacts { bridge, frame_max, must_cross, ..BridgePortFacts::default() };
         facts.devices.insert(vif.device.clone(), found);
     }
     facts

@@ -30,10 +30,6 @@ fn check_switch(policy: &Policy, findings: &mut Vec<Finding>) {
 }
 
 fn check_kernel(policy: &Policy, findings: &mut Vec<Finding>) {
-    if policy.node.redirect {
-        let message = "is a path past Weir's switch; node.dataplane = \"kernel\" has no switch";
-        findings.push(Finding::new("node", 0, "redirect", message));
-    }
     let mut bridges = BTreeMap::new();
     for (index, port) in policy.ports.iter().enumerate() {
         let Some(bridge) = &port.bridge else {

@@ -113,7 +113,8 @@ pub(crate) struct NodeTable {
     pub(crate) capacity: Option<Text<PacketRate>>,
     /// Forward frames that need no queue in the kernel: see the redirected path in `ports.md`.
     /// Guests must send finished checksums (`ethtool -K DEV tx off`), and the port's device must be
-    /// as fast as its `rate`, since nothing paces these frames.
+    /// as fast as its `rate`, since nothing paces these frames. On `dataplane = "kernel"` known
+    /// unicast leaves past the host's bridge: see `kernel.md`.
     #[schemars(extend("default" = false))]
     pub(crate) redirect: Option<bool>,
 }

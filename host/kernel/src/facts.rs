@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use serde_json::{Map, Value};
 use weir_kernel_plan::{
-    BridgePortFacts, HANDLE, HostFacts, KernelObject, KernelSetup, ProgramObject, QdiscSupport,
-    UplinkObject,
+    BridgePortFacts, ExitObject, HANDLE, HostFacts, KernelObject, KernelSetup, ProgramObject,
+    QdiscSupport, UplinkObject,
 };
 use weir_platform::doctor::offers_qdisc;
 use weir_platform::inspect::{self, LinkView, QdiscView};
@@ -56,7 +57,14 @@ pub(crate) fn read_facts(
         let (number, bridge) = (link.ifindex, link.master.clone());
         let ingress = qdiscs.iter().find(|qdisc| qdisc.dev == link.ifname && is_ingress(qdisc));
         let foreign_ingress = ingress.map(|qdisc| format!("{} {}", qdisc.kind, qdisc.handle));
-        let device = BridgePortFacts { number, bridge, foreign_qdisc, foreign_ingress };
+        let device = BridgePortFacts {
+            number,
+            bridge,
+            foreign_qdisc,
+            foreign_ingress,
+            frame_max: link.mtu.saturating_add(ETHER_HEADER),
+            must_cross: must_cross(link),
+        };
         facts.devices.insert(link.ifname.clone(), device);
     }
     let mut classes = BTreeSet::new();
@@ -114,6 +122,11 @@ impl HostView {
                 let number = self.numbers.get(&uplink.device);
                 number.is_some_and(|number| tables.has_uplink(*number))
             }
+            // Its values are set by a plan, but where it leads must not have become another device.
+            KernelObject::Exit(ExitObject { device, to, .. }) => {
+                let numbers = [device, to].map(|name| self.numbers.get(name).copied());
+                matches!(numbers, [Some(number), Some(to)] if tables.has_exit(number, to))
+            }
             KernelObject::Program(ProgramObject { device, hook }) => {
                 let number = self.numbers.get(device);
                 number.is_some_and(|number| tables.has_link(*number, *hook))
@@ -135,6 +148,42 @@ impl HostView {
         self.qdiscs.iter().any(|qdisc| qdisc.dev == device && wanted(qdisc))
     }
 }
+
+/// Names what a bridge or its port does with frames beside forwarding them.
+fn must_cross(link: &LinkView) -> Option<String> {
+    let info = link.linkinfo.as_ref()?;
+    let is_set = |value: &Value| match value {
+        Value::Bool(is_set) => *is_set,
+        value => value.as_u64().is_some_and(|number| number != 0),
+    };
+    let set = |values: &Map<String, Value>, names: &[&str]| {
+        let found = names.iter().find(|name| values.get(**name).is_some_and(is_set));
+        found.map(|name| (*name).to_owned())
+    };
+    if link.master.is_some() {
+        return set(&info.info_slave_data, &AT_PORT);
+    }
+    if info.info_kind.as_deref() != Some("bridge") {
+        return None;
+    }
+    let calls = NETFILTER.iter().find(|name| {
+        let value = fs::read_to_string(format!("/proc/sys/net/bridge/{name}"));
+        value.is_ok_and(|value| value.trim() != "0")
+    });
+    set(&info.info_data, &AT_BRIDGE).or_else(|| calls.map(|name| (*name).to_owned()))
+}
+
+const ETHER_HEADER: u32 = 14;
+
+/// Values of a bridge that a frame past it would not obey, as `ip -d link` calls them.
+const AT_BRIDGE: [&str; 5] =
+    ["vlan_filtering", "stp_state", "nf_call_iptables", "nf_call_ip6tables", "nf_call_arptables"];
+/// Values of a bridge's port, likewise.
+const AT_PORT: [&str; 5] =
+    ["isolated", "locked", "vlan_tunnel", "neigh_suppress", "proxy_arp_wifi"];
+/// Filters of `br_netfilter` for the bridges of this namespace.
+const NETFILTER: [&str; 3] =
+    ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables", "bridge-nf-call-arptables"];
 
 /// The kernel gives its own defaults no number of their own.
 fn is_default(qdisc: &QdiscView) -> bool {
@@ -171,8 +220,33 @@ fn version(release: &str) -> (u32, u32) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    /// Goal: a bridge that filters, or a port that is isolated, keeps its frames; a plain one not.
+    #[test]
+    fn what_a_bridge_does_beside_forwarding_is_named() {
+        let said = |info: &str, master: &str| -> Option<String> {
+            let text =
+                format!(r#"{{"ifindex":3,"ifname":"x","mtu":1500{master},"linkinfo":{info}}}"#);
+            must_cross(&serde_json::from_str(&text).unwrap())
+        };
+        let bridge = |values: &str| {
+            said(&format!(r#"{{"info_kind":"bridge","info_data":{{{values}}}}}"#), "")
+        };
+        assert_eq!(
+            bridge(r#""stp_state":0,"vlan_filtering":1"#).as_deref(),
+            Some("vlan_filtering")
+        );
+        let port = |values: &str| {
+            let info = format!(r#"{{"info_slave_kind":"bridge","info_slave_data":{{{values}}}}}"#);
+            said(&info, r#","master":"br0""#)
+        };
+        assert_eq!(port(r#""isolated":true,"hairpin":false"#).as_deref(), Some("isolated"));
+        assert_eq!(port(r#""isolated":false,"state":"forwarding""#), None);
+        assert_eq!(said(r#"{"info_kind":"veth"}"#, ""), None);
+    }
 
     #[test]
     fn versions_and_classes_are_read() {

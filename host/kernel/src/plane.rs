@@ -184,6 +184,7 @@ impl KernelPlane {
             let (device, hook) = match object {
                 KernelObject::Member(member) => (&member.device, None),
                 KernelObject::Uplink(uplink) => (&uplink.device, None),
+                KernelObject::Exit(exit) => (&exit.device, None),
                 KernelObject::Program(program) => (&program.device, Some(program.hook)),
                 _ => continue,
             };
@@ -330,6 +331,11 @@ impl KernelPlane {
                     self.tables.set_member(member, (of, bridge), action == PlanAction::Add)
                 }
                 None => Ok(()),
+            },
+            KernelObject::Exit(exit) => match (number(&exit.device), number(&exit.to)) {
+                (Some(number), _) if gone => self.tables.remove_exit(number),
+                (Some(number), Some(to)) => self.tables.set_exit(number, (to, exit.frame_max)),
+                _ => Ok(()),
             },
             KernelObject::Program(program) => match number(&program.device) {
                 Some(number) if gone => {

@@ -53,18 +53,21 @@ impl Tables {
                 .map_err(failed)?;
             for mut map in open.maps_mut() {
                 let path = folder.join(map.name());
-                if adopted {
+                // An earlier version had fewer tables.
+                if adopted && path.exists() {
                     map.reuse_pinned_map(&path).map_err(failed)?;
                 }
             }
             Ok(open)
         };
         let mut object = load_object(open, failed)?;
-        if !adopted {
-            for mut map in object.maps_mut() {
-                let path = folder.join(map.name());
+        for mut map in object.maps_mut() {
+            let path = folder.join(map.name());
+            if !path.exists() {
                 map.pin(&path).map_err(failed)?;
             }
+        }
+        if !adopted {
             let links = folder.join(LINKS);
             fs::create_dir_all(&links)
                 .map_err(|error| KernelPlaneError::io("make the folder", &links, error))?;
@@ -176,6 +179,22 @@ impl Tables {
         self.remove("members", number)
     }
 
+    /// Lets frames of a device leave past the bridge: those of a vif by the port's device, whose
+    /// number is `to`; those of a port by the devices of vifs, where `to` is that of its bridge.
+    pub(crate) fn set_exit(
+        &self,
+        number: u32,
+        (to, frame_max): (u32, u32),
+    ) -> Result<(), KernelPlaneError> {
+        // `struct exit` of `bpf/bridge.bpf.c`.
+        let value = [to, frame_max].map(u32::to_ne_bytes).concat();
+        self.update("exits", &number.to_ne_bytes(), &value)
+    }
+
+    pub(crate) fn remove_exit(&self, number: u32) -> Result<(), KernelPlaneError> {
+        self.remove("exits", number)
+    }
+
     /// Attaches a program to a device, before those of others, and keeps the link.
     pub(crate) fn attach(
         &self,
@@ -209,7 +228,7 @@ impl Tables {
                 let _gone = fs::remove_file(path);
             }
         }
-        for name in ["members", "uplinks"] {
+        for name in ["members", "uplinks", "exits"] {
             let Ok(map) = self.map(name) else { continue };
             let keys: Vec<Vec<u8>> = map.keys().collect();
             for number in keys.iter().map(|key| u32::from_ne_bytes(bytes_at(key, 0))) {
@@ -307,6 +326,8 @@ pub(crate) trait TablesView {
     fn has_member(&self, number: u32, member: &MemberObject) -> bool;
     /// True if the device of that number is entered as a port.
     fn has_uplink(&self, number: u32) -> bool;
+    /// True if frames of the device of that number may leave by `to`.
+    fn has_exit(&self, number: u32, to: u32) -> bool;
     /// True if the program is attached.
     fn has_link(&self, number: u32, hook: Hook) -> bool;
 }
@@ -325,6 +346,11 @@ impl TablesView for Tables {
 
     fn has_uplink(&self, number: u32) -> bool {
         matches!(self.moved(number), Ok(Some(_)))
+    }
+
+    fn has_exit(&self, number: u32, to: u32) -> bool {
+        let found = self.map("exits").map(|map| map.lookup(&number.to_ne_bytes(), MapFlags::ANY));
+        matches!(found, Ok(Ok(Some(value))) if value.starts_with(&to.to_ne_bytes()))
     }
 
     fn has_link(&self, number: u32, hook: Hook) -> bool {
@@ -347,6 +373,10 @@ impl TablesView for PinnedLinks {
 
     fn has_uplink(&self, number: u32) -> bool {
         self.has_link(number, Hook::Uplink)
+    }
+
+    fn has_exit(&self, number: u32, _to: u32) -> bool {
+        self.has_link(number, Hook::Send) || self.has_link(number, Hook::Uplink)
     }
 
     fn has_link(&self, number: u32, hook: Hook) -> bool {

@@ -105,6 +105,64 @@ fn a_raised_limit_passes_at_once() {
     assert_eq!(lab.sent("t0").policed, before.policed);
 }
 
+/// Goal: with `node.redirect`, known unicast leaves past the bridge, both ways. All else crosses
+/// it: one frame of a source in half a second, frames for an address that is silent, frames too
+/// long for the port, and everything where the bridge does more than forward. Method: the bridge is
+/// down, so that what arrives went past it.
+#[test]
+fn known_unicast_leaves_past_the_bridge() {
+    let Some(mut lab) = TestBridge::new("past_the_bridge") else { return };
+    let mut policy = lab.policy();
+    policy.vifs[0].macs = vec![weir_policy::MacAddr(OWN)];
+    run("ip link set br0 down");
+    netfilter("0");
+    let (there, back) = (frame(WIRE, OWN, &[0x08, 0]), frame(OWN, WIRE, &[0x08, 0]));
+    let past = |lab: &TestBridge, there: &[u8]| {
+        // Both addresses are heard, and noted by frames that cross the bridge.
+        lab.send("wire0", &back, 2);
+        lab.send("g0", there, 2);
+        let before = ["wire0", "g0"].map(received);
+        lab.send("g0", there, 100);
+        lab.send("wire0", &back, 100);
+        let mut past = [0, 0];
+        // Frames are on their way for a moment; the kernel's own messages are a few.
+        let end = Instant::now() + Duration::from_secs(2);
+        while past.iter().any(|seen| *seen < 95) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+            past = [0, 1].map(|at| received(["wire0", "g0"][at]) - before[at]);
+        }
+        past.map(|seen| seen >= 95)
+    };
+    lab.apply(&policy);
+    assert_eq!(past(&lab, &there), [false, false], "not asked for");
+    policy.node.redirect = true;
+    lab.apply(&policy);
+    assert_eq!(past(&lab, &there), [true, true]);
+    let none = frame([2, 0, 0, 0, 0xff, 9], OWN, &[0x08, 0]);
+    assert_eq!(past(&lab, &none), [false, true], "an address that nobody has");
+    run("ip link set up0 mtu 1300");
+    lab.apply(&policy);
+    let long = [&there[..], &[0; 1300]].concat();
+    assert_eq!(past(&lab, &long), [false, true], "too long for the port");
+    if netfilter("1") {
+        lab.apply(&policy);
+        assert_eq!(past(&lab, &there), [false, false], "netfilter sees the bridge's frames");
+        netfilter("0");
+    }
+    run("bridge link set dev t0 isolated on");
+    lab.apply(&policy);
+    assert_eq!(past(&lab, &there), [false, false], "the bridge isolates the vif");
+    run("bridge link set dev t0 isolated off");
+    lab.apply(&policy);
+    assert_eq!(past(&lab, &there), [true, true]);
+    // This kernel may have no VLANs.
+    let filter = ["link", "set", "br0", "type", "bridge", "vlan_filtering", "1"];
+    if Command::new("ip").args(filter).status().unwrap().success() {
+        lab.apply(&policy);
+        assert_eq!(past(&lab, &there), [false, false], "the bridge keeps VLANs apart");
+    }
+}
+
 /// Goal: where the host routes, a frame keeps its class at the port, and its slice before a vif.
 #[test]
 fn a_routed_frame_keeps_its_class_and_its_slice() {
@@ -443,6 +501,24 @@ fn by_rule() -> Policy {
         name = \"guests\"
     ";
     weir_policy::parse(text).unwrap()
+}
+
+/// Has netfilter see the bridge's frames in this namespace, or not; false if it never does here.
+fn netfilter(sees: &str) -> bool {
+    let folder = std::path::Path::new("/proc/sys/net/bridge");
+    for name in ["iptables", "ip6tables", "arptables"] {
+        if folder.is_dir() {
+            fs::write(folder.join(format!("bridge-nf-call-{name}")), sees).unwrap();
+        }
+    }
+    folder.is_dir()
+}
+
+/// Packets that a device received.
+fn received(device: &str) -> u64 {
+    let said = run(&format!("ip -j -s link show dev {device}"));
+    let links: serde_json::Value = serde_json::from_str(&said).unwrap();
+    links[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
 }
 
 fn drops(counts: &WayCounts, reason: &str) -> u64 {

@@ -60,6 +60,12 @@ pub struct LinkInfo {
     /// For example `veth`, `bridge`, `tun`.
     #[serde(default)]
     pub info_kind: Option<String>,
+    /// Values of its kind.
+    #[serde(default)]
+    pub info_data: serde_json::Map<String, serde_json::Value>,
+    /// Values of the kind of device that it is a port of.
+    #[serde(default)]
+    pub info_slave_data: serde_json::Map<String, serde_json::Value>,
 }
 
 /// An address of a device.
