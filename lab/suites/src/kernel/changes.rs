@@ -8,9 +8,9 @@ use std::time::Instant;
 use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_platform::run::Command;
-use weir_traffic::XdpStream;
 
 use super::setting::policy;
+use crate::change_load::{GUESTS, LASTING, LINK_MBPS, STEP, TENANTS, alter, streams};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
@@ -19,7 +19,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let star = StarTopology::new("kernel-change", TENANTS, BitRate::from_mbps(LINK_MBPS));
     let base = base(&star)?;
     let run = TrafficRun {
-        senders: vec![star.generator(streams(&star))],
+        senders: vec![star.generator(streams(&star, 2))],
         receivers: ["wire", "t2", "t4"].map(|node| star.sink_at(node)).into(),
         length: weir_experiment::UNTIL_DONE,
         ..TrafficRun::new(&star, base.clone(), 0)
@@ -85,26 +85,15 @@ fn base(star: &StarTopology) -> Result<Policy> {
     Ok(policy)
 }
 
-fn streams(star: &StarTopology) -> Vec<XdpStream> {
-    let mbps = |mbps: u64| Some(Rate::Bps(mbps * 1_000_000));
-    let flow = Some(Rate::Bps(FLOW_BPS));
-    vec![
-        star.stream(0, 0, 1000, flow),
-        star.stream(1, FLOOD, 1500, mbps(2 * LINK_MBPS)),
-        star.stream_towards(2, 2, 700, flow),
-        star.stream_between(3, 4, 3, flow),
-        star.stream(5, GUESTS[0], 500, mbps(1)),
-        star.stream(6, GUESTS[1], 500, mbps(1)),
-    ]
-}
-
 /// Makes the changes, one each [`STEP`] or as fast as they go.
 fn change(rig: &Testbed, base: &Policy, changes: u32) -> Result<LiveChanges> {
     let node = rig.running()?;
     let mut policy = base.clone();
     let mut made = LiveChanges::default();
     for number in 1..=changes {
-        alter(&mut policy, number);
+        alter(&mut policy, number, |rate| {
+            weir_policy::Share::default_burst(Some(rate), ByteCount::new(1518))
+        });
         let asked = Instant::now();
         node.reload(&policy)?;
         made.values_ms.push(asked.elapsed().as_secs_f64() * 1e3);
@@ -115,20 +104,6 @@ fn change(rig: &Testbed, base: &Policy, changes: u32) -> Result<LiveChanges> {
         }
     }
     Ok(made)
-}
-
-/// Another limit and another priority; the limit stays above what the vif's flow needs.
-fn alter(policy: &mut Policy, number: u32) {
-    let vif = &mut policy.vifs[0];
-    match number % 3 {
-        0 => vif.send.priority = number % 16 + 1,
-        1 => {
-            let rate = Some(BitRate::from_mbps(u64::from(20 + number % 40)));
-            vif.send.rate = rate;
-            vif.send.burst = weir_policy::Share::default_burst(rate, ByteCount::new(1518));
-        }
-        _ => policy.vifs[1].send.priority = number % 8 + 1,
-    }
 }
 
 /// Both guests leave the bridge, or join it. Returns the milliseconds until the node says so.
@@ -167,17 +142,6 @@ send = { min_rate = "2Mbit" }
 
 /// Flows below their shares: name, receiver, stream.
 const FLOWS: [(&str, usize, u16); 3] = [("changed", 0, 0), ("receive", 1, 2), ("inside", 2, 3)];
-/// The rate of each of them.
-const FLOW_BPS: u64 = 5_000_000;
-const LINK_MBPS: u64 = 100;
-const TENANTS: usize = 7;
-/// Tenants that the policy names.
-const LASTING: usize = 5;
-const FLOOD: u16 = 1;
-/// The streams of those that come and go.
-const GUESTS: [u16; 2] = [4, 5];
-/// Between two changes.
-const STEP: Duration = Duration::from_millis(30);
 /// Every so many changes, the guests join or leave.
 const JOIN_EVERY: u32 = 20;
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -9,9 +9,9 @@ use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_platform::run::Command;
 use weir_policy::{Slice, SliceId, Vif};
-use weir_traffic::XdpStream;
 
 use super::losses::{DeviceDrops, TracedFlow};
+use crate::change_load::{FLOW_BPS, GUESTS, LASTING, LINK_MBPS, STEP, TENANTS, alter, streams};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
@@ -19,7 +19,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let star = StarTopology::new("live-change", TENANTS, BitRate::from_mbps(LINK_MBPS));
     let base = base(&star);
     let run = TrafficRun {
-        senders: vec![star.generator(streams(&star))],
+        senders: vec![star.generator(streams(&star, 3))],
         receivers: ["wire", "t2", "t4"].map(|node| star.sink_at(node)).into(),
         length: STEP * changes + SETTLE,
         ..TrafficRun::new(&star, base.clone(), 0)
@@ -71,19 +71,6 @@ fn base(star: &StarTopology) -> Policy {
     policy
 }
 
-fn streams(star: &StarTopology) -> Vec<XdpStream> {
-    let mbps = |mbps: u64| Some(Rate::Bps(mbps * 1_000_000));
-    let flow = Some(Rate::Bps(FLOW_BPS));
-    vec![
-        star.stream(0, 0, 1000, flow),
-        star.stream(1, FLOOD, 1500, mbps(3 * LINK_MBPS)),
-        star.stream_towards(2, 2, 700, flow),
-        star.stream_between(3, 4, 3, flow),
-        star.stream(5, GUESTS[0], 500, mbps(1)),
-        star.stream(6, GUESTS[1], 500, mbps(1)),
-    ]
-}
-
 /// Makes the changes, one each [`STEP`] or as fast as they go.
 fn change(rig: &Testbed, base: &Policy, changes: u32) -> Result<LiveResult> {
     let node = rig.running()?;
@@ -95,7 +82,7 @@ fn change(rig: &Testbed, base: &Policy, changes: u32) -> Result<LiveResult> {
         if of_vifs {
             toggle(&mut policy, rig.star());
         } else {
-            alter(&mut policy, number);
+            alter(&mut policy, number, |_| ByteCount::new(BURST_BYTES));
         }
         std::thread::sleep((STEP * number).saturating_sub(start.elapsed()));
         let asked = Instant::now();
@@ -105,19 +92,6 @@ fn change(rig: &Testbed, base: &Policy, changes: u32) -> Result<LiveResult> {
     }
     made.end_ns = clock::monotonic_ns();
     Ok(made)
-}
-
-/// Another limit and another priority; the limit stays above what the vif's flow needs.
-fn alter(policy: &mut Policy, number: u32) {
-    let vif = &mut policy.vifs[0];
-    match number % 3 {
-        0 => vif.send.priority = number % 16 + 1,
-        1 => {
-            vif.send.rate = Some(BitRate::from_mbps(u64::from(20 + number % 40)));
-            vif.send.burst = ByteCount::new(BURST_BYTES);
-        }
-        _ => policy.vifs[1].send.priority = number % 8 + 1,
-    }
 }
 
 /// The two guests come, or go. They come in front of the others, so that these are numbered anew.
@@ -196,20 +170,6 @@ const FLOWS: [TracedFlow; 3] = [
     TracedFlow { name: "inside", receiver: 2, stream: 3, from: Some("t3"), to: Some("t4") },
 ];
 
-/// The rate of each of them.
-const FLOW_BPS: u64 = 5_000_000;
-
-const LINK_MBPS: u64 = 100;
-const TENANTS: usize = 7;
-
-/// Tenants that are there from the beginning to the end.
-const LASTING: usize = 5;
-const FLOOD: u16 = 1;
-/// The streams of those that come and go.
-const GUESTS: [u16; 2] = [4, 5];
-
-/// Between two changes.
-const STEP: Duration = Duration::from_millis(30);
 /// Every so many changes, the guests come or go; at the end of a whole run they are there.
 const VIFS_EVERY: u32 = 40;
 /// Time for changes that are behind because one took longer than a step, and for traffic after the
