@@ -179,6 +179,6 @@ fn write_policy(path: &Path, policy: &Policy) -> Result {
     fs::write(path, policy.to_toml()).map_err(|error| ExperimentError::io(path, error))
 }
 
-/// Loading the program and binding 200 devices takes 2 s.
-const START_PATIENCE: Duration = Duration::from_secs(20);
+/// Loading the program and binding 200 devices takes 2 s; in a guest without acceleration, 20.
+const START_PATIENCE: Duration = Duration::from_secs(60);
 const START_POLL: Duration = Duration::from_millis(5);

@@ -9,12 +9,14 @@ mod guests;
 mod host_lines;
 mod hostile;
 mod life;
+mod low_delay;
 mod packets;
 mod plans;
 mod pods;
 mod setting;
 mod stand_in;
 mod tenants;
+mod trunk;
 
 use weir_experiment::RowPart::Plain;
 use weir_experiment::{Requirement, RequirementTable, RowPart};
@@ -32,8 +34,13 @@ const ROWS: &[Requirement] = &[
     row(5, "1000 live changes; guests join and leave: nothing lost", &[Plain(changes::show)]),
     row(6, "killed and started again: nothing lost, nothing changed", &[Plain(life::show)]),
     row(7, "a limit of packets counts the segments of super-frames", &[Plain(packets::show)]),
-    row(8, "hostile frames: dropped under the reasons of the switch", &[Plain(hostile::show)])
-        .correctness(),
+    row(
+        8,
+        "hostile frames: dropped under the reasons of the switch; a bond that is a VLAN trunk",
+        &[Plain(hostile::show), Plain(trunk::show)],
+    )
+    .correctness(),
+    row(9, "low delay inside a tenant's own share", &[Plain(low_delay::show)]),
     row(
         10,
         "guests of Proxmox, Incus and libvirt, replayed: by rule; pods by CNI",
