@@ -12,8 +12,23 @@ mkdir -p /run/netns
 for module in $(cat /etc/modules); do modprobe "$module"; done
 ip link set lo up
 cd /tmp || poweroff -f
+# A column of the conformance matrix, at rates that this machine reaches; a bridge must break it.
+conformance() {
+    suite="weir-lab conformance --quick --rates-max 10Mbit --out /tmp/suite"
+    $suite --on kernel-hfsc --matrix /tmp/matrix
+    status=$?
+    sed 's/^/MATRIX /' /tmp/matrix
+    $suite --on bridge --only fairness --only minimum
+    if [ $? != 3 ]; then
+        echo "the canary lives: a bridge holds fairness or minimum"
+        return 1
+    fi
+    return $status
+}
 for row in $(cat /etc/rows); do
-    if weir-lab verify kernel --row "$row" --quick --out "/tmp/row$row"; then
+    if [ "$row" = conformance ]; then
+        if conformance; then echo "ROW HOLDS $row"; else echo "ROW IS BROKEN $row"; fi
+    elif weir-lab verify kernel --row "$row" --quick --out "/tmp/row$row"; then
         echo "ROW HOLDS $row"
     else
         echo "ROW IS BROKEN $row"

@@ -90,6 +90,7 @@ echo "$modules" >"$root/etc/modules"
 timeout "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 1500 -nodefaults \
     -display none -no-reboot -serial stdio -kernel "$folder"/kernel/boot/vmlinuz-* \
     -initrd "$folder/image.gz" -append "console=ttyS0 panic=-1 quiet" | tee "$folder/said"
+tr -d '\r' <"$folder/said" | sed -n 's/^MATRIX //p' >"$folder/matrix.jsonl"
 held=$(grep -c '^ROW HOLDS' "$folder/said" || true)
 # shellcheck disable=SC2086 # the rows are words
 [ "$held" = "$(set -- $rows && echo $#)" ]

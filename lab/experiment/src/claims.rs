@@ -14,13 +14,24 @@ impl Recording<'_> {
         link_bps: f64,
         skip: usize,
     ) -> Result {
+        self.saturated_to(UTILIZATION, streams, link_bps, skip)
+    }
+
+    /// Claims as [`saturated`](Self::saturated) does, where `part` of the link is enough.
+    pub fn saturated_to(
+        &mut self,
+        part: f64,
+        streams: impl IntoIterator<Item = (impl Into<String>, Vec<f64>)>,
+        link_bps: f64,
+        skip: usize,
+    ) -> Result {
         let mut names = Vec::new();
         for (name, bits) in streams {
             names.push(name.into());
             self.keep(&names[names.len() - 1], Series::sampled("bit/s", 1.0, bits))?;
         }
         let (id, text) = ("utilization", "link utilization, worst second");
-        let bound = Bound::at_least(UTILIZATION * link_bps);
+        let bound = Bound::at_least(part * link_bps);
         self.judge(Claim::new(id, text, Rule::LeastTotal, bound).of(&names).skip(skip))
     }
 
@@ -31,6 +42,18 @@ impl Recording<'_> {
         &mut self,
         id: &str,
         who: &str,
+        seen: [Vec<f64>; 2],
+        guaranteed_bps: f64,
+        skip: usize,
+    ) -> Result {
+        self.guaranteed_to(GUARANTEED, [id, who], seen, guaranteed_bps, skip)
+    }
+
+    /// Claims as [`guaranteed`](Self::guaranteed) does, where `part` of the guarantee is enough.
+    pub fn guaranteed_to(
+        &mut self,
+        part: f64,
+        [id, who]: [&str; 2],
         [got, offered]: [Vec<f64>; 2],
         guaranteed_bps: f64,
         skip: usize,
@@ -41,7 +64,7 @@ impl Recording<'_> {
             self.keep(name, Series::sampled("bit/s", 1.0, bits))?;
         }
         let name = format!("{who}: got of what it is owed, worst second");
-        let claim = Claim::new(id, name, Rule::LeastRatio, Bound::at_least(GUARANTEED));
+        let claim = Claim::new(id, name, Rule::LeastRatio, Bound::at_least(part));
         self.judge(claim.of(&names).skip(skip))
     }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The tables of docs/conformance.md are what the code says; `./x bless` rewrites them.
+//! The tables of docs/conformance.md are what the code says, and its matrix what
+//! docs/conformance.jsonl does; `./x bless` rewrites them.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 
+use weir_suites::conformance::matrix::matrix_table;
 use weir_suites::conformance::{experiments, page};
 
 #[test]
@@ -13,6 +15,8 @@ fn the_page_of_the_suite_is_what_the_code_says() {
     let experiments = experiments().unwrap();
     let page = with(&stored, "experiments", &page::experiments_table(&experiments));
     let page = with(&page, "planes", &page::planes_table(&experiments));
+    let matrix = std::fs::read_to_string(path.with_extension("jsonl")).unwrap();
+    let page = with(&page, "matrix", &matrix_table(&matrix, &experiments).unwrap());
     if std::env::var_os("WEIR_BLESS").is_some() {
         std::fs::write(&path, &page).unwrap();
         return;

@@ -100,7 +100,7 @@ impl Case {
             let bytes = u16::try_from(noise.between(64, 1500)).unwrap();
             offers.push((bytes, noise.between(fair / 4, 4 * fair)));
         }
-        Self { intent: LinkIntent { link, tenants }, offers }
+        Self { intent: LinkIntent { link, tenants, queue_packets: None }, offers }
     }
 
     fn demands(&self) -> Vec<ShareDemand> {
@@ -114,7 +114,7 @@ impl Case {
         .collect()
     }
 
-    /// What each tenant got after settling, in bits a second.
+    /// Throughput of each tenant after settling, in bits a second.
     fn run(&self) -> Vec<f64> {
         let star = StarTopology::new("random", self.offers.len(), self.intent.link);
         let mut policy = switch_policy(&star, &self.intent);
@@ -144,7 +144,7 @@ const END_NS: u64 = 400_000_000;
 const SETTLED_NS: u64 = 100_000_000;
 const JUDGED_S: f64 = 0.3;
 
-/// Of a share.
+/// Part of a share.
 const SHARE_ERROR: f64 = 0.01;
 
 /// A frame at each end of the time that is judged, one for each of the two levels of the tree.

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `weir-lab conformance`: what a data plane holds, experiment by experiment.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use weir_experiment::{ExperimentError, Recording, SimArm, product};
+use weir_platform::machine;
 use weir_platform::output::print;
 use weir_result::ResultFile;
+use weir_suites::conformance::matrix::{MatrixColumn, with_column};
 use weir_suites::conformance::{
     ExperimentLine, ExperimentVerdict, Laboratory, PLANES, Plane, compare, experiments, names,
     nothing_beside, table,
 };
+use weir_units::BitRate;
 
 use crate::output::Output;
 use weir_platform::failure::{Failure, UsageError};
@@ -32,6 +35,13 @@ pub(crate) struct Conformance {
     /// Name of the lab: runs of different names can be made at the same time
     #[arg(long, value_name = "NAME", default_value = "conf")]
     lab: String,
+    /// Scale each run down so that its tenants are not promised more than RATE together, and judge
+    /// it to 5 %: for a machine without the speed for more, such as a guest without acceleration
+    #[arg(long, value_name = "RATE")]
+    rates_max: Option<BitRate>,
+    /// Keep the outcome as the data plane's column of the matrix in FILE (docs/conformance.jsonl)
+    #[arg(long, value_name = "FILE", requires = "on")]
+    matrix: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
 }
@@ -50,6 +60,9 @@ impl Conformance {
         let (result, lines) = self.output.measure(|rec| self.measure(rec, plane))?;
         if !self.output.json {
             print(&format!("\n{}\n", table(&lines)))?;
+        }
+        if let Some(file) = &self.matrix {
+            self.keep(file, plane, &lines)?;
         }
         let status = self.output.finish(&format!("conformance/{}", plane.name), &result)?;
         for ExperimentLine { experiment, verdict, .. } in &lines {
@@ -71,8 +84,8 @@ impl Conformance {
         plane: &Plane,
     ) -> Result<Vec<ExperimentLine>, Failure> {
         let mut beside = nothing_beside;
-        let mut laboratory =
-            Laboratory { plane, name: &self.lab, beside: &mut beside, sim: SimArm::default() };
+        let place = Laboratory::new(plane, &self.lab, &mut beside, SimArm::default());
+        let mut laboratory = Laboratory { rates_max: self.rates_max, ..place };
         let mut lines = Vec::new();
         for experiment in experiments()? {
             let name = experiment.name();
@@ -96,6 +109,24 @@ impl Conformance {
             compare(rec, &self.others()?)?;
         }
         Ok(lines)
+    }
+
+    /// Writes the outcome into the matrix.
+    fn keep(&self, file: &Path, plane: &Plane, lines: &[ExperimentLine]) -> Result<(), Failure> {
+        let column = MatrixColumn {
+            plane: plane.name.to_owned(),
+            kernel: machine::kernel().split('.').take(2).collect::<Vec<_>>().join("."),
+            quick: self.output.quick,
+            rates_max_bps: self.rates_max.map(BitRate::as_bps),
+            lines: lines.to_vec(),
+        };
+        let text = match std::fs::read_to_string(file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            read => read.map_err(|error| ExperimentError::io(file, error))?,
+        };
+        let text = with_column(&text, column)
+            .map_err(|error| format!("{}: no matrix: {error}", file.display()))?;
+        Ok(std::fs::write(file, text).map_err(|error| ExperimentError::io(file, error))?)
     }
 
     /// Reads the results to compare with.

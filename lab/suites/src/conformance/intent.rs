@@ -12,6 +12,8 @@ pub struct LinkIntent {
     pub link: BitRate,
     /// The tenants, in the order of the star.
     pub tenants: Vec<TenantIntent>,
+    /// Packets that a vif's queue holds; `None`: as many as a policy gives it.
+    pub queue_packets: Option<u32>,
 }
 
 /// The guarantees and limits of one tenant.
@@ -45,7 +47,7 @@ pub struct TenantLimits {
 impl LinkIntent {
     /// Makes tenants of equal weight without further promises.
     pub fn equal(link: BitRate, tenants: usize) -> Self {
-        Self { link, tenants: vec![TenantIntent::default(); tenants] }
+        Self { link, tenants: vec![TenantIntent::default(); tenants], queue_packets: None }
     }
 }
 
@@ -84,6 +86,9 @@ pub fn switch_policy(star: &StarTopology, intent: &LinkIntent) -> Policy {
         limit(&mut vif.send, &tenant.send);
         limit(&mut vif.receive, &tenant.receive);
         vif.delay = tenant.delay;
+        for queue in [&mut vif.send_queue, &mut vif.receive_queue] {
+            queue.packets = intent.queue_packets.unwrap_or(queue.packets);
+        }
     }
     // A tenant is a slice with one vif; among slices the slices' priorities count.
     for (slice, tenant) in policy.slices.iter_mut().zip(&intent.tenants) {

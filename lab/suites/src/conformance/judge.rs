@@ -4,11 +4,13 @@
 //! sender did not offer what the experiment needs, the data plane is not judged by it. Names are
 //! relative to the variant that is judged.
 
+use serde::{Deserialize, Serialize};
+use weir_experiment::Result;
 use weir_experiment::prelude::*;
-use weir_experiment::{Result, claims};
 use weir_result::Comparison;
 use weir_traffic::Delays;
 
+use super::bounds::SuiteBounds;
 use super::intent::{FRAME_BYTES, TenantLimits};
 
 /// Judges the record of a variant.
@@ -16,6 +18,8 @@ pub(super) struct ConformanceJudge<'t, 'a> {
     /// The recording that takes series and cases.
     pub(super) rec: &'t mut Recording<'a>,
     found: &'t mut JudgeFindings,
+    /// The bounds that it claims.
+    pub(super) bounds: SuiteBounds,
 }
 
 /// The findings of a judge.
@@ -30,7 +34,7 @@ pub(super) struct JudgeFindings {
 }
 
 /// A measured error beside its bound.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct BoundError {
     pub(super) case: String,
     pub(super) error: f64,
@@ -80,9 +84,13 @@ pub(super) struct MeasuredShare {
 }
 
 impl<'t, 'a> ConformanceJudge<'t, 'a> {
-    /// Makes a judge that claims in `rec` and notes errors in `found`.
-    pub(super) const fn new(rec: &'t mut Recording<'a>, found: &'t mut JudgeFindings) -> Self {
-        Self { rec, found }
+    /// Makes a judge that claims `bounds` in `rec` and notes errors in `found`.
+    pub(super) const fn new(
+        rec: &'t mut Recording<'a>,
+        found: &'t mut JudgeFindings,
+        bounds: SuiteBounds,
+    ) -> Self {
+        Self { rec, found, bounds }
     }
 
     /// Claims that tenants who all offer more than their shares divide the link in proportion to
@@ -103,7 +111,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
             by_weight.push(weighed);
             pressure.extend([offered, own]);
         }
-        self.ratio(balance(&shares).of(&by_weight).skip(SETTLE_SECONDS))?;
+        self.ratio(balance(&shares, self.bounds.balance).of(&by_weight).skip(SETTLE_SECONDS))?;
         let name = "offered, of its share: who wants less is owed less, worst second";
         let claim = Claim::new("offered", name, Rule::LeastRatio, Bound::at_least(PRESSURE));
         self.scenario(claim.of(&pressure).skip(SETTLE_SECONDS))?;
@@ -129,9 +137,10 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         for (name, bits) in names.iter().zip([got, owed]) {
             self.rec.keep(name, Series::unordered("bit", bits))?;
         }
+        let follows = self.bounds.follows;
         for (side, rule, bound) in [
-            ("least", Rule::LeastRatio, Bound::at_least(FOLLOWS)),
-            ("most", Rule::GreatestRatio, Bound::at_most(2.0 - FOLLOWS)),
+            ("least", Rule::LeastRatio, Bound::at_least(follows)),
+            ("most", Rule::GreatestRatio, Bound::at_most(2.0 - follows)),
         ] {
             let name = format!("got of what changed values say, {side} of all phases");
             self.ratio(Claim::new(side, name, rule, bound).of(&names))?;
@@ -139,7 +148,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         let totals = phases.iter().map(|phase| phase.rest + phase.got.iter().sum::<f64>());
         self.rec.keep("all", Series::unordered("bit", totals.collect()))?;
         let (all, what) = (link_bps * seconds, "bits on the link, least of all phases");
-        let bound = Bound::at_least(claims::UTILIZATION * all);
+        let bound = Bound::at_least(self.bounds.utilization * all);
         self.rec.claim("utilization", what, Rule::Min, bound, &["all"])?;
         self.note_utilization(all);
         Ok(())
@@ -151,7 +160,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         streams: impl IntoIterator<Item = (String, Vec<f64>)>,
         link_bps: f64,
     ) -> Result {
-        self.rec.saturated(streams, link_bps, SETTLE_SECONDS)?;
+        self.rec.saturated_to(self.bounds.utilization, streams, link_bps, SETTLE_SECONDS)?;
         self.note_utilization(link_bps);
         Ok(())
     }
@@ -166,7 +175,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
     /// offer), and that it offered most of its minimum.
     pub(super) fn owed(&mut self, who: &str, seen: [Vec<f64>; 2], min_rate_bps: u64) -> Result {
         let bps = float(min_rate_bps);
-        self.rec.guaranteed(who, who, seen, bps, SETTLE_SECONDS)?;
+        self.rec.guaranteed_to(self.bounds.guaranteed, [who, who], seen, bps, SETTLE_SECONDS)?;
         self.note_last_ratio();
         let (id, name) = (format!("{who}/asked"), format!("{who}: asked for, on average"));
         let claim = Claim::new(id, name, Rule::Mean, Bound::at_least(ASKED * bps));
@@ -187,8 +196,10 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         stolen_s: f64,
     ) -> Result {
         let rate = float(limits.rate.map_or(0, BitRate::as_bps));
-        let slack = (RATE_ERROR * 10.0 * rate).max(float(FRAME_BYTES * 8));
         let measured_s = settled_s(&bits);
+        let SuiteBounds { rate_error, rate_error_of_s, .. } = self.bounds;
+        let slack = rate_error * rate_error_of_s.unwrap_or(measured_s) * rate;
+        let slack = slack.max(float(FRAME_BYTES * 8));
         let total = rate * measured_s;
         let name = format!("{case}/each-ms");
         self.rec.keep(&name, Series::sampled("bit", 0.001, bits))?;
@@ -228,6 +239,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         let PolicedStream { packets, offered, delays, stolen_s } = seen;
         let rate = float(limits.max_pps.map_or(0, PacketRate::as_pps));
         let burst = float(limits.burst_packets());
+        let packet_error = self.bounds.packet_rate_error;
         let owed = let_through(offered, rate / 1e3, burst);
         let measured_s = settled_s(&owed);
         let total = rate * measured_s;
@@ -244,12 +256,12 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         let bound = Bound::at_least(ASKED * total);
         self.scenario(claim("asked", "packets owed", Rule::Sum, bound, &names[1..]))?;
         let what = "packets that came, of those that a bucket lets through";
-        let bound = Bound::at_least(1.0 - PACKET_RATE_ERROR - stolen_s / measured_s);
+        let bound = Bound::at_least(1.0 - packet_error - stolen_s / measured_s);
         self.ratio(claim("at-least", what, Rule::RatioOfSums, bound, &names))?;
-        let bound = Bound::at_most((1.0 + PACKET_RATE_ERROR) * total);
+        let bound = Bound::at_most((1.0 + packet_error) * total);
         let claim = claim("at-most", "packets that came", Rule::Sum, bound, &names[..1]);
         let value = self.value(claim)?;
-        self.note((value / total - 1.0).max(0.0), PACKET_RATE_ERROR, "1");
+        self.note((value / total - 1.0).max(0.0), packet_error, "1");
         let (late, name) = (delays.on_the_way(rate), format!("{case}/on-the-way"));
         self.rec.keep(&name, Series::unordered("packet", vec![late]))?;
         let bound = Bound::at_most(ON_THE_WAY_MAX_S * rate);
@@ -323,7 +335,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         if let Some(case) = self.rec.result.cases().last() {
             let full = case.value() / all;
             self.utilized(full);
-            self.note((1.0 - full).max(0.0), 1.0 - claims::UTILIZATION, "1");
+            self.note((1.0 - full).max(0.0), 1.0 - self.bounds.utilization, "1");
         }
     }
 
@@ -333,7 +345,8 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
             let (value, bound) = (case.value(), case.bound());
             let sign = if bound.op == Comparison::AtMost { 1.0 } else { -1.0 };
             let is_ratio = case.unit() == "1";
-            let (value, bound) = if is_ratio { (value, bound.value) } else { (0.0, BALANCE) };
+            let (value, bound) =
+                if is_ratio { (value, bound.value) } else { (0.0, self.bounds.balance) };
             self.note((sign * (value - 1.0)).max(0.0), sign * (bound - 1.0), "1");
         }
     }
@@ -356,7 +369,7 @@ impl BoundError {
 
 /// Returns the claim that shares are balanced. If nobody got anything for a second, there is no
 /// balance, and the claim is that somebody did.
-fn balance(shares: &[MeasuredShare]) -> Claim {
+fn balance(shares: &[MeasuredShare], least: f64) -> Claim {
     let seconds = shares.first().map_or(0, |share| share.got.len());
     let is_silent = |second| shares.iter().all(|share| share.got.get(second) == Some(&0.0));
     if (SETTLE_SECONDS..seconds).any(is_silent) {
@@ -364,7 +377,7 @@ fn balance(shares: &[MeasuredShare]) -> Claim {
         return Claim::new("balance", name, Rule::LeastTotal, Bound::at_least(1.0));
     }
     let name = "least of all in proportion to the largest, by weight, worst second";
-    Claim::new("balance", name, Rule::LeastBalance, Bound::at_least(BALANCE))
+    Claim::new("balance", name, Rule::LeastBalance, Bound::at_least(least))
 }
 
 /// Returns the judged time of samples of a ms, in seconds.
@@ -388,12 +401,6 @@ fn let_through(offered: &[f64], rate_ms: f64, burst: f64) -> Vec<f64> {
 pub(super) const SETTLE_SECONDS: usize = 1;
 const SETTLE_MILLIS: usize = 1000 * SETTLE_SECONDS;
 
-/// The least ratio of the smallest share to the largest, by weight, in each second.
-pub(super) const BALANCE: f64 = 0.99;
-
-/// The least part of a new share or rate that is got from 100 ms after a change on.
-pub(super) const FOLLOWS: f64 = 0.98;
-
 /// The least offer of a backlogged tenant, in shares of it: the generator keeps its rate to 2 %.
 const PRESSURE: f64 = 1.1;
 
@@ -409,12 +416,3 @@ const STOLEN_MAX: f64 = 0.005;
 /// as the suite's bursts. Without this bound, a data plane that holds packets back and releases
 /// them together would get an allowance for it.
 const ON_THE_WAY_MAX_S: f64 = 0.005;
-
-/// The greatest error of a rate over ten seconds. A shorter run may miss as many bits.
-pub(super) const RATE_ERROR: f64 = 0.001;
-
-/// The greatest error of a packet rate over the whole run.
-pub(super) const PACKET_RATE_ERROR: f64 = 0.01;
-
-/// The delay that the devices on the way and a shared machine may add.
-pub(crate) const DELAY_SLACK_S: f64 = 200e-6;

@@ -7,6 +7,7 @@ use weir_result::{Origin, ResultFile};
 use weir_traffic::Delays;
 use weir_units::{BitRate, PacketRate};
 
+use super::bounds::SuiteBounds;
 use super::intent::TenantLimits;
 use super::judge::{
     BoundError, ConformanceJudge, JudgeFindings, MeasuredPhase, MeasuredShare, PolicedStream,
@@ -18,7 +19,7 @@ fn judged(
 ) -> (Vec<BoundError>, bool) {
     let (mut silence, mut found) = (|_: &str| {}, JudgeFindings::default());
     let mut rec = Recording::new(ResultFile::new(Origin::default()), false, &mut silence);
-    judgement(&mut ConformanceJudge::new(&mut rec, &mut found)).unwrap();
+    judgement(&mut ConformanceJudge::new(&mut rec, &mut found, SuiteBounds::EXACT)).unwrap();
     rec.result.check().unwrap();
     let holds = rec.result.holds();
     assert!(found.findings.iter().all(|finding| finding.holds) || !holds);

@@ -6,9 +6,7 @@ use std::time::Duration;
 use weir_experiment::{Result, float};
 
 use super::intent::TenantIntent;
-use super::judge::{
-    ConformanceJudge, DELAY_SLACK_S, MeasuredPhase, MeasuredShare, PolicedStream, SETTLE_SECONDS,
-};
+use super::judge::{ConformanceJudge, MeasuredPhase, MeasuredShare, PolicedStream, SETTLE_SECONDS};
 use super::measure::{LoadPath, RunRecord, Setup};
 use super::scenario::{JudgementSpec, Label, NeighbourEnd, PhaseSpec};
 
@@ -42,6 +40,7 @@ impl JudgedRun<'_> {
                 self.untouched(judge, *tenant, *percent_of_link)
             }
             JudgementSpec::Offered { case, load, frames, bytes } => {
+                let frames = self.setup.scale.of(*frames);
                 let least = float(frames * bytes * 8).min(self.link_bps());
                 judge.offered(case, self.record.offered(*load), least)
             }
@@ -98,7 +97,10 @@ impl JudgedRun<'_> {
             let Some(rate) = limits.rate else { continue };
             let bits = self.bits_each_ms(load);
             total += settled(&bits);
-            let case = format!("{}M", rate.as_bps() / 1_000_000);
+            let case = match rate.as_bps() {
+                bps if self.setup.scale.is_whole() => format!("{}M", bps / 1_000_000),
+                bps => format!("{}k", bps / 1_000),
+            };
             judge.limited(&case, bits, limits, self.record.stolen_s)?;
         }
         self.utilized(judge, total);
@@ -137,7 +139,11 @@ impl JudgedRun<'_> {
                 delays: &self.record.loads[load].delays,
                 stolen_s: self.record.stolen_s,
             };
-            let case = format!("{}pps", pps.as_pps());
+            // Scaled, several may have the least rate.
+            let case = match self.setup.scale.is_whole() {
+                true => format!("{}pps", pps.as_pps()),
+                false => format!("t{}-{}pps", way.tenant(), pps.as_pps()),
+            };
             judge.limited_packets(&case, policed, limits)?;
         }
         self.utilized(judge, total);
@@ -150,7 +156,7 @@ impl JudgedRun<'_> {
         let Some((load, _)) = self.ways().find(|(_, way)| *way == LoadPath::Send(tenant)) else {
             return Ok(());
         };
-        judge.waits(self.record.delays(load), bound_s + DELAY_SLACK_S)
+        judge.waits(self.record.delays(load), bound_s + judge.bounds.delay_slack_s)
     }
 
     fn follows(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use weir_traffic::{Cells, Delays, FrameSizes, Order, Rate};
 
 use super::intent::{LinkIntent, TenantIntent, TenantLimits};
+use super::scale::RunScale;
 
 /// The traffic of a run, and the promises that it tests.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub(super) struct Setup {
     pub(super) cell_us: u64,
     /// Senders skip what they were kept from sending, instead of catching up.
     pub(super) even: bool,
+    /// The factor of the scenario's rates.
+    pub(super) scale: RunScale,
 }
 
 /// Frames of one tenant, as evenly spaced as the generator can.

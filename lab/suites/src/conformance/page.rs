@@ -3,9 +3,7 @@
 
 use std::fmt::Write;
 
-use weir_experiment::claims::{GUARANTEED, UTILIZATION};
-
-use super::judge::{BALANCE, DELAY_SLACK_S, FOLLOWS, PACKET_RATE_ERROR, RATE_ERROR};
+use super::bounds::SuiteBounds;
 use super::{ConformanceScenario, PLANES};
 
 /// Returns the experiments as a table in Markdown.
@@ -36,14 +34,15 @@ pub fn planes_table(experiments: &[ConformanceScenario]) -> String {
 
 /// Replaces the names of bounds, in braces, by their values.
 fn with_bounds(text: &str) -> String {
+    let suite = SuiteBounds::EXACT;
     let bounds = [
-        ("{balance}", BALANCE.to_string()),
-        ("{utilization}", format!("{:.0} %", UTILIZATION * 100.0)),
-        ("{guaranteed}", GUARANTEED.to_string()),
-        ("{rate_error}", format!("{:.1} %", RATE_ERROR * 100.0)),
-        ("{packet_rate_error}", format!("{:.0} %", PACKET_RATE_ERROR * 100.0)),
-        ("{delay_slack}", format!("{:.0} µs", DELAY_SLACK_S * 1e6)),
-        ("{follows_error}", format!("{:.0} %", (1.0 - FOLLOWS) * 100.0)),
+        ("{balance}", suite.balance.to_string()),
+        ("{utilization}", format!("{:.0} %", suite.utilization * 100.0)),
+        ("{guaranteed}", suite.guaranteed.to_string()),
+        ("{rate_error}", format!("{:.1} %", suite.rate_error * 100.0)),
+        ("{packet_rate_error}", format!("{:.0} %", suite.packet_rate_error * 100.0)),
+        ("{delay_slack}", format!("{:.0} µs", suite.delay_slack_s * 1e6)),
+        ("{follows_error}", format!("{:.0} %", (1.0 - suite.follows) * 100.0)),
     ];
     let replace = |text: String, (name, value): &(&str, String)| text.replace(name, value);
     bounds.iter().fold(text.trim().to_owned(), replace)

@@ -19,7 +19,7 @@ pub struct Plane {
     pub name: &'static str,
     /// A sentence about it.
     pub about: &'static str,
-    /// What it can enforce.
+    /// The abilities that it has.
     pub abilities: Abilities,
     pub(super) place: PlaneKind,
 }
@@ -36,7 +36,7 @@ pub(super) enum PlaneKind {
 }
 
 /// The data planes, in the order of the documentation.
-pub const PLANES: &[Plane] = &[SWITCH, SIM, KERNEL, BRIDGE, HTB];
+pub const PLANES: &[Plane] = &[SWITCH, SIM, KERNEL, KERNEL_HFSC, BRIDGE, HTB];
 
 /// Weir's own switch, as a process that is started and changed as an operator does it.
 pub const SWITCH: Plane = Plane {
@@ -59,22 +59,48 @@ pub const SIM: Plane = Plane {
 };
 
 /// Weir's programs and trees on the host's bridge, by a process that is started and changed as an
-/// operator does it. The kernel here has HTB and no HFSC.
+/// operator does it, on a kernel without HFSC.
 pub const KERNEL: Plane = Plane {
     name: "kernel",
     about: "the kernel's bridge with Weir's programs and a tree of HTB: `dataplane = \"kernel\"`",
     abilities: KERNEL_ABILITIES,
-    place: PlaneKind::Kernel(|rig, policy| {
-        rig.put(&Forwarder::Weir(Box::new(for_kernel(policy))))?;
-        let started = WireSwitch { rig, abilities: KERNEL_ABILITIES, form: for_kernel };
-        Ok((started.rig, Box::new(started)))
-    }),
+    place: PlaneKind::Kernel(|rig, policy| bridge_plane(rig, policy, KERNEL_ABILITIES, "htb")),
+};
+
+/// Weir's programs and trees on the host's bridge, on a kernel with HFSC.
+pub const KERNEL_HFSC: Plane = Plane {
+    name: "kernel-hfsc",
+    about: "the same with a tree of HFSC, which Weir takes where the kernel has it",
+    abilities: HFSC_ABILITIES,
+    place: PlaneKind::Kernel(|rig, policy| bridge_plane(rig, policy, HFSC_ABILITIES, "hfsc")),
 };
 
 const KERNEL_ABILITIES: Abilities = Abilities::all_but(&[
-    (Ability::ReceiveMinimum, "refused: `receive.min_rate` is not held yet"),
-    (Ability::Delay, "an HTB class has no delay bound; HFSC would have one"),
+    RECEIVE_MINIMUM,
+    (Ability::Delay, "an HTB class has no delay bound; HFSC has one"),
 ]);
+
+const HFSC_ABILITIES: Abilities = Abilities::all_but(&[RECEIVE_MINIMUM]);
+
+const RECEIVE_MINIMUM: (Ability, &str) =
+    (Ability::ReceiveMinimum, "refused: `receive.min_rate` is not held yet");
+
+/// Starts a node on the host's bridge whose tree has to be of that kind.
+fn bridge_plane<'r>(
+    rig: &'r mut Testbed,
+    policy: &Policy,
+    abilities: Abilities,
+    tree: &str,
+) -> Result<StartedPlane<'r>> {
+    rig.put(&Forwarder::Weir(Box::new(for_kernel(policy))))?;
+    let made = rig.ask("sw", Command::line(&format!("tc qdisc show dev {UPLINK} root")))?;
+    if made.split(' ').nth(1) != Some(tree) {
+        let what = format!("needs a tree of {tree}; this kernel made: {}", made.trim());
+        return Err(ExperimentError::Node(what));
+    }
+    let started = WireSwitch { rig, abilities, form: for_kernel };
+    Ok((started.rig, Box::new(started)))
+}
 
 /// The policy for the host's bridge.
 fn for_kernel(policy: &Policy) -> Policy {

@@ -15,6 +15,7 @@ use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 use super::intent::{FRAME_BYTES, LinkIntent, TenantIntent, TenantLimits, burst_lasting};
 use super::measure::{LoadPath, TenantLoad};
+use super::scale::RunScale;
 
 /// A scenario.
 #[derive(Clone, Debug, Deserialize)]
@@ -69,6 +70,9 @@ pub(super) struct ScenarioVariant {
     rates_mbps: Vec<u64>,
     #[serde(default)]
     rates_pps: Vec<u64>,
+    /// The factor of all rates.
+    #[serde(skip)]
+    scale: RunScale,
 }
 
 /// Lengths of frames, layer 2 without FCS.
@@ -251,10 +255,31 @@ impl ConformanceScenario {
         Ok(scenario)
     }
 
-    /// Returns the variants to run: the first one alone if quick.
-    pub(super) fn variants(&self, quick: bool) -> &[ScenarioVariant] {
+    /// Returns the variants to run: the first one alone if quick. With `rates_max`, each is scaled
+    /// down so that its tenants are not promised more than that together.
+    pub(super) fn variants(
+        &self,
+        quick: bool,
+        rates_max: Option<BitRate>,
+    ) -> impl Iterator<Item = ScenarioVariant> + '_ {
         let count = if quick { 1 } else { self.variants.len() };
-        self.variants.get(..count).unwrap_or(&self.variants)
+        let variants = self.variants.iter().take(count);
+        variants.map(move |variant| match rates_max {
+            Some(most) => ScenarioVariant { scale: variant.scale_to(most), ..variant.clone() },
+            None => variant.clone(),
+        })
+    }
+
+    /// Returns true if it judges delays or packet rates, which a slow machine cannot show.
+    pub(super) fn is_about_speed(&self) -> bool {
+        self.judge.iter().any(|judgement| {
+            matches!(
+                judgement,
+                JudgementSpec::Delay { .. }
+                    | JudgementSpec::PacketRates
+                    | JudgementSpec::Offered { .. }
+            )
+        })
     }
 
     /// Returns the phases, if there are any.
@@ -275,7 +300,11 @@ impl ConformanceScenario {
     /// Returns the promises of a variant at the start.
     pub(super) fn intent(&self, variant: &ScenarioVariant) -> LinkIntent {
         let tenants = (0..variant.tenants()).map(|tenant| self.tenant(variant, tenant));
-        LinkIntent { link: variant.link(), tenants: tenants.collect() }
+        // Only beside a limit of packets: a bucket of the kernel's plane is as deep as burst and
+        // queue, and a sender that pauses empties a short queue.
+        let has_packet_rates = !variant.rates_pps.is_empty();
+        let queue_packets = variant.scale.queue_packets().filter(|_| has_packet_rates);
+        LinkIntent { link: variant.link(), tenants: tenants.collect(), queue_packets }
     }
 
     /// Returns the promises of a variant in a phase.
@@ -307,7 +336,10 @@ impl ConformanceScenario {
                     (StreamWay::Send, None) => LoadPath::Send(tenant),
                     (StreamWay::Receive, None) => LoadPath::Receive(tenant),
                 };
-                let rate = stream.rate(way, promised, intent.link, share, count)?;
+                let rate = match stream.pps {
+                    Some(pps) => Rate::Pps(variant.scale.of(pps)),
+                    None => stream.rate(way, promised, intent.link, share, count)?,
+                };
                 let frames = stream.frames.map(FrameSizes::Fixed);
                 let sizes = frames.unwrap_or_else(|| variant.frames.sizes(tenant));
                 loads.push(TenantLoad { way, sizes, rate });
@@ -321,9 +353,9 @@ impl ConformanceScenario {
         let link = variant.link();
         let weight = variant.weights.get(tenant).copied().or(group.weight).unwrap_or(1);
         let mut send = group.send.limits(link, weight);
-        let rate = variant.rates_mbps.get(tenant).copied().map(BitRate::from_mbps);
+        let rate = variant.rates_mbps.get(tenant).map(|mbps| variant.scale.of_mbps(*mbps));
         send.rate = rate.or(send.rate);
-        send.max_pps = variant.rates_pps.get(tenant).copied().map(PacketRate::from_pps);
+        send.max_pps = variant.rates_pps.get(tenant).map(|pps| variant.scale.of_packets(*pps));
         let receive = group.receive.limits(link, weight);
         let frames = |count| link.time_for_ceil(ByteCount::new(count * DELAY_FRAME_BYTES));
         let delay = group.delay_frames.map(frames);
@@ -345,12 +377,30 @@ impl ScenarioVariant {
             Frames::Named(FrameMix::Apart) => "apart".to_owned(),
         };
         let whole = || format!("{}x{}M-{frames}", self.tenants(), self.link_mbps);
-        self.name.clone().unwrap_or_else(whole)
+        let name = self.name.clone().unwrap_or_else(whole);
+        if self.scale.is_whole() { name } else { format!("{name}-scaled") }
+    }
+
+    /// Returns the factor with which its tenants are promised `most` together: their rates, or
+    /// packet rates in the suite's longest frames, or else the whole link.
+    fn scale_to(&self, most: BitRate) -> RunScale {
+        let (rates, packets) = (self.rates_mbps.iter().sum(), self.rates_pps.iter().sum::<u64>());
+        let promised = match (rates, packets) {
+            (0, 0) => BitRate::from_mbps(self.link_mbps),
+            (0, packets) => BitRate::from_bps(packets * FRAME_BYTES * 8),
+            (rates, _) => BitRate::from_mbps(rates),
+        };
+        RunScale::to(most, promised)
+    }
+
+    /// Returns the factor of its rates.
+    pub(super) const fn scale(&self) -> RunScale {
+        self.scale
     }
 
     /// Returns the rate of its link.
-    pub(super) const fn link(&self) -> BitRate {
-        BitRate::from_mbps(self.link_mbps)
+    pub(super) fn link(&self) -> BitRate {
+        self.scale.of_mbps(self.link_mbps)
     }
 
     /// Returns how many tenants there are: as many as it has values for.
@@ -401,9 +451,6 @@ impl Stream {
         share: u64,
         count: u64,
     ) -> Result<Rate, String> {
-        if let Some(pps) = self.pps {
-            return Ok(Rate::Pps(pps));
-        }
         let limits = way.limits(tenant);
         let (Some(percent), Some(of)) = (self.percent, self.of) else {
             return Err("a load has neither pps, nor percent and of".to_owned());

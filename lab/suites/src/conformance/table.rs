@@ -3,10 +3,12 @@
 
 use std::fmt::Write;
 
+use serde::{Deserialize, Serialize};
+
 use super::judge::{BoundError, JudgeFindings};
 
 /// The outcome of one experiment.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExperimentLine {
     /// The experiment.
     pub experiment: String,
@@ -19,7 +21,8 @@ pub struct ExperimentLine {
 }
 
 /// The verdict on an experiment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ExperimentVerdict {
     /// All cases hold.
     Holds,
@@ -125,7 +128,7 @@ pub fn table(lines: &[ExperimentLine]) -> String {
 }
 
 /// Fractions in per cent, the rest with a prefix.
-fn quantity(value: f64, unit: &str) -> String {
+pub(super) fn quantity(value: f64, unit: &str) -> String {
     if unit == "1" { format!("{:.2} %", value * 100.0) } else { weir_result::quantity(value, unit) }
 }
 

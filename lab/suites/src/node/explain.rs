@@ -31,12 +31,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
             let mut silent = |_: &str| {};
             let scratch = ResultFile::new(Origin::default());
             let mut scratch = Recording::new(scratch, rec.quick, &mut silent);
-            let mut laboratory = Laboratory {
-                plane: &SWITCH,
-                name: "node-explain",
-                beside: &mut beside,
-                sim: SimArm::default(),
-            };
+            let mut laboratory =
+                Laboratory::new(&SWITCH, "node-explain", &mut beside, SimArm::default());
             experiment.run(&mut scratch, &mut laboratory)?;
             judge(rec, experiment.name(), &answers)
         };

@@ -71,7 +71,7 @@ impl SimScenario {
             Self::Conformance(scenario) => {
                 let mut beside = nothing_beside;
                 let sim = arm.clone();
-                let mut place = Laboratory { plane: &SIM, name, beside: &mut beside, sim };
+                let mut place = Laboratory::new(&SIM, name, &mut beside, sim);
                 scenario.run(rec, &mut place).map(drop)
             }
             Self::Figure(scenario) => {
