@@ -66,8 +66,8 @@ fn leaf(rig: &Testbed) -> Result<String> {
     let line = format!("tc qdisc show dev {}", weir_experiment::UPLINK);
     let said = rig.ask("sw", Command::line(&line))?;
     // The first leaf is that of frames that no vif sent.
-    let kinds = said.lines().filter(|line| line.contains(" parent "));
-    let kind = kinds.last().and_then(|line| line.split(' ').nth(1));
+    let mut kinds = said.lines().filter(|line| line.contains(" parent "));
+    let kind = kinds.next_back().and_then(|line| line.split(' ').nth(1));
     let none = || ExperimentError::Node(format!("no leaf: {said}"));
     kind.map(str::to_owned).ok_or_else(none)
 }
