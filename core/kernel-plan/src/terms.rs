@@ -8,9 +8,11 @@
 //! **HTB** has two rates a class: its own, which is `min_rate`, and a ceiling up to which it
 //! borrows from its parent, which is `rate`. Leaves that borrow take turns by their quantum; those
 //! of inner classes mean nothing. A leaf's quantum is therefore its part of what its slice gets by
-//! the `priority` of all levels. It is 64 KB where nothing divides it: a leaf sends a whole
-//! super-frame in its turn however small its quantum is. A class without a minimum has the smallest
-//! rate, since HTB has none without. A delay cannot be said.
+//! the `priority` of all levels, in units of what the link sends in 2 ms: a turn of the highest
+//! priority then lasts 0.2 s on any link. A leaf sends a whole super-frame in its turn however small
+//! its quantum is; TCP makes none larger than what it sends in 1 ms, at twice its rate while it
+//! starts. A class without a minimum has the smallest rate, since HTB has none without. A delay
+//! cannot be said.
 //!
 //! Both count the bytes of a super-frame with the headers of its segments, since the kernel adds
 //! these before a discipline sees the frame.
@@ -151,14 +153,14 @@ impl QdiscTree {
             Self::Htb => {
                 let ceil = wish.rate.unwrap_or(link.rate).as_bps().min(whole);
                 let rate = wish.min_rate.as_bps().clamp(RATE_LEAST_BPS.min(ceil), ceil);
-                let late = |bps| {
-                    let rate = Some(BitRate::from_bps(bps));
-                    Share::burst_lasting(rate, link.packet, link.late).get()
-                };
+                let lasting =
+                    |rate, time| Share::burst_lasting(Some(rate), link.packet, time).get();
+                let late = |bps| lasting(BitRate::from_bps(bps), link.late);
                 let cburst = if wish.rate.is_some() { wish.burst.get() } else { late(ceil) };
                 let [above, below] = wish.part;
-                let quantum = above.saturating_mul(QUANTUM_BYTES) / below.max(1);
-                let most = u64::from(self.priority_max()) * QUANTUM_BYTES;
+                let unit = lasting(link.rate, QUANTUM_LASTS).min(QUANTUM_BYTES_MAX);
+                let quantum = above.saturating_mul(unit) / below.max(1);
+                let most = u64::from(self.priority_max()) * unit;
                 let quantum = quantum.clamp(QUANTUM_LEAST_BYTES, most);
                 ClassTerms::Htb { rate, ceil, burst: late(rate), cburst, quantum }
             }
@@ -187,9 +189,10 @@ const RT_LEAST_BPS: u64 = 8;
 /// The rate of an HTB class without a minimum.
 const RATE_LEAST_BPS: u64 = 8_000;
 
-/// The quantum of priority 1, a super-frame. That of the highest is some milliseconds of a fast
-/// link, for which others wait with what is beyond their guarantees.
-const QUANTUM_BYTES: u64 = 65_536;
+/// What the link sends in this time is the quantum of priority 1.
+const QUANTUM_LASTS: Nanos = Nanos::from_millis(2);
+/// The largest quantum of priority 1, the largest super-frame.
+const QUANTUM_BYTES_MAX: u64 = 65_536;
 /// The least quantum, a frame.
 const QUANTUM_LEAST_BYTES: u64 = 1_514;
 
