@@ -9,10 +9,10 @@
 //! borrows from its parent, which is `rate`. Leaves that borrow take turns by their quantum; those
 //! of inner classes mean nothing. A leaf's quantum is therefore its part of what its slice gets by
 //! the `priority` of all levels, in units of what the link sends in 2 ms: a turn of the highest
-//! priority then lasts 0.2 s on any link. A leaf sends a whole super-frame in its turn however small
-//! its quantum is; TCP makes none larger than what it sends in 1 ms, at twice its rate while it
-//! starts. A class without a minimum has the smallest rate, since HTB has none without. A delay
-//! cannot be said.
+//! priority then lasts 0.2 s at most, but on links so slow that a unit is two frames. A leaf sends
+//! a whole super-frame in its turn however small its quantum is; TCP makes none larger than what it
+//! sends in 1 ms, at twice its rate while it starts. A class without a minimum has the smallest
+//! rate, since HTB has none without. A delay cannot be said.
 //!
 //! Both count the bytes of a super-frame with the headers of its segments, since the kernel adds
 //! these before a discipline sees the frame.
