@@ -6,8 +6,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::path::Operation;
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
+use weir_api_types::token_scheme::TokenScheme;
 
 use crate::refusal::BrokerRefusal;
 use crate::{routes, xsd};
@@ -54,17 +54,6 @@ pub(crate) async fn schema() -> Response {
     security(("token" = []))
 )]
 struct Api;
-
-/// Describes the token that callers send.
-struct TokenScheme;
-
-impl Modify for TokenScheme {
-    fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
-        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
-        let components = api.components.get_or_insert_default();
-        components.add_security_scheme("token", SecurityScheme::Http(scheme));
-    }
-}
 
 /// Says that each message can be XML too.
 struct XmlMessages;

@@ -20,4 +20,5 @@ pub mod query;
 pub mod realtime;
 pub mod report;
 pub mod status;
+pub mod token_scheme;
 pub mod xtc;

@@ -3,9 +3,9 @@
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::{Modify, OpenApi};
+use utoipa::OpenApi;
 use weir_api_types::error::{ApiError, ErrorCode};
+use weir_api_types::token_scheme::TokenScheme;
 
 use crate::{
     change_routes as change, explain_routes as explain, read_routes as read,
@@ -45,14 +45,3 @@ pub(crate) async fn openapi() -> Response {
     security((), ("token" = []))
 )]
 struct Api;
-
-/// Describes the token that most callers send.
-struct TokenScheme;
-
-impl Modify for TokenScheme {
-    fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
-        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
-        let components = api.components.get_or_insert_default();
-        components.add_security_scheme("token", SecurityScheme::Http(scheme));
-    }
-}
