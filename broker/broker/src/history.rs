@@ -125,8 +125,8 @@ mod tests {
         history.add(subject, Some("o"), (HistoryChange::Created, None), Instant::ZERO)
     }
 
-    /// Goal: a caller meets the networks that he sees alone, page by page, the newest first; the
-    /// oldest entry goes beyond the bound, and numbers go on after a restart.
+    /// Goal: a caller gets the entries of its own networks only, page by page, the newest first.
+    /// Beyond the bound the oldest entry goes, and numbers go on after a restart.
     #[test]
     fn entries_are_found_page_by_page() {
         let mut history = ChangeHistory::default();

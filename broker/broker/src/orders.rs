@@ -51,7 +51,7 @@ pub(crate) enum WriterOrder {
         network: String,
         link: String,
         up: bool,
-        /// The name of his token.
+        /// The name of the administrator's token.
         by: String,
         answer: oneshot::Sender<Result<(), BrokerRefusal>>,
     },

@@ -189,7 +189,7 @@ const RT_LEAST_BPS: u64 = 8;
 /// The rate of an HTB class without a minimum.
 const RATE_LEAST_BPS: u64 = 8_000;
 
-/// What the link sends in this time is the quantum of priority 1.
+/// The quantum of priority 1 is what the link sends in this time.
 const QUANTUM_LASTS: Nanos = Nanos::from_millis(2);
 /// The largest quantum of priority 1, the largest super-frame.
 const QUANTUM_BYTES_MAX: u64 = 65_536;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// What there is to say of a connection beside its rate, path and state, for a person.
+// A connection's priority and times as text, which the page shows beside its rate and path.
 
 import type { ConnectionView } from "./api";
 
