@@ -66,30 +66,45 @@ static __always_inline struct path_counters *counters_of(__u32 gate)
 }
 
 /*
- * Takes `time` from the bucket, if it holds that much. Processors race for it by compare-and-swap,
- * so that no two spend the same credit. With `owes`, a full bucket lets a super-frame through that
- * costs more than it holds, and fills from below zero then.
+ * Takes `time` from the bucket, if it holds that much: 1, or 0 if it does not, or -1 if another
+ * processor was faster. Processors race by compare-and-swap, so that no two spend the same credit.
+ * With `owes`, a full bucket lets a super-frame through that costs more than it holds, and fills
+ * from below zero then.
  */
-static __always_inline int take(struct bucket *bucket, __u64 time, __u64 now, int owes)
+static __always_inline int try_take(struct bucket *bucket, __u64 time, __u64 now, int owes)
 {
 	__u64 depth = *(volatile __u64 *)&bucket->depth;
 	__u64 needed = owes && time > depth ? depth : time;
+	__u64 seen = *(volatile __u64 *)&bucket->full_at;
+	__u64 lacking = seen - now;
 
 	/* A debt of DEPTH_MAX would count as none. */
 	if (time > DEPTH_MAX / 2)
 		return 0;
+	if ((__s64)lacking < 0 || lacking > DEPTH_MAX)
+		lacking = 0;
+	if (lacking + needed > depth)
+		return 0;
+	if (__sync_val_compare_and_swap(&bucket->full_at, seen, now + lacking + time) == seen)
+		return 1;
+	return -1;
+}
 
-	for (int i = 0; i < BUCKET_TRIES; i++) {
-		__u64 seen = *(volatile __u64 *)&bucket->full_at;
-		__u64 lacking = seen - now;
+/*
+ * Does try_take after another processor was faster. A global function, which the verifier walks
+ * once: inlined for each bucket of each path, the attempts alone took it a second.
+ */
+__noinline int take_again(__u32 index, __u64 time, __u64 now, int owes)
+{
+	struct bucket *bucket = bpf_map_lookup_elem(&buckets, &index);
 
-		if ((__s64)lacking < 0 || lacking > DEPTH_MAX)
-			lacking = 0;
-		if (lacking + needed > depth)
-			return 0;
-		if (__sync_val_compare_and_swap(&bucket->full_at, seen, now + lacking + time) ==
-		    seen)
-			return 1;
+	if (!bucket)
+		return 0;
+	for (int i = 1; i < BUCKET_TRIES; i++) {
+		int taken = try_take(bucket, time, now, owes);
+
+		if (taken >= 0)
+			return taken;
 	}
 	return 0;
 }
@@ -117,45 +132,64 @@ static __always_inline __u64 bucket_time(const struct bucket *bucket, __u32 posi
 }
 
 /*
- * Charges every bucket of the path, or none, and counts a drop at the first that refuses. A
- * super-frame costs what the frames cost that it is cut into.
+ * Gives back what frames were charged at the buckets before the one that refuses them, and counts
+ * them as its drops. A global function, as take_again.
  */
-static __always_inline int police_all(const struct path *path, struct path_counters *counters,
-				      const struct tally *size, __u64 now)
+__noinline int refuse(__u32 gate, __u32 refused, __u64 packets, __u64 bytes)
 {
-	struct tally cost = {size->packets, size->bytes + size->packets * path->overhead};
-	int owes = size->packets > 1;
-	struct bucket *bucket;
-	__u32 refused;
+	struct path *path = bpf_map_lookup_elem(&paths, &gate);
+	struct path_counters *counters = counters_of(gate);
+	struct tally size = {packets, bytes}, cost = size;
 
-	for (refused = 0; refused < PATH_BUCKETS; refused++) {
-		bucket = path_bucket(path, refused);
-		if (bucket && !take(bucket, bucket_time(bucket, refused, &cost), now, owes))
-			break;
-	}
-	if (refused == PATH_BUCKETS)
-		return 1;
+	if (!path || !counters || refused >= PATH_BUCKETS)
+		return 0;
+	cost.bytes += packets * path->overhead;
 	for (__u32 i = 0; i < PATH_BUCKETS; i++) {
+		struct bucket *bucket;
+
 		if (i == refused)
 			break;
 		bucket = path_bucket(path, i);
 		if (bucket)
-			__sync_fetch_and_add(&bucket->full_at,
-					     -bucket_time(bucket, i, &cost));
+			__sync_fetch_and_add(&bucket->full_at, -bucket_time(bucket, i, &cost));
 	}
-	/* The verifier wants to see this bound, which holds here. */
-	if (refused < PATH_BUCKETS)
-		count_all(&counters->policed[refused], size);
+	count_all(&counters->policed[refused], &size);
 	return 0;
 }
 
+/*
+ * Charges every bucket of the path, or none, and counts a drop at the first that refuses. A
+ * super-frame costs what the frames cost that it is cut into.
+ */
+static __always_inline int police_all(const struct path *path, __u32 gate, const struct tally *size,
+				      __u64 now)
+{
+	struct tally cost = {size->packets, size->bytes + size->packets * path->overhead};
+	int owes = size->packets > 1;
+
+	for (__u32 i = 0; i < PATH_BUCKETS; i++) {
+		struct bucket *bucket = path_bucket(path, i);
+		__u64 time;
+		int taken;
+
+		if (!bucket)
+			continue;
+		time = bucket_time(bucket, i, &cost);
+		taken = try_take(bucket, time, now, owes);
+		if (taken < 0)
+			taken = take_again(path->bucket[i] - 1, time, now, owes);
+		if (!taken)
+			return refuse(gate, i, size->packets, size->bytes);
+	}
+	return 1;
+}
+
 /* Does police_all for one frame. */
-static __always_inline int police(const struct path *path, struct path_counters *counters,
-				  __u64 length, __u64 now)
+static __always_inline int police(const struct path *path, __u32 gate, __u64 length, __u64 now)
 {
 	struct tally size = {1, length};
 
-	return police_all(path, counters, &size, now);
+	return police_all(path, gate, &size, now);
 }
 
 /* Returns whether the path is engaged, and engages it if none of its frames is in user space. */
@@ -354,7 +388,7 @@ static __always_inline long redirect_from_vif(struct xdp_md *ctx, const struct d
 	}
 	now_ns = bpf_ktime_get_ns();
 	now = now_ns << TIME_SHIFT;
-	if (!police(path, counters, length, now))
+	if (!police(path, index, length, now))
 		return XDP_DROP;
 	if (ethernet->h_dest[0] & 1)
 		return -1;
@@ -384,7 +418,7 @@ static __always_inline long redirect_from_vif(struct xdp_md *ctx, const struct d
 		 */
 		return *(volatile __u32 *)&other->flags & PATH_REDIRECT ? LEAVE : -1;
 	}
-	if (!police(other, other_counters, length, now)) {
+	if (!police(other, station->gate, length, now)) {
 		count(&counters->refused, length);
 		return XDP_DROP;
 	}
@@ -461,7 +495,7 @@ static __always_inline long redirect_to_vif(struct xdp_md *ctx, struct station *
 	/* The headers exist on the port only, and are charged to nobody. */
 	length -= headers;
 	now_ns = bpf_ktime_get_ns();
-	if (!police(path, counters, length, now_ns << TIME_SHIFT))
+	if (!police(path, station->gate, length, now_ns << TIME_SHIFT))
 		return XDP_DROP;
 	if (pop_headers(ctx, headers))
 		return -1;

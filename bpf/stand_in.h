@@ -50,6 +50,19 @@ static __always_inline struct path *stand_in_path(__u32 index)
 	return path && *(volatile __u32 *)&path->flags & PATH_STAND_IN ? path : 0;
 }
 
+/*
+ * Takes frames from all buckets of a gate's path, or counts them as policed and returns 0. The
+ * verifier walks a global function once, not once a caller: inlined into the stand-ins, the
+ * buckets alone would have it walk most of the million instructions that it allows.
+ */
+__noinline int police_gate(__u32 gate, __u64 packets, __u64 bytes)
+{
+	struct path *path = stand_in_path(gate);
+	struct tally size = {packets, bytes};
+
+	return path && police_all(path, gate, &size, bpf_ktime_get_ns() << TIME_SHIFT);
+}
+
 static __always_inline long pass_to(struct path_counters *counters, __u32 device, __u64 length)
 {
 	count(&counters->redirected, length);
@@ -66,7 +79,6 @@ static __always_inline long stand_in_for_vif(struct xdp_md *ctx, __u32 index)
 	struct station_key key = {};
 	struct station *station = 0;
 	__u64 length = end - data;
-	__u64 now;
 
 	counters = counters_of(index);
 	if (!path || !counters || (void *)(ethernet + 1) > end || crosses_none(ethernet))
@@ -77,8 +89,7 @@ static __always_inline long stand_in_for_vif(struct xdp_md *ctx, __u32 index)
 		count(&counters->spoofed, length);
 		return XDP_DROP;
 	}
-	now = bpf_ktime_get_ns() << TIME_SHIFT;
-	if (!is_charged(path) && !police(path, counters, length, now))
+	if (!is_charged(path) && !police_gate(index, 1, length))
 		return XDP_DROP;
 	if (!(ethernet->h_dest[0] & 1)) {
 		key.device = path->device;
@@ -98,7 +109,7 @@ static __always_inline long stand_in_for_vif(struct xdp_md *ctx, __u32 index)
 	other_counters = counters_of(station->gate);
 	if (!other || !other_counters)
 		return -1;
-	if (!police(other, other_counters, length, now)) {
+	if (!police_gate(station->gate, 1, length)) {
 		count(&counters->refused, length);
 		return XDP_DROP;
 	}
@@ -126,7 +137,7 @@ static __always_inline long stand_in_for_port(struct xdp_md *ctx, struct station
 	if (path->pih && !same_tag(ctx, path, headers))
 		return -1;
 	length -= headers;
-	if (!police(path, counters, length, bpf_ktime_get_ns() << TIME_SHIFT))
+	if (!police_gate(station->gate, 1, length))
 		return XDP_DROP;
 	if (pop_headers(ctx, headers))
 		return -1;

@@ -30,9 +30,6 @@
 #define COPIES_A_SECOND 4096
 #define COPIES_AT_ONCE 1024
 
-/* Beside the index of a device. */
-#define COPY_LOCAL (1u << 31)
-
 /*
  * Returns whether weir_xdp leaves a frame to this program. It cannot remove the number of a
  * parallel internet, so such frames stay with XDP. `headers`: those of a frame from a port.
@@ -74,53 +71,66 @@ static __always_inline int may_copy(__u32 device)
 	return __sync_val_compare_and_swap(full_at, seen, now + lacking + time) == seen;
 }
 
-/*
- * Gives a vif a copy of a frame; returns whether it did. `device`: COPY_LOCAL is set if the frame
- * is a vif's. The verifier walks a global function once, not once a member.
- */
-__noinline int copy_to_vif(struct __sk_buff *skb, __u32 gate, __u32 device, __u64 packets,
-			   __u64 bytes)
-{
-	struct path *path = stand_in_path(gate);
-	struct path_counters *counters = counters_of(gate);
-	__u32 ifindex = ifindex_of(device & ~COPY_LOCAL);
-	struct tally size = {packets, bytes};
+/* A frame to a group, and the member of its bridge whose turn it is. */
+struct copy {
+	struct member_key key;
+	/* The device that it came from. */
+	__u32 from;
+	/* Whether it is a vif's; then only members of its slice have it. */
+	__u32 local;
+	__u32 slice;
+	struct tally size;
+};
 
+/*
+ * Gives the member a copy of the frame, unless it is the sender, or of another slice. Returns 1 if
+ * it did, 0 if not, -1 if nobody after it has one. The verifier walks a global function once, not
+ * once a member.
+ */
+__noinline int copy_to_member(struct __sk_buff *skb, const struct copy *copy)
+{
+	struct path_counters *counters;
+	struct member *member;
+	struct path *path;
+	__u32 ifindex;
+
+	if (!copy)
+		return -1;
+	member = bpf_map_lookup_elem(&members, &copy->key);
+	if (!member)
+		return -1;
+	if (member->device == copy->from || (copy->local && member->slice != copy->slice))
+		return 0;
+	if (!may_copy(copy->from))
+		return -1;
+	path = stand_in_path(member->gate);
+	counters = counters_of(member->gate);
+	ifindex = ifindex_of(member->device);
 	if (!path || !counters || !ifindex || path->pih)
 		return 0;
-	if (!police_all(path, counters, &size, bpf_ktime_get_ns() << TIME_SHIFT))
+	if (!police_gate(member->gate, copy->size.packets, copy->size.bytes))
 		return 0;
 	if (bpf_clone_redirect(skb, ifindex, 0))
 		return 0;
-	count_all(&counters->redirected, &size);
-	if (device & COPY_LOCAL)
-		count_all(&counters->local, &size);
+	count_all(&counters->redirected, &copy->size);
+	if (copy->local)
+		count_all(&counters->local, &copy->size);
 	return 1;
 }
 
-/*
- * Copies a frame for the vifs of a bridge: all but the sender's, or those of the sender's slice.
- * Returns how many have one.
- */
-static __always_inline __u32 copy_to_members(struct __sk_buff *skb, struct member_key key,
-					     const struct device *from, const struct path *sender,
-					     const struct tally *size)
+/* Copies a frame for the vifs of a bridge. Returns how many have one. */
+static __always_inline __u32 copy_to_members(struct __sk_buff *skb, struct copy *copy)
 {
-	__u32 local = sender ? COPY_LOCAL : 0, copied = 0;
+	__u32 copied = 0;
 
 	for (__u32 place = 0; place < MEMBERS_MAX; place++) {
-		struct member *member;
+		int given;
 
-		key.place = place;
-		member = bpf_map_lookup_elem(&members, &key);
-		if (!member)
+		copy->key.place = place;
+		given = copy_to_member(skb, copy);
+		if (given < 0)
 			break;
-		if (member->device == from->index || (sender && member->slice != sender->slice))
-			continue;
-		if (!may_copy(from->index))
-			break;
-		copied += copy_to_vif(skb, member->gate, member->device | local, size->packets,
-				      size->bytes);
+		copied += given;
 	}
 	return copied;
 }
@@ -131,7 +141,6 @@ static __always_inline long forward_from_vif(struct __sk_buff *skb, const struct
 {
 	struct path *path = stand_in_path(device->gate), *other;
 	struct path_counters *counters = counters_of(device->gate), *other_counters;
-	__u64 now = bpf_ktime_get_ns() << TIME_SHIFT;
 	struct station *station = 0;
 	__u32 ifindex;
 
@@ -144,12 +153,18 @@ static __always_inline long forward_from_vif(struct __sk_buff *skb, const struct
 		count_all(&counters->spoofed, size);
 		return TC_ACT_SHOT;
 	}
-	if (!is_charged(path) && !police_all(path, counters, size, now))
+	if (!is_charged(path) && !police_gate(device->gate, size->packets, size->bytes))
 		return TC_ACT_SHOT;
 	if (ethernet->h_dest[0] & 1) {
-		struct member_key key = {path->device, path->bridge, 0};
+		struct copy copy = {
+			.key = {path->device, path->bridge, 0},
+			.from = device->index,
+			.local = 1,
+			.slice = path->slice,
+			.size = *size,
+		};
 
-		copy_to_members(skb, key, device, path, size);
+		copy_to_members(skb, &copy);
 	} else {
 		struct station_key key = {.device = path->device, .bridge = path->bridge};
 
@@ -174,7 +189,7 @@ static __always_inline long forward_from_vif(struct __sk_buff *skb, const struct
 	ifindex = ifindex_of(station->stand_in);
 	if (!other || !other_counters || !ifindex)
 		return -1;
-	if (!police_all(other, other_counters, size, now)) {
+	if (!police_gate(station->gate, size->packets, size->bytes)) {
 		count_all(&counters->refused, size);
 		return TC_ACT_SHOT;
 	}
@@ -210,9 +225,13 @@ static __always_inline long forward_from_port(struct __sk_buff *skb, const struc
 	if (skb->vlan_present && bpf_skb_vlan_pop(skb))
 		return -1;
 	if (ethernet->h_dest[0] & 1) {
-		struct member_key group = {key.device, key.bridge, 0};
+		struct copy copy = {
+			.key = {key.device, key.bridge, 0},
+			.from = device->index,
+			.size = *size,
+		};
 
-		return copy_to_members(skb, group, device, 0, size) ? TC_ACT_SHOT : -1;
+		return copy_to_members(skb, &copy) ? TC_ACT_SHOT : -1;
 	}
 	__builtin_memcpy(key.mac, ethernet->h_dest, ETH_ALEN);
 	station = bpf_map_lookup_elem(&stations, &key);
@@ -223,7 +242,7 @@ static __always_inline long forward_from_port(struct __sk_buff *skb, const struc
 	ifindex = ifindex_of(station->stand_in);
 	if (!path || !counters || !ifindex || path->pih)
 		return -1;
-	if (!police_all(path, counters, size, bpf_ktime_get_ns() << TIME_SHIFT))
+	if (!police_gate(station->gate, size->packets, size->bytes))
 		return TC_ACT_SHOT;
 	count_all(&counters->redirected, size);
 	return bpf_redirect(ifindex, 0);

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::private_network;
+use libbpf_rs::query::ProgInfoIter;
 use weir_ports::{PlaneLimits, XdpPlane};
 
 /// Goal: no load fails, however many signals come. The kernel gives up a verification, which takes
@@ -45,6 +46,27 @@ fn loading_succeeds_while_signals_arrive() {
     let delivered = DELIVERED.load(Ordering::Relaxed);
     assert!(delivered >= loads, "{delivered} signals were delivered during {loads} loads");
     println!("{loads} loads, {delivered} signals delivered");
+}
+
+/// Goal: the verifier walks a tenth of what it allows at most. Kernels differ in what they walk,
+/// and refuse a program above a million instructions; the walk is most of a node's start.
+#[test]
+fn the_verifier_is_far_from_its_limit() {
+    const TEST: &str = "the_verifier_is_far_from_its_limit";
+    if !private_network(TEST) {
+        return;
+    }
+    let before: Vec<u32> = ProgInfoIter::default().map(|info| info.id).collect();
+    let _plane =
+        XdpPlane::load(PlaneLimits { gates: 8, devices: 4, sockets: 4, stations: 16 }).unwrap();
+    for name in ["weir_xdp", "weir_stand_in"] {
+        let walked: Vec<u32> = ProgInfoIter::default()
+            .filter(|info| !before.contains(&info.id) && info.name.to_str() == Some(name))
+            .map(|info| info.verified_insns)
+            .collect();
+        assert!(!walked.is_empty(), "{name} is not loaded");
+        assert!(walked.iter().all(|walked| *walked <= 100_000), "{name}: {walked:?} instructions");
+    }
 }
 
 /// Counts deliveries of SIGUSR2; system calls that it interrupts are not restarted.
