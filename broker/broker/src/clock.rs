@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Wall time: what the calendar and leases are kept in, since they outlive a broker.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tokio::time::Instant as Moment;
 use weir_units::Instant;
 
 /// Returns the time, as nanoseconds since 1970.
@@ -32,6 +33,20 @@ pub(crate) fn text(time: Instant) -> String {
     let nanos = i128::from(time.as_nanos() / 1_000_000 * 1_000_000);
     let time = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok();
     time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
+}
+
+/// Returns the moment of a wall time; in case that clock is set, no later than in a minute.
+pub(crate) fn on_the_clock(time: Instant) -> Moment {
+    let wait = Duration::from_nanos(time.saturating_since(now()).as_nanos());
+    Moment::now() + wait.min(Duration::from_secs(60))
+}
+
+/// Waits until a time; for ever without one.
+pub(crate) async fn until(time: Option<Moment>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The year 2500: a time and a lease added still fit into 64 bits of nanoseconds.

@@ -10,6 +10,8 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use weir_units::{BitRate, Nanos};
 
+pub use crate::store_address::StoreAddress;
+
 /// The whole file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,8 +37,13 @@ pub struct BrokerSettings {
     pub certificate: PathBuf,
     /// PEM file of the certificate's key.
     pub key: PathBuf,
-    /// File of the embedded store.
-    pub store: PathBuf,
+    /// The store.
+    pub store: StoreAddress,
+    /// File with the password of a store of PostgreSQL; without it the server trusts the user.
+    pub store_password: Option<PathBuf>,
+    /// True if no router is configured: each takes everything at once. For trying out a network.
+    #[serde(default)]
+    pub simulate: bool,
     /// File of the private key that the nodes accept, in OpenSSH's format. It is read at the start
     /// and never stored.
     pub ssh_key: PathBuf,
@@ -195,6 +202,9 @@ impl BrokerConfig {
         name("broker.name", &self.broker.name)?;
         if self.broker.requests == 0 || self.broker.clients == 0 {
             return Err("broker.requests and broker.clients must be at least 1".to_owned());
+        }
+        if self.broker.store_password.is_some() && !self.broker.store.is_shared() {
+            return Err("broker.store_password: the store is a file, which has none".to_owned());
         }
         if self.broker.rearrange > REARRANGE_MOST {
             let asked = self.broker.rearrange;

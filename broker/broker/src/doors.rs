@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tests of the interface as its callers meet it: formats, tokens, bounds.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -10,7 +9,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tower_service::Service;
 use weir_broker_api_types::{
     ConnectionChange, HistoryEntry, LinkTraffic, RequestedConnection, TunnelReport,
@@ -59,9 +58,10 @@ impl Doors {
         let interface = BrokerInterface {
             state: Arc::clone(&state),
             orders,
-            nodes: Arc::new(BTreeMap::new()),
+            nodes: watch::channel(Arc::default()).1,
             tokens: config.broker.token,
             traffic: TrafficReader::new(),
+            is_shared: false,
         };
         Self { router: router(Arc::new(interface)), state }
     }

@@ -28,6 +28,14 @@ pub enum BrokerError {
     Fenced,
 }
 
+impl BrokerError {
+    /// Returns true if a broker on a shared store goes on from what the store has: the fault is not
+    /// in its own files.
+    pub(crate) const fn may_pass(&self) -> bool {
+        matches!(self, Self::Store(_) | Self::State(_) | Self::Fenced)
+    }
+}
+
 impl From<BrokerStoreError> for BrokerError {
     fn from(error: BrokerStoreError) -> Self {
         match error {

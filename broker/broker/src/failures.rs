@@ -7,13 +7,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::directory::KnownArc;
 use crate::node_queue::QueuedNodeStatus;
 
 /// Failed parts, by the names of the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FailedParts {
     /// Routers that do not answer.
     pub(crate) routers: BTreeSet<String>,

@@ -64,11 +64,16 @@ impl ChangeHistory {
         let number = self.entries.back().map_or(1, |last| last.number + 1);
         let (at, by) = (clock::text(now), by.map(str::to_owned));
         let entry = HistoryEntry { number, at, network, connection, link, by, change, detail };
-        self.entries.push_back(entry.clone());
+        self.take_over(entry.clone());
+        entry
+    }
+
+    /// Takes over an entry that is stored.
+    pub(crate) fn take_over(&mut self, entry: HistoryEntry) {
+        self.entries.push_back(entry);
         if self.entries.len() > HISTORY_MAX {
             self.entries.pop_front();
         }
-        entry
     }
 
     /// Returns at most [`PAGE_MAX`] entries of networks that the caller sees, the newest first.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use weir_network::ConnectionId;
 
 /// All numbers, as the store has them.
@@ -15,7 +16,7 @@ pub(crate) struct StableIds {
 }
 
 /// The number of one name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredId {
     /// Each kind is numbered from 0, without gaps.
     pub(crate) kind: String,

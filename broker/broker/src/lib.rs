@@ -11,17 +11,20 @@
 //! holds the rate, and the outer address follows fixed routes (`item`). Nothing is asked of end
 //! nodes.
 //!
-//! **Rows before commands.** One transaction of the embedded store has the connection, its path
+//! **Rows before commands.** One transaction of the store has the connection, its path
 //! and the commands for each node, before the first of them leaves (`store`, `writer`).
 //! Whoever takes the lease after a crash finds there what was under way, and goes on (`state`). A
 //! lease has a fencing number that grows with each holder; the store and the nodes refuse an older
-//! one.
+//! one. Several brokers on one PostgreSQL all decide, one after the other, each on all that is
+//! stored (`follow`); the one with the lease configures the nodes.
 //!
 //! **One queue a node.** A node's queue (`node_queue`) holds the items that the node is to have.
 //! It takes whatever waits, compares wanted with actual, applies the difference as one batch over
 //! one kept shell (`shell`) and reads back (`linux`). Drift is repaired by the same steps.
 
 mod app;
+#[cfg(test)]
+mod brokers;
 mod clock;
 pub mod config;
 mod directory;
@@ -30,6 +33,7 @@ mod doors;
 mod error;
 mod execution;
 mod failures;
+mod follow;
 mod history;
 mod ids;
 mod item;
@@ -37,8 +41,11 @@ mod links;
 mod linux;
 mod message;
 mod node_queue;
+mod node_starter;
 pub mod openapi;
 mod orders;
+#[cfg(test)]
+mod postgres;
 mod record;
 mod refusal;
 mod requests;
@@ -51,9 +58,11 @@ mod server;
 mod shell;
 mod state;
 mod store;
+mod store_address;
 #[cfg(test)]
 mod test_config;
 mod traffic;
+mod upkeep;
 mod writer;
 mod xml;
 mod xsd;

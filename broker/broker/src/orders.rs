@@ -55,6 +55,10 @@ pub(crate) enum WriterOrder {
         by: String,
         answer: oneshot::Sender<Result<(), BrokerRefusal>>,
     },
+    /// Somebody asks for what another broker may have stored just now.
+    Look {
+        answer: oneshot::Sender<()>,
+    },
     /// The nodes have done a step, or not.
     Done {
         id: ConnectionId,

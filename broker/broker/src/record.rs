@@ -2,11 +2,12 @@
 //! The records of the store: connections with the plan that is under way.
 
 use serde::{Deserialize, Serialize};
-use weir_broker_api_types::{HistoryEntry, RequestedConnection, StepTimes};
+use weir_broker_api_types::{HistoryEntry, RequestedConnection, RouterState, StepTimes};
 use weir_network::{
     AdmittedFlows, ConnectionPlan, ConnectionRequest, ConnectionTimers, NetworkConnection,
 };
 
+use crate::failures::FailedParts;
 use crate::ids::StoredId;
 
 /// A connection as it is stored: one row, written before the commands that follow from it.
@@ -16,6 +17,9 @@ pub(crate) struct StoredConnection {
     pub(crate) connection: NetworkConnection,
     /// The request and paths that a change leads to.
     pub(crate) next: Option<(ConnectionRequest, AdmittedFlows)>,
+    /// True if nothing is reserved for its present paths.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) suspended: bool,
     pub(crate) record: ConnectionRecord,
 }
 
@@ -41,6 +45,9 @@ pub(crate) struct ConnectionRecord {
     /// The reason for which it is broken.
     #[serde(default)]
     pub(crate) refusal: Option<String>,
+    /// Fault of a router, when the step under way failed: whoever waits at another broker is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) fault: Option<String>,
     /// Times of the last step that somebody waited for.
     #[serde(skip)]
     pub(crate) took: Option<StepTimes>,
@@ -56,10 +63,19 @@ pub(crate) struct StoredState {
     pub(crate) links_down: Vec<(String, String)>,
     /// The history, oldest first.
     pub(crate) history: Vec<HistoryEntry>,
+    pub(crate) observed: ObservedParts,
+}
+
+/// Routers as the broker sees them that configures them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ObservedParts {
+    /// Failed parts, without links that an administrator has set down.
+    pub(crate) failed: FailedParts,
+    pub(crate) routers: Vec<RouterState>,
 }
 
 /// A remembered request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StoredKey {
     pub(crate) key: String,
     pub(crate) request: String,

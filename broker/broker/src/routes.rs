@@ -13,7 +13,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ring::digest::{SHA256, digest};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use weir_api_types::error::ErrorCode;
 use weir_broker_api_types::{
@@ -45,9 +45,12 @@ use crate::traffic::{LinkDevice, TrafficReader};
 pub(crate) struct BrokerInterface {
     pub(crate) state: SharedState,
     pub(crate) orders: mpsc::Sender<WriterOrder>,
-    pub(crate) nodes: NodeQueues,
+    /// Queues of the routers; none while another broker configures them.
+    pub(crate) nodes: watch::Receiver<NodeQueues>,
     pub(crate) tokens: Vec<BrokerToken>,
     pub(crate) traffic: TrafficReader,
+    /// True if other brokers work on the same store.
+    pub(crate) is_shared: bool,
 }
 
 type Shared = State<Arc<BrokerInterface>>;
@@ -104,7 +107,7 @@ pub(crate) async fn traffic(
         Some(state.directory.arcs(id).map(|(_, arc)| LinkDevice::from(arc)).collect())
     });
     let links = links.ok_or_else(|| unknown("network", &name))?;
-    let reading = interface.traffic.read(&name, links, &interface.nodes).await;
+    let reading = interface.traffic.read(&name, links, &interface.nodes()?).await;
     Ok(MessageAnswer::ok("traffic", &reading))
 }
 
@@ -151,7 +154,7 @@ pub(crate) async fn show(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    let (id, _) = interface.own(&headers, &id)?;
+    let (id, _) = interface.own(&headers, &id).await?;
     Ok(MessageAnswer::ok("connection", &interface.shown(id)?))
 }
 
@@ -214,7 +217,7 @@ pub(crate) async fn change(
     body: Result<MessageBody<ConnectionChange>, BrokerRefusal>,
 ) -> Result<MessageAnswer, BrokerRefusal> {
     let since = Instant::now();
-    let (id, caller) = interface.own(&headers, &id)?;
+    let (id, caller) = interface.own(&headers, &id).await?;
     let MessageBody(change) = body?;
     let order = |waiting| WriterOrder::Change { id, change, waiting };
     let made = interface.order(since, caller, order).await?;
@@ -230,7 +233,7 @@ pub(crate) async fn remove(
     headers: HeaderMap,
 ) -> Result<Response, BrokerRefusal> {
     let since = Instant::now();
-    let (id, caller) = interface.own(&headers, &id)?;
+    let (id, caller) = interface.own(&headers, &id).await?;
     interface.order(since, caller, |waiting| WriterOrder::Remove { id, waiting }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -265,7 +268,7 @@ pub(crate) async fn report(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    let (id, _) = interface.own(&headers, &id)?;
+    let (id, _) = interface.own(&headers, &id).await?;
     let mut reports = Vec::new();
     for tunnel in interface.shown(id)?.tunnels {
         reports.push(interface.tunnel_report(&tunnel).await?);
@@ -305,17 +308,30 @@ impl BrokerInterface {
     }
 
     /// Returns the connection of that name, if the caller may see it, and the caller.
-    fn own(
+    async fn own(
         &self,
         headers: &HeaderMap,
         name: &str,
     ) -> Result<(ConnectionId, &BrokerToken), BrokerRefusal> {
         let caller = self.caller(headers)?;
         let id = parsed_id(name).ok_or_else(|| unknown("connection", name))?;
-        let seen = self.locked(|state| {
-            state.get(id).is_some_and(|(_, record)| caller.sees(&record.requested.network))
-        });
-        if seen { Ok((id, caller)) } else { Err(unknown("connection", name)) }
+        let sees = || {
+            self.locked(|state| {
+                state.get(id).is_some_and(|(_, record)| caller.sees(&record.requested.network))
+            })
+        };
+        // Another broker may have made it just now.
+        if sees() || (self.catches_up().await && sees()) {
+            return Ok((id, caller));
+        }
+        Err(unknown("connection", name))
+    }
+
+    /// Has the writer take over what other brokers have committed. Returns false if there are none.
+    async fn catches_up(&self) -> bool {
+        let (answer, answered) = oneshot::channel();
+        let asks = self.is_shared && self.orders.try_send(WriterOrder::Look { answer }).is_ok();
+        asks && answered.await.is_ok()
     }
 
     /// Returns a connection as it is shown.
@@ -335,7 +351,7 @@ impl BrokerInterface {
         order: impl FnOnce(ConnectionId, WaitingCaller) -> WriterOrder,
     ) -> Result<MessageAnswer, BrokerRefusal> {
         let since = Instant::now();
-        let (id, caller) = self.own(headers, name)?;
+        let (id, caller) = self.own(headers, name).await?;
         let made = self.order(since, caller, |waiting| order(id, waiting)).await?;
         Ok(MessageAnswer::ok("connection", &self.shown(made)?))
     }
@@ -363,12 +379,24 @@ impl BrokerInterface {
             BrokerRefusal::new(ErrorCode::Busy, text)
         })?;
         answered.await.map_err(|_| {
-            BrokerRefusal::new(ErrorCode::NotRunning, "the broker is ending; ask again")
+            BrokerRefusal::new(
+                ErrorCode::NotRunning,
+                "the broker ends, or lost its store; ask again",
+            )
         })?
     }
 
+    /// Returns the queues of the routers.
+    fn nodes(&self) -> Result<NodeQueues, BrokerRefusal> {
+        match self.locked(|state| state.elsewhere()) {
+            None => Ok(Arc::clone(&self.nodes.borrow())),
+            Some(refusal) => Err(refusal),
+        }
+    }
+
     async fn tunnel_report(&self, tunnel: &TunnelView) -> Result<TunnelReport, BrokerRefusal> {
-        let first = tunnel.path.routers.first().and_then(|router| self.nodes.get(router));
+        let nodes = self.nodes()?;
+        let first = tunnel.path.routers.first().and_then(|router| nodes.get(router));
         let gone = |text: String| BrokerRefusal::new(ErrorCode::NotRunning, text);
         let node = first.ok_or_else(|| gone("its entry is no longer configured".to_owned()))?;
         let counters = node.counters(format!("wc{}", tunnel.number)).await;
@@ -405,14 +433,19 @@ impl BrokerInterface {
                 fault: state.failed.fault_of(&network.name, known),
             });
         }
-        let routers = routers.into_iter().filter_map(|name| self.nodes.get(name));
+        let nodes = self.nodes.borrow();
+        let told = &state.observed.routers;
+        let routers = routers.into_iter().filter_map(|name| match nodes.get(name) {
+            Some(node) => Some(node.status().router),
+            None => told.iter().find(|of| of.name == name).cloned(),
+        });
         let gateways = state
             .directory
             .hosts(id)
             .map(|(_, host)| HostGateway { host: host.name.clone(), router: host.router.clone() });
         NetworkView {
             name: network.name.clone(),
-            routers: routers.map(|node| node.status().router).collect(),
+            routers: routers.collect(),
             gateways: gateways.collect(),
             hosts: state.directory.hosts(id).map(|(_, host)| host.name.clone()).collect(),
             links,

@@ -1,27 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The broker of a configuration, until a signal.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use russh::keys::load_secret_key;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::app::router;
-use crate::clock;
-use crate::config::{BrokerConfig, NetworkConfig};
+use crate::config::BrokerConfig;
 use crate::error::BrokerError;
-use crate::execution::NodeQueues;
 use crate::history::ChangeHistory;
 use crate::ids::StableIds;
-use crate::item::{LinkItem, NodeItem};
-use crate::linux::LinuxDriver;
-use crate::node_queue::{NodeQueue, QueueSettings};
+use crate::node_starter::NodeStarter;
+use crate::orders::{SharedState, WriterOrder};
 use crate::routes::BrokerInterface;
 use crate::server::HttpsServer;
-use crate::shell::ShellAccess;
 use crate::state::BrokerState;
-use crate::store::{BrokerStore, RowChange};
+use crate::store::{BrokerStore, RowChange, listen, random_digits};
 use crate::traffic::TrafficReader;
 use crate::writer::{Writer, WriterSettings};
 
@@ -36,9 +33,15 @@ pub fn run(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerError>
 
 async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerError> {
     let settings = &config.broker;
-    let key = load_secret_key(&settings.ssh_key, None)
-        .map_err(|error| BrokerError::Key(format!("{}: {error}", settings.ssh_key.display())))?;
-    let (stop, stopped) = watch::channel(false);
+    let key = match settings.simulate {
+        true => None,
+        false => {
+            let wrong = |error| format!("{}: {error}", settings.ssh_key.display());
+            let key = load_secret_key(&settings.ssh_key, None);
+            Some(Arc::new(key.map_err(|error| BrokerError::Key(wrong(error)))?))
+        }
+    };
+    let (stop, mut stopped) = watch::channel(false);
     // From here on a signal ends the broker in order.
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -49,90 +52,172 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
         }
         let _gone = stop.send(true);
     });
-    let holder = format!("{}/{}", settings.name, std::process::id());
-    let mut stopping = stopped.clone();
-    let mut store = tokio::select! {
-        taken = BrokerStore::take(&settings.store, &holder, settings.lease) => taken?,
-        _ = stopping.changed() => return Ok(()),
+    let opening = StoreOpening::new(config)?;
+    let (store, state) = tokio::select! {
+        opened = opening.open() => opened?,
+        _ = stopped.changed() => return Ok(()),
     };
-    let stored = store.read().await?;
-    let mut ids = StableIds::new(stored.ids);
-    let mut state = BrokerState::new(config, &mut ids, stored.connections, stored.keys)
-        .map_err(BrokerError::Configuration)?;
-    state.restore_links(stored.links_down);
-    state.history = ChangeHistory::new(stored.history);
-    state.renew_all(clock::now());
-    let added: Vec<_> = ids.take_added().into_iter().map(RowChange::PutId).collect();
-    store.commit(&added).await?;
-    let access = ShellAccess {
-        key: Arc::new(key),
-        store: store.identity().to_owned(),
-        fence: store.fence(),
-    };
-    let changed = Arc::new(Notify::new());
-    let nodes = start_nodes(config, &state, &access, &changed);
+    let (nodes, seen_nodes) = watch::channel(Arc::default());
+    let (changed, committed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    if store.is_shared() {
+        let (url, holder) = (opening.url.clone(), opening.holder.clone());
+        tokio::spawn(listen(url, holder, Arc::clone(&committed)));
+    }
     let server = HttpsServer::bind(settings).await?;
-    say(&format!(
-        "broker \"{}\": {} connections, {} under way; lease {}; https://{}",
-        settings.name,
-        state.all().count(),
-        state.under_way().len(),
-        store.fence(),
-        settings.listen
-    ));
+    say(&greeting(config, &store, &state));
     let state = Arc::new(Mutex::new(state));
-    let (orders, waiting) = mpsc::channel(settings.requests);
+    let (orders, mut waiting) = mpsc::channel(settings.requests);
     let interface = BrokerInterface {
         state: Arc::clone(&state),
         orders,
-        nodes: Arc::clone(&nodes),
+        nodes: seen_nodes,
         tokens: settings.token.clone(),
         traffic: TrafficReader::new(),
+        is_shared: store.is_shared(),
     };
     let serving = tokio::spawn(server.serve(router(Arc::new(interface))));
-    let router_patience = settings.router_patience;
-    let rearrange = settings.rearrange;
-    let preempt = settings.preempt;
-    let settings = WriterSettings { router_patience, rearrange, preempt, changed };
-    let ended = Writer::serve(state, store, nodes, waiting, stopped, settings).await;
+    let nodes =
+        NodeStarter { config: Arc::new(config.clone()), key, changed: Arc::clone(&changed), nodes };
+    let settings = WriterSettings {
+        router_patience: settings.router_patience,
+        rearrange: settings.rearrange,
+        preempt: settings.preempt,
+        changed,
+        committed,
+        nodes,
+    };
+    let session = BrokerSession { opening, state, settings, say: &say };
+    let ended = session.serve(store, &mut waiting, &mut stopped).await;
     serving.abort();
     ended
 }
 
-/// Starts the queues of all routers, each with what it is to have.
-fn start_nodes(
-    config: &BrokerConfig,
-    state: &BrokerState,
-    access: &ShellAccess,
-    changed: &Arc<Notify>,
-) -> NodeQueues {
-    let mut wanted = state.present();
-    for network in &config.network {
-        for (router, item) in link_items(network) {
-            let items = wanted.entry(router.to_owned()).or_default();
-            items.extend(item.key().map(|key| (key, item)));
-        }
-    }
-    let routers = config.network.iter().flat_map(|network| &network.router);
-    let queues = routers.map(|router| {
-        let items = wanted.remove(&router.name).unwrap_or_default();
-        let settings = QueueSettings { check: config.broker.check, changed: Arc::clone(changed) };
-        let queue = NodeQueue::start(router.clone(), LinuxDriver, access.clone(), items, settings);
-        (router.name.clone(), queue)
-    });
-    Arc::new(queues.collect())
+/// Says how a broker begins.
+fn greeting(config: &BrokerConfig, store: &BrokerStore, state: &BrokerState) -> String {
+    let settings = &config.broker;
+    let lease = match store.fence() {
+        Some(fence) => format!("lease {fence}"),
+        None => "another broker has the lease".to_owned(),
+    };
+    format!(
+        "broker \"{}\": {} connections, {} under way; {lease}; https://{}",
+        settings.name,
+        state.all().count(),
+        state.under_way().len(),
+        settings.listen
+    )
 }
 
-/// Returns the classes of a network's links, each with its router.
-fn link_items(network: &NetworkConfig) -> impl Iterator<Item = (&str, NodeItem)> {
-    let ends = network.link.iter().flat_map(|link| [(link, &link.a), (link, &link.b)]);
-    ends.map(|(link, end)| {
-        let item = NodeItem::Link(LinkItem {
-            device: end.device.clone(),
-            rate_bytes: link.rate.as_bps() / 8,
-            tunnels_bytes: link.reservable().as_bps() / 8,
-            pool: network.outer,
-        });
-        (end.router.as_str(), item)
-    })
+/// A broker with its store, which it opens again after a fault.
+pub(crate) struct BrokerSession<'c> {
+    pub(crate) opening: StoreOpening<'c>,
+    pub(crate) state: SharedState,
+    pub(crate) settings: WriterSettings,
+    pub(crate) say: &'c dyn Fn(&str),
 }
+
+impl BrokerSession<'_> {
+    /// Serves orders until `stop`. A broker that alone has its store ends with the first fault.
+    pub(crate) async fn serve(
+        &self,
+        mut store: BrokerStore,
+        orders: &mut mpsc::Receiver<WriterOrder>,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Result<(), BrokerError> {
+        let is_shared = store.is_shared();
+        loop {
+            let (state, settings) = (Arc::clone(&self.state), self.settings.clone());
+            let served = Writer::serve(state, store, orders, stop, settings).await;
+            let Err(error) = served else { return Ok(()) };
+            if !is_shared || !error.may_pass() {
+                return Err(error);
+            }
+            self.settings.nodes.end();
+            (self.say)(&format!("{error}; reading the store again"));
+            let (opened, state) = tokio::select! {
+                opened = self.again() => opened?,
+                _ = stop.changed() => return Ok(()),
+            };
+            store = opened;
+            *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+            (self.say)("the store is read");
+        }
+    }
+
+    /// Opens the store as soon as that is possible.
+    async fn again(&self) -> Result<(BrokerStore, BrokerState), BrokerError> {
+        let mut said = String::new();
+        loop {
+            tokio::time::sleep(RETRY).await;
+            match self.opening.open().await {
+                Err(error) if error.may_pass() => {
+                    let text = error.to_string();
+                    if text != said {
+                        (self.say)(&text);
+                        said = text;
+                    }
+                }
+                opened => return opened,
+            }
+        }
+    }
+}
+
+/// Address and names that a store is opened with.
+pub(crate) struct StoreOpening<'c> {
+    config: &'c BrokerConfig,
+    /// It may have a password.
+    pub(crate) url: String,
+    /// Names this broker as the holder of the lease: name, process, and digits of its own.
+    pub(crate) holder: String,
+}
+
+impl<'c> StoreOpening<'c> {
+    pub(crate) fn new(config: &'c BrokerConfig) -> Result<Self, BrokerError> {
+        let settings = &config.broker;
+        let url = settings.store.url(settings.store_password.as_deref());
+        let url = url.map_err(BrokerError::Configuration)?;
+        let holder = format!("{}/{}/{}", settings.name, std::process::id(), random_digits());
+        Ok(Self { config, url, holder })
+    }
+
+    /// Opens the store and reads it. Takes the lease if it is free; a store that is not shared is
+    /// waited for until it is.
+    pub(crate) async fn open(&self) -> Result<(BrokerStore, BrokerState), BrokerError> {
+        let lease = self.config.broker.lease;
+        let mut store = BrokerStore::open(&self.url, &self.holder, lease).await?;
+        while !store.try_take().await? && !store.is_shared() {
+            tokio::time::sleep(LEASE_POLL).await;
+        }
+        let (mut state, added) = self.read(&mut store, false).await?;
+        if !added.is_empty() {
+            // Numbers are given while nobody else can.
+            let (again, added) = self.read(&mut store, true).await?;
+            store.commit(&added).await?;
+            state = again;
+        }
+        Ok((store, state))
+    }
+
+    /// Reads the store. Returns the numbers that names of the file are given, too.
+    async fn read(
+        &self,
+        store: &mut BrokerStore,
+        to_change: bool,
+    ) -> Result<(BrokerState, Vec<RowChange>), BrokerError> {
+        let stored = store.read(to_change).await?;
+        let mut ids = StableIds::new(stored.ids);
+        let mut state = BrokerState::new(self.config, &mut ids, stored.connections, stored.keys)
+            .map_err(BrokerError::Configuration)?;
+        state.restore_links(stored.links_down);
+        state.observe(stored.observed.failed.clone());
+        state.observed = stored.observed;
+        state.history = ChangeHistory::new(stored.history);
+        Ok((state, ids.take_added().into_iter().map(RowChange::PutId).collect()))
+    }
+}
+
+const LEASE_POLL: Duration = Duration::from_millis(50);
+
+/// The pause before a store that was lost is opened again.
+const RETRY: Duration = Duration::from_millis(200);

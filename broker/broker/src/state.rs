@@ -26,7 +26,7 @@ use crate::failures::FailedParts;
 use crate::history::{ChangeHistory, HistorySubject};
 use crate::ids::{StableIds, id_text, parsed_id};
 use crate::item::{Items, outer_address, tunnel_number};
-use crate::record::{ConnectionRecord, StoredConnection, StoredKey};
+use crate::record::{ConnectionRecord, ObservedParts, StoredConnection, StoredKey};
 use crate::refusal::BrokerRefusal;
 use crate::requests::{changed, timers, unknown};
 
@@ -39,6 +39,10 @@ pub(crate) struct BrokerState {
     /// Failed parts of the networks, and links that are set down.
     pub(crate) failed: FailedParts,
     pub(crate) history: ChangeHistory,
+    /// Routers as the broker sees them that configures them.
+    pub(crate) observed: ObservedParts,
+    /// The broker that configures the routers, if it is another one.
+    pub(crate) configured_by: Option<String>,
     numbers: BTreeSet<u16>,
     keys: RememberedKeys,
 }
@@ -79,29 +83,48 @@ impl BrokerState {
         let (directory, network) = NetworkDirectory::new(config, ids)?;
         let (records, numbers) = (BTreeMap::new(), BTreeSet::new());
         let (failed, remembered) = (FailedParts::default(), RememberedKeys::default());
-        let history = ChangeHistory::default();
-        let mut state =
-            Self { directory, network, records, failed, history, numbers, keys: remembered };
+        let (history, observed) = (ChangeHistory::default(), ObservedParts::default());
+        let mut state = Self {
+            directory,
+            network,
+            records,
+            failed,
+            history,
+            observed,
+            configured_by: None,
+            numbers,
+            keys: remembered,
+        };
         for key in keys {
             state.remember(key);
         }
-        for StoredConnection { connection, next, record } in connections {
-            let NetworkConnection { id, request, flows, state: step } = connection;
-            let restored = if record.restoring || step == ConnectionState::Broken {
-                state.network.reserve_nothing(id, request, flows, step)
-            } else {
-                state.network.reserve(id, request, flows, step)
-            };
-            let restored = restored.and_then(|()| {
-                next.map_or(Ok(()), |(request, flows)| {
-                    state.network.begin_change(id, request, flows)
-                })
-            });
-            restored.map_err(|error| format!("stored connection {}: {error}", id_text(id)))?;
-            state.numbers.insert(record.number);
-            state.records.insert(id, record);
+        for row in connections {
+            state.take_over(row)?;
         }
         Ok(state)
+    }
+
+    /// Takes over a connection as it is stored. It must not be there.
+    ///
+    /// # Errors
+    /// It has no room, or a link of it is gone.
+    pub(crate) fn take_over(&mut self, row: StoredConnection) -> Result<(), String> {
+        let StoredConnection { connection, next, suspended, record } = row;
+        let NetworkConnection { id, request, flows, state: step } = connection;
+        // Versions before 4 of the store said it by these alone.
+        let suspended = suspended || record.restoring || step == ConnectionState::Broken;
+        let restored = if suspended {
+            self.network.reserve_nothing(id, request, flows, step)
+        } else {
+            self.network.reserve(id, request, flows, step)
+        };
+        let restored = restored.and_then(|()| {
+            next.map_or(Ok(()), |(request, flows)| self.network.begin_change(id, request, flows))
+        });
+        restored.map_err(|error| format!("stored connection {}: {error}", id_text(id)))?;
+        self.numbers.insert(record.number);
+        self.records.insert(id, record);
+        Ok(())
     }
 
     /// Returns a connection with its record.
@@ -124,7 +147,8 @@ impl BrokerState {
     pub(crate) fn row(&self, id: ConnectionId) -> Option<StoredConnection> {
         let (connection, record) = self.get(id)?;
         let next = self.network.change_of(id).cloned();
-        Some(StoredConnection { connection: connection.clone(), next, record: record.clone() })
+        let (suspended, record) = (self.network.is_suspended(id), record.clone());
+        Some(StoredConnection { connection: connection.clone(), next, suspended, record })
     }
 
     /// Returns the connection that an earlier request with this key made; none if there was none.
@@ -197,7 +221,7 @@ impl BrokerState {
         self.network.reserve(id, tunnels.request, tunnels.flows, state)?;
         self.numbers.insert(number);
         let (generation, next, took) = (1, None, None);
-        let (restoring, refusal) = (false, None);
+        let (restoring, refusal, fault) = (false, None, None);
         let record = ConnectionRecord {
             requested,
             number,
@@ -207,6 +231,7 @@ impl BrokerState {
             restoring,
             timers,
             refusal,
+            fault,
             took,
         };
         self.records.insert(id, record);
@@ -311,7 +336,8 @@ impl BrokerState {
         Ok(StepProgress::Next)
     }
 
-    fn forget(&mut self, id: ConnectionId) -> Result<(), BrokerRefusal> {
+    /// Forgets a connection, and reserves nothing for it any more.
+    pub(crate) fn forget(&mut self, id: ConnectionId) -> Result<(), BrokerRefusal> {
         self.network.release(id)?;
         if let Some(record) = self.records.remove(&id) {
             self.numbers.remove(&record.number);
@@ -965,6 +991,22 @@ mod tests {
         state.remove(ConnectionId(3)).unwrap();
         state.finish(ConnectionId(3), true).unwrap();
         assert!(matches!(&state.restore().unwrap()[..], [RestorationStep::Move(ID)]));
+    }
+
+    /// Goal: a connection that gave its room away and is removed then reserves nothing in the
+    /// store either, whoever has the room.
+    #[test]
+    fn what_is_broken_stays_without_room_while_it_is_removed() {
+        let mut state = state();
+        let with = |port, priority| timed(|of| (of.to_port, of.priority) = (Some(port), priority));
+        let (patient, wanted) = (with(1, 9), with(2, 0));
+        state.admit(ID, patient, NOW).unwrap();
+        state.finish(ID, true).unwrap();
+        assert_eq!(state.preempt(&wanted, NOW).unwrap().len(), 1);
+        state.admit(ConnectionId(2), wanted, NOW).unwrap();
+        assert_eq!(state.remove(ID).unwrap(), StepProgress::Next);
+        state = successor(&state);
+        assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Gone);
     }
 
     /// Goal: numbers stay when the configuration changes. A connection over a link that is gone is

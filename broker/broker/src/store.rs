@@ -1,88 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The embedded store: connections with their plans, and the lease of the broker that may write.
+//! The store: connections with their plans, and the lease of the broker that configures routers.
 //!
-//! There is one writer, which commits what waits as one transaction, so the price of the disk's
-//! confirmation is shared. The write-ahead log and `synchronous = FULL` make a commit durable
-//! before it returns (<https://sqlite.org/wal.html>). Each transaction first renews the lease under
-//! its fencing number: a broker that was overtaken cannot commit anything.
+//! It is a file of SQLite or a database of PostgreSQL, by the same statements (`dialect` has the
+//! few that differ). Each broker has one writer, which commits what waits as one transaction, so
+//! the price of the disk's confirmation is shared. A commit is durable before it returns.
+//!
+//! **Several brokers.** Their transactions are one after the other: each first locks the row of the
+//! lease, then reads what others have committed since its last one (`change`, numbered without
+//! gaps), and only then decides. So a decision is always made on all that is stored.
+//!
+//! **The lease** is for the routers: who has it configures them. Each transaction of its holder
+//! renews it under its fencing number: a broker that was overtaken cannot commit anything.
 
-use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
+use ring::rand::{SecureRandom, SystemRandom};
+use sqlx::AnyConnection;
+use sqlx::any::AnyConnectOptions;
 use sqlx::{ConnectOptions, Connection, Row};
-use weir_broker_api_types::HistoryEntry;
-use weir_network::ConnectionId;
 
-use crate::history::HISTORY_MAX;
-use crate::ids::{StoredId, id_text};
-use crate::record::{StoredConnection, StoredKey, StoredState};
-use crate::state::KEYS_MAX;
+use crate::ids::StoredId;
+use crate::record::{StoredKey, StoredState};
 
-/// The store, held by its lease.
+mod dialect;
+mod fault;
+mod listener;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use fault::BrokerStoreError;
+pub(crate) use listener::listen;
+pub(crate) use rows::RowChange;
+
+use dialect::{POSTGRESQL, SQLITE, StoreDialect};
+use fault::{CHANGES_KEPT, PATIENCE, VERSION};
+
+/// The store.
 #[derive(Debug)]
 pub(crate) struct BrokerStore {
-    connection: SqliteConnection,
+    connection: AnyConnection,
+    dialect: &'static StoreDialect,
     /// Identity of the store, drawn when it was made.
     identity: String,
-    fence: u64,
+    /// This broker, as the lease names its holder.
+    holder: String,
     lease: Duration,
+    /// The fencing number under which this broker configures routers; none while it does not.
+    fence: Option<i64>,
+    /// Number of the last change that was read or written.
+    number: i64,
 }
 
-/// A change of rows.
-#[derive(Debug)]
-pub(crate) enum RowChange {
-    PutConnection(Box<StoredConnection>),
-    DeleteConnection(ConnectionId),
-    /// Remembers the key of a request.
-    PutKey(StoredKey),
-    /// Gives a name its number.
-    PutId(StoredId),
-    /// Sets a link of a network down, or up again.
-    SetLink {
-        network: String,
-        link: String,
-        up: bool,
-    },
-    /// Adds an entry to the history, and forgets the oldest beyond the bound.
-    AddHistory(Box<HistoryEntry>),
-}
-
-/// Why the store cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BrokerStoreError {
-    /// SQLite refused.
-    #[error("store: {0}")]
-    Database(#[from] sqlx::Error),
-    /// Another broker has the lease.
-    #[error("store: another broker has taken the lease")]
-    Fenced,
-    /// A row does not have the form of one.
-    #[error("store: {0}")]
-    Row(#[from] serde_json::Error),
-    /// A later version of Weir wrote it.
-    #[error("store: version {0}; this Weir reads {VERSION}")]
-    Version(i64),
+/// Changes of others since the last look.
+#[derive(Debug, Default)]
+pub(crate) struct StoreNews {
+    /// Their changes, in order.
+    pub(crate) changes: Vec<RowChange>,
+    /// The holder of the lease; none if it has run out.
+    pub(crate) holder: Option<String>,
+    /// The time for which it still holds.
+    pub(crate) left: Duration,
 }
 
 impl BrokerStore {
-    /// Opens the store, and waits until its lease is free. Takes it with the next fencing number.
-    pub(crate) async fn take(
-        path: &Path,
+    /// Opens the store at a URL, and makes its tables or extends them.
+    pub(crate) async fn open(
+        url: &str,
         holder: &str,
         lease: Duration,
     ) -> Result<Self, BrokerStoreError> {
-        let connection = open(path).await?;
-        let mut store = Self { connection, identity: String::new(), fence: 0, lease };
-        while !store.try_take(holder).await? {
-            tokio::time::sleep(LEASE_POLL).await;
-        }
-        Ok(store)
+        sqlx::any::install_default_drivers();
+        let dialect = if url.starts_with("sqlite:") { &SQLITE } else { &POSTGRESQL };
+        let options: AnyConnectOptions = url.parse()?;
+        let options = options.disable_statement_logging();
+        let connected = tokio::time::timeout(PATIENCE, options.connect()).await;
+        let mut connection = connected.map_err(|_| BrokerStoreError::Silent)??;
+        sqlx::raw_sql(dialect.session).execute(&mut connection).await?;
+        let identity = extend(&mut connection, dialect).await?;
+        let (holder, fence, number) = (holder.to_owned(), None, 0);
+        Ok(Self { connection, dialect, identity, holder, lease, fence, number })
     }
 
-    /// Returns the fencing number.
-    pub(crate) const fn fence(&self) -> u64 {
-        self.fence
+    /// Returns true if several brokers work on the store at the same time.
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.dialect.is_shared
+    }
+
+    /// Returns the fencing number; none while another broker configures the routers.
+    pub(crate) fn fence(&self) -> Option<u64> {
+        self.fence.and_then(|fence| u64::try_from(fence).ok())
     }
 
     /// Returns the time for which the lease holds without renewal.
@@ -95,60 +102,153 @@ impl BrokerStore {
         &self.identity
     }
 
-    async fn try_take(&mut self, holder: &str) -> Result<bool, BrokerStoreError> {
-        let (now, until) = (now_ms(), self.until_ms());
-        let mut transaction = self.connection.begin_with("BEGIN IMMEDIATE").await?;
-        let taken = sqlx::query(
-            "UPDATE lease SET holder = $1, fence = fence + 1, until_ms = $2 \
-             WHERE id = 1 AND until_ms < $3",
-        )
-        .bind(holder)
-        .bind(until)
-        .bind(now)
-        .execute(&mut *transaction)
-        .await?;
-        let row = sqlx::query("SELECT fence, store FROM lease WHERE id = 1");
-        let row = row.fetch_one(&mut *transaction).await?;
-        let (fence, identity): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
-        transaction.commit().await?;
-        if taken.rows_affected() == 0 {
-            return Ok(false);
+    /// Takes the lease with the next fencing number if it is free. Returns true if this broker has
+    /// it now.
+    pub(crate) async fn try_take(&mut self) -> Result<bool, BrokerStoreError> {
+        sqlx::raw_sql(self.dialect.begin).execute(&mut self.connection).await?;
+        let taken = sqlx::query(self.dialect.take)
+            .bind(self.holder.clone())
+            .bind(self.lease_ms())
+            .execute(&mut self.connection)
+            .await?;
+        let row = sqlx::query("SELECT fence FROM lease WHERE id = 1");
+        let row = row.fetch_one(&mut self.connection).await?;
+        sqlx::raw_sql("COMMIT").execute(&mut self.connection).await?;
+        if taken.rows_affected() > 0 {
+            self.fence = Some(row.try_get(0)?);
         }
-        (self.fence, self.identity) = (u64::try_from(fence).unwrap_or_default(), identity);
-        Ok(true)
+        Ok(self.fence.is_some())
     }
 
-    /// Commits the changes, durably, and renews the lease.
-    pub(crate) async fn commit(&mut self, changes: &[RowChange]) -> Result<(), BrokerStoreError> {
-        let (until, fence) = (self.until_ms(), i64::try_from(self.fence).unwrap_or(i64::MAX));
-        let mut transaction = self.connection.begin_with("BEGIN IMMEDIATE").await?;
-        let renewed = sqlx::query("UPDATE lease SET until_ms = $1 WHERE id = 1 AND fence = $2")
-            .bind(until)
-            .bind(fence)
-            .execute(&mut *transaction)
+    /// Reads what others have committed, and locks nothing.
+    pub(crate) async fn look(&mut self) -> Result<StoreNews, BrokerStoreError> {
+        if !self.is_shared() {
+            return Ok(StoreNews { holder: Some(self.holder.clone()), ..StoreNews::default() });
+        }
+        in_time(self.news(self.dialect.see)).await
+    }
+
+    /// Begins a transaction, which [`Self::commit`] ends, and reads what others have committed:
+    /// nobody else commits until then.
+    pub(crate) async fn begin(&mut self) -> Result<StoreNews, BrokerStoreError> {
+        if !self.is_shared() {
+            sqlx::raw_sql(self.dialect.begin).execute(&mut self.connection).await?;
+            return Ok(StoreNews { holder: Some(self.holder.clone()), ..StoreNews::default() });
+        }
+        in_time(async {
+            sqlx::raw_sql(self.dialect.begin).execute(&mut self.connection).await?;
+            self.news(self.dialect.lock).await
+        })
+        .await
+    }
+
+    /// Reads the lease by `statement`, and the changes up to the number that is in it.
+    async fn news(&mut self, statement: &'static str) -> Result<StoreNews, BrokerStoreError> {
+        let row = sqlx::query(statement).fetch_one(&mut self.connection).await?;
+        let (number, fence): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        let holder: String = row.try_get(2)?;
+        if self.fence.is_some_and(|own| own != fence) {
+            return Err(BrokerStoreError::Fenced);
+        }
+        let left: i64 = row.try_get(3)?;
+        let holder = Some(holder).filter(|_| left >= 0);
+        let left = Duration::from_millis(u64::try_from(left).unwrap_or_default() + 1);
+        let mut changes = Vec::new();
+        if number > self.number {
+            let rows = sqlx::query(
+                "SELECT changes FROM change WHERE number > $1 AND number <= $2 ORDER BY number",
+            )
+            .bind(self.number)
+            .bind(number)
+            .fetch_all(&mut self.connection)
             .await?;
-        if renewed.rows_affected() == 0 {
+            if i64::try_from(rows.len()).ok() != Some(number - self.number) {
+                return Err(BrokerStoreError::Behind);
+            }
+            for row in rows {
+                changes.extend(serde_json::from_str::<Vec<RowChange>>(row.try_get(0)?)?);
+            }
+            self.number = number;
+        }
+        Ok(StoreNews { changes, holder, left })
+    }
+
+    /// Writes the changes, renews the lease if this broker has it, and commits, durably.
+    pub(crate) async fn commit(&mut self, changes: &[RowChange]) -> Result<(), BrokerStoreError> {
+        match self.is_shared() {
+            true => in_time(self.write(changes)).await,
+            false => self.write(changes).await,
+        }
+    }
+
+    async fn write(&mut self, changes: &[RowChange]) -> Result<(), BrokerStoreError> {
+        let number = self.number + i64::from(!changes.is_empty());
+        let (lease, connection) = (self.lease_ms(), &mut self.connection);
+        if self.fence.is_none() && changes.is_empty() {
+            sqlx::raw_sql("ROLLBACK").execute(connection).await?;
+            return Ok(());
+        }
+        let renewed = match self.fence {
+            Some(fence) => sqlx::query(self.dialect.renew).bind(lease).bind(number).bind(fence),
+            None => sqlx::query("UPDATE lease SET number = $1 WHERE id = 1").bind(number),
+        };
+        if renewed.execute(&mut *connection).await?.rows_affected() == 0 {
             return Err(BrokerStoreError::Fenced);
         }
         for change in changes {
-            write(change, &mut transaction).await?;
+            rows::write(change, connection).await?;
         }
-        transaction.commit().await?;
+        rows::trim(changes, connection).await?;
+        if self.dialect.is_shared && !changes.is_empty() {
+            sqlx::query("INSERT INTO change (number, changes) VALUES ($1, $2)")
+                .bind(number)
+                .bind(serde_json::to_string(changes)?)
+                .execute(&mut *connection)
+                .await?;
+            sqlx::query("DELETE FROM change WHERE number <= $1")
+                .bind(number - CHANGES_KEPT)
+                .execute(&mut *connection)
+                .await?;
+            listener::tell(&self.holder, connection).await?;
+        }
+        sqlx::raw_sql("COMMIT").execute(connection).await?;
+        self.number = number;
         Ok(())
     }
 
-    /// Gives the lease back.
+    /// Gives the lease back, if this broker has it.
     pub(crate) async fn release(mut self) -> Result<(), BrokerStoreError> {
-        sqlx::query("UPDATE lease SET until_ms = 0 WHERE id = 1 AND fence = $1")
-            .bind(i64::try_from(self.fence).unwrap_or(i64::MAX))
-            .execute(&mut self.connection)
-            .await?;
+        if let Some(fence) = self.fence {
+            sqlx::query("UPDATE lease SET until_ms = 0 WHERE id = 1 AND fence = $1")
+                .bind(fence)
+                .execute(&mut self.connection)
+                .await?;
+            if self.is_shared() {
+                listener::tell(&self.holder, &mut self.connection).await?;
+            }
+        }
         self.connection.close().await?;
         Ok(())
     }
 
-    /// Reads everything.
-    pub(crate) async fn read(&mut self) -> Result<StoredState, BrokerStoreError> {
+    /// Reads everything, as it is between two transactions. With `to_change` the transaction stays
+    /// open, and nobody else commits, until [`Self::commit`].
+    pub(crate) async fn read(&mut self, to_change: bool) -> Result<StoredState, BrokerStoreError> {
+        let (begin, lease) = match to_change {
+            true => (self.dialect.begin, self.dialect.lock),
+            false => (self.dialect.begin_reading, self.dialect.see),
+        };
+        sqlx::raw_sql(begin).execute(&mut self.connection).await?;
+        let row = sqlx::query(lease).fetch_one(&mut self.connection).await?;
+        self.number = row.try_get(0)?;
+        let state = self.read_rows().await?;
+        if !to_change {
+            sqlx::raw_sql("COMMIT").execute(&mut self.connection).await?;
+        }
+        Ok(state)
+    }
+
+    async fn read_rows(&mut self) -> Result<StoredState, BrokerStoreError> {
         let mut state = StoredState::default();
         let rows = sqlx::query("SELECT record FROM connection ORDER BY id");
         for row in rows.fetch_all(&mut self.connection).await? {
@@ -173,124 +273,74 @@ impl BrokerStore {
         for row in rows.fetch_all(&mut self.connection).await? {
             state.history.push(serde_json::from_str(row.try_get(0)?)?);
         }
+        let rows = sqlx::query("SELECT parts FROM observed WHERE id = 1");
+        if let Some(row) = rows.fetch_optional(&mut self.connection).await? {
+            state.observed = serde_json::from_str(row.try_get(0)?)?;
+        }
         Ok(state)
     }
 
-    fn until_ms(&self) -> i64 {
-        now_ms().saturating_add(i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX))
+    fn lease_ms(&self) -> i64 {
+        i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX)
     }
 }
 
-async fn open(path: &Path) -> Result<SqliteConnection, BrokerStoreError> {
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(true)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(BUSY_TIMEOUT)
-        .thread_name(|_| "weir-broker-store".to_owned())
-        .disable_statement_logging();
-    let mut connection = options.connect().await?;
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let version = sqlx::query("PRAGMA user_version").fetch_one(&mut *transaction).await?;
-    let version: i64 = version.try_get(0)?;
-    match version {
-        VERSION => transaction.rollback().await?,
-        0..VERSION => {
-            for (made, schema) in (1..).zip(SCHEMAS) {
-                if version < made {
-                    sqlx::raw_sql(schema).execute(&mut *transaction).await?;
-                }
-            }
-            transaction.commit().await?;
-        }
-        other => return Err(BrokerStoreError::Version(other)),
-    }
-    Ok(connection)
+/// Awaits work of a database: one on another machine may go away without a word.
+async fn in_time<T>(
+    work: impl Future<Output = Result<T, BrokerStoreError>>,
+) -> Result<T, BrokerStoreError> {
+    tokio::time::timeout(PATIENCE, work).await.unwrap_or(Err(BrokerStoreError::Silent))
 }
 
-async fn write(
-    change: &RowChange,
-    transaction: &mut SqliteConnection,
-) -> Result<(), BrokerStoreError> {
-    match change {
-        RowChange::PutConnection(row) => {
-            sqlx::query("INSERT OR REPLACE INTO connection (id, record) VALUES ($1, $2)")
-                .bind(id_text(row.connection.id))
-                .bind(serde_json::to_string(row)?)
-                .execute(transaction)
-                .await?;
-        }
-        RowChange::DeleteConnection(id) => {
-            sqlx::query("DELETE FROM connection WHERE id = $1")
-                .bind(id_text(*id))
-                .execute(transaction)
-                .await?;
-        }
-        RowChange::PutKey(StoredKey { key, request, connection }) => {
-            sqlx::query(
-                "INSERT OR REPLACE INTO request_key (key, request, connection, made) \
-                 VALUES ($1, $2, $3, (SELECT coalesce(max(made), 0) + 1 FROM request_key))",
-            )
-            .bind(key)
-            .bind(request)
-            .bind(connection)
-            .execute(&mut *transaction)
-            .await?;
-            sqlx::query(
-                "DELETE FROM request_key WHERE made <= \
-                 (SELECT max(made) FROM request_key) - $1",
-            )
-            .bind(i64::try_from(KEYS_MAX).unwrap_or(i64::MAX))
-            .execute(transaction)
-            .await?;
-        }
-        RowChange::SetLink { network, link, up } => {
-            let text = match up {
-                true => "DELETE FROM link_down WHERE network = $1 AND link = $2",
-                false => "INSERT OR REPLACE INTO link_down (network, link) VALUES ($1, $2)",
-            };
-            sqlx::query(text).bind(network).bind(link).execute(transaction).await?;
-        }
-        RowChange::AddHistory(entry) => {
-            let number = i64::try_from(entry.number).unwrap_or(i64::MAX);
-            sqlx::query("INSERT INTO history (number, entry) VALUES ($1, $2)")
-                .bind(number)
-                .bind(serde_json::to_string(entry)?)
-                .execute(&mut *transaction)
-                .await?;
-            sqlx::query("DELETE FROM history WHERE number <= $1")
-                .bind(number - i64::try_from(HISTORY_MAX).unwrap_or_default())
-                .execute(transaction)
-                .await?;
-        }
-        RowChange::PutId(StoredId { kind, name, id }) => {
-            sqlx::query("INSERT INTO name (kind, name, id) VALUES ($1, $2, $3)")
-                .bind(kind)
-                .bind(name)
-                .bind(i64::from(*id))
-                .execute(transaction)
-                .await?;
+/// Makes the tables, or extends those of an earlier version. Returns the identity of the store.
+async fn extend(
+    connection: &mut AnyConnection,
+    dialect: &StoreDialect,
+) -> Result<String, BrokerStoreError> {
+    sqlx::raw_sql(dialect.begin_schema).execute(&mut *connection).await?;
+    let row = sqlx::query(dialect.version).fetch_one(&mut *connection).await?;
+    let version: i64 = row.try_get(0)?;
+    if !(0..=VERSION).contains(&version) {
+        return Err(BrokerStoreError::Version(version));
+    }
+    for (made, schema) in (1..).zip(SCHEMAS) {
+        if version < made {
+            sqlx::raw_sql(schema).execute(&mut *connection).await?;
         }
     }
-    Ok(())
+    if version == 0 {
+        sqlx::query(
+            "INSERT INTO lease (id, store, holder, fence, until_ms) VALUES (1, $1, '', 0, 0)",
+        )
+        .bind(random_digits())
+        .execute(&mut *connection)
+        .await?;
+    }
+    if version < VERSION {
+        sqlx::raw_sql(dialect.set_version).execute(&mut *connection).await?;
+    }
+    let row =
+        sqlx::query("SELECT store FROM lease WHERE id = 1").fetch_one(&mut *connection).await?;
+    let identity = row.try_get(0)?;
+    sqlx::raw_sql("COMMIT").execute(connection).await?;
+    Ok(identity)
 }
 
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+/// Draws 16 hexadecimal digits.
+pub(crate) fn random_digits() -> String {
+    let mut bits = [0; 8];
+    // Without random bits TLS does not work either.
+    let _drawn = SystemRandom::new().fill(&mut bits);
+    format!("{:016x}", u64::from_be_bytes(bits))
 }
-
-const VERSION: i64 = 3;
 
 /// Additions of each version.
-const SCHEMAS: [&str; 3] = [
+const SCHEMAS: [&str; 4] = [
     "
 CREATE TABLE lease (
     id BIGINT PRIMARY KEY, store TEXT NOT NULL, holder TEXT NOT NULL, fence BIGINT NOT NULL,
     until_ms BIGINT NOT NULL
 );
-INSERT INTO lease VALUES (1, lower(hex(randomblob(8))), '', 0, 0);
 CREATE TABLE connection (id TEXT PRIMARY KEY, record TEXT NOT NULL);
 CREATE TABLE name (
     kind TEXT NOT NULL, name TEXT NOT NULL, id BIGINT NOT NULL, PRIMARY KEY (kind, name)
@@ -304,9 +354,10 @@ CREATE TABLE link_down (network TEXT NOT NULL, link TEXT NOT NULL, PRIMARY KEY (
 ",
     "
 CREATE TABLE history (number BIGINT PRIMARY KEY, entry TEXT NOT NULL);
-PRAGMA user_version = 3;
+",
+    "
+ALTER TABLE lease ADD COLUMN number BIGINT NOT NULL DEFAULT 0;
+CREATE TABLE change (number BIGINT PRIMARY KEY, changes TEXT NOT NULL);
+CREATE TABLE observed (id BIGINT PRIMARY KEY, parts TEXT NOT NULL);
 ",
 ];
-
-const LEASE_POLL: Duration = Duration::from_millis(50);
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,67 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The writer: the one task that changes the state and the store.
 //!
-//! It takes up to [`BATCH_MAX`] orders that wait, admits or refuses each, and commits all of them
-//! as one transaction: connections with their paths and plans. Only then do the commands go to the
-//! nodes, and their outcome comes back as another order. After an error of the store the broker
-//! ends: what is in memory may be wrong then, and the store is what a successor reads.
+//! It takes up to [`BATCH_MAX`] orders that wait, and takes over what other brokers of the store
+//! have committed. Then it admits or refuses each order, and commits all of them as one
+//! transaction: connections with their paths and plans. Only then do the commands go to the nodes,
+//! and their outcome comes back as another order; the broker without the lease leaves them to the
+//! one that has it (`follow`). After an error of the store the writer ends: what is in memory may
+//! be wrong then, and the store is what its successor reads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_api_types::error::ErrorCode;
 use weir_broker_api_types::{HistoryChange, RequestedConnection, StepTimes};
-use weir_network::{ConnectionEvent, ConnectionId, PathMove};
+use weir_network::{ConnectionId, PathMove};
 
-use crate::clock;
+use crate::clock::{self, until};
 use crate::error::BrokerError;
 use crate::execution::{NodePhase, NodeQueues, execute, withdraw};
-use crate::failures::FailedParts;
 use crate::history::{HistoryNote, HistorySubject, described, described_change};
 use crate::ids::id_text;
 use crate::node_queue::NodeFault;
+use crate::node_starter::NodeStarter;
 use crate::orders::{SharedState, WaitingCaller, WriterOrder};
 use crate::record::StoredKey;
 use crate::refusal::BrokerRefusal;
-use crate::restoration::RestorationStep;
 use crate::schedule::PreemptedConnection;
 use crate::state::{BrokerState, StepProgress};
 use crate::store::{BrokerStore, RowChange};
 
 /// A caller whose connection is in its steps, with the times so far.
-struct ServedCaller {
-    caller: WaitingCaller,
-    store: Duration,
-    nodes: Duration,
+pub(crate) struct ServedCaller {
+    pub(crate) caller: WaitingCaller,
+    pub(crate) store: Duration,
+    pub(crate) nodes: Duration,
 }
 
 /// The writer.
 pub(crate) struct Writer {
     state: SharedState,
-    store: BrokerStore,
-    nodes: NodeQueues,
+    pub(crate) store: BrokerStore,
+    /// The routers' queues; none while another broker configures them.
+    pub(crate) nodes: Option<NodeQueues>,
     outcomes: mpsc::UnboundedSender<WriterOrder>,
-    served: BTreeMap<ConnectionId, ServedCaller>,
-    settings: WriterSettings,
+    pub(crate) served: BTreeMap<ConnectionId, ServedCaller>,
+    pub(crate) settings: WriterSettings,
     /// The time at which connections without a path are tried again; none if nothing has changed.
-    restore_at: Option<Instant>,
-    rearranging: Option<Rearrangement>,
+    pub(crate) restore_at: Option<Instant>,
+    pub(crate) rearranging: Option<Rearrangement>,
+    /// The time at which another broker's lease runs out unless it is renewed.
+    pub(crate) lease_ends: Option<Instant>,
 }
 
 /// Moves of connections that make room for a request. A broker that ends meanwhile has moved some
 /// of them, and its caller has no answer.
-struct Rearrangement {
+pub(crate) struct Rearrangement {
     /// The connection whose move is under way.
-    moving: ConnectionId,
-    moves: VecDeque<PathMove>,
-    wanted: WantedConnection,
+    pub(crate) moving: ConnectionId,
+    pub(crate) moves: VecDeque<PathMove>,
+    pub(crate) wanted: WantedConnection,
 }
 
 /// A request for a connection, with who waits for it.
-struct WantedConnection {
+pub(crate) struct WantedConnection {
     requested: RequestedConnection,
     key: Option<String>,
     waiting: WaitingCaller,
@@ -78,22 +83,26 @@ pub(crate) struct WriterSettings {
     pub(crate) preempt: bool,
     /// Tells of each change at routers.
     pub(crate) changed: Arc<Notify>,
+    /// Tells of each commit of another broker.
+    pub(crate) committed: Arc<Notify>,
+    /// Starts the routers' queues, once this broker has the lease.
+    pub(crate) nodes: NodeStarter,
 }
 
 /// Effects of a batch.
 #[derive(Default)]
-struct OrderBatch {
-    rows: Vec<RowChange>,
+pub(crate) struct OrderBatch {
+    pub(crate) rows: Vec<RowChange>,
     /// Connections whose next step starts once the rows are durable, after a pause.
-    starting: Vec<(ConnectionId, Duration)>,
+    pub(crate) starting: Vec<(ConnectionId, Duration)>,
     /// Removals at routers before a connection's step starts.
-    before: BTreeMap<ConnectionId, Vec<NodePhase>>,
+    pub(crate) before: BTreeMap<ConnectionId, Vec<NodePhase>>,
     /// Callers for whom nothing is to be done at routers.
     told: Vec<(ConnectionId, WaitingCaller)>,
     /// Callers of those steps.
     callers: Vec<(ConnectionId, WaitingCaller)>,
     /// Connections that routers lose.
-    withdrawn: Vec<Vec<NodePhase>>,
+    pub(crate) withdrawn: Vec<Vec<NodePhase>>,
     /// Administrators that set a link.
     links: Vec<oneshot::Sender<Result<(), BrokerRefusal>>>,
 }
@@ -103,35 +112,44 @@ impl Writer {
     pub(crate) async fn serve(
         state: SharedState,
         store: BrokerStore,
-        nodes: NodeQueues,
-        mut orders: mpsc::Receiver<WriterOrder>,
-        mut stop: watch::Receiver<bool>,
+        orders: &mut mpsc::Receiver<WriterOrder>,
+        stop: &mut watch::Receiver<bool>,
         settings: WriterSettings,
     ) -> Result<(), BrokerError> {
         // A connection has one step at a time: their number bounds this queue.
         let (outcomes, mut done) = mpsc::unbounded_channel();
         let renewal = store.lease() / 3;
-        let (served, changed) = (BTreeMap::new(), Arc::clone(&settings.changed));
-        // Broken connections are tried at the start, once the routers were read.
-        let restore_at = Some(Instant::now());
-        let rearranging = None;
-        let mut writer =
-            Self { state, store, nodes, outcomes, served, settings, restore_at, rearranging };
-        for id in writer.locked(|state| state.under_way()) {
-            writer.start(id, Duration::ZERO, Vec::new());
-        }
+        let changed = Arc::clone(&settings.changed);
+        let committed = Arc::clone(&settings.committed);
+        let (served, nodes) = (BTreeMap::new(), None);
+        let (restore_at, rearranging, lease_ends) = (None, None, None);
+        let mut writer = Self {
+            state,
+            store,
+            nodes,
+            outcomes,
+            served,
+            settings,
+            restore_at,
+            rearranging,
+            lease_ends,
+        };
+        writer.lead();
         let mut ticks = tokio::time::interval(renewal);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut taken = Vec::new();
         loop {
-            let next_due = writer.locked(|state| state.next_due()).map(on_the_clock);
+            let (next_due, restore_at) = writer.next_times();
+            let mut is_news = false;
             tokio::select! {
                 biased;
                 _ = stop.changed() => break,
                 // An empty batch renews the lease.
                 _ = ticks.tick() => {}
+                () = committed.notified() => is_news = true,
                 () = changed.notified() => {}
-                () = until(writer.restore_at) => {}
+                () = until(writer.lease_ends) => {}
+                () = until(restore_at) => {}
                 () = until(next_due) => {}
                 Some(outcome) = done.recv() => taken.push(outcome),
                 order = orders.recv() => match order {
@@ -144,20 +162,55 @@ impl Writer {
                 let Ok(order) = done.try_recv().or_else(|_| orders.try_recv()) else { break };
                 taken.push(order);
             }
-            writer.execute(std::mem::take(&mut taken)).await?;
+            writer.execute(std::mem::take(&mut taken), is_news).await?;
         }
         writer.store.release().await?;
         Ok(())
     }
 
-    async fn execute(&mut self, orders: Vec<WriterOrder>) -> Result<(), BrokerError> {
+    /// Returns true if this broker configures the routers.
+    pub(crate) const fn leads(&self) -> bool {
+        self.nodes.is_some()
+    }
+
+    /// Executes orders. With `is_news` and without orders it only takes over what others did.
+    async fn execute(
+        &mut self,
+        orders: Vec<WriterOrder>,
+        is_news: bool,
+    ) -> Result<(), BrokerError> {
         let mut batch = OrderBatch::default();
+        let looks = |order: &WriterOrder| matches!(order, WriterOrder::Look { .. });
+        let decides =
+            !orders.iter().all(looks) || self.rearranging.is_some() || (self.leads() && !is_news);
+        let news = match decides {
+            true => self.store.begin().await?,
+            false => self.store.look().await?,
+        };
+        let is_free = news.holder.is_none();
+        self.follow(news, &mut batch)?;
         for order in orders {
             self.take(order, &mut batch)?;
         }
-        self.execute_due(&mut batch)?;
-        self.restore(&mut batch)?;
-        self.store.commit(&batch.rows).await?;
+        if decides {
+            if self.leads() {
+                self.execute_due(&mut batch)?;
+                self.restore(&mut batch)?;
+            }
+            self.store.commit(&batch.rows).await?;
+        }
+        self.effect(batch);
+        if is_free && !self.leads() && self.store.try_take().await? {
+            let mut batch = OrderBatch::default();
+            let news = self.store.look().await?;
+            self.follow(news, &mut batch)?;
+            self.lead();
+        }
+        Ok(())
+    }
+
+    /// Does what follows from a batch that is stored.
+    fn effect(&mut self, batch: OrderBatch) {
         let committed = Instant::now();
         for (id, caller) in batch.callers {
             let store = committed.duration_since(caller.since);
@@ -169,16 +222,16 @@ impl Writer {
         for (id, caller) in batch.told {
             caller.tell(Ok(id));
         }
+        let Some(nodes) = &self.nodes else { return };
         // Routers lose what is withdrawn before they get what follows.
         for phases in batch.withdrawn {
-            let nodes = Arc::clone(&self.nodes);
+            let nodes = Arc::clone(nodes);
             tokio::spawn(async move { withdraw(&nodes, phases).await });
         }
         let mut before = batch.before;
         for (id, pause) in batch.starting {
             self.start(id, pause, before.remove(&id).unwrap_or_default());
         }
-        Ok(())
     }
 
     /// Executes an order, as far as the batch.
@@ -212,6 +265,8 @@ impl Writer {
             WriterOrder::SetLink { network, link, up, by, answer } => {
                 self.set_link(network, link, up, &by, answer, batch);
             }
+            // A caller that went away needs no answer.
+            WriterOrder::Look { answer } => drop(answer.send(())),
             WriterOrder::Done { id, outcome, nodes } => {
                 self.done(id, outcome, nodes, batch)?;
             }
@@ -257,64 +312,8 @@ impl Writer {
         self.restore_at = Some(Instant::now());
     }
 
-    /// Starts and ends what is due.
-    fn execute_due(&mut self, batch: &mut OrderBatch) -> Result<(), BrokerError> {
-        let now = clock::now();
-        for (id, event) in self.locked(|state| state.due(now)) {
-            let is_start = event == ConnectionEvent::Start;
-            let change = if is_start { HistoryChange::Started } else { HistoryChange::Ended };
-            self.note(self.locked(|state| state.subject(id)), None, (change, None), batch);
-            let progress = self.locked(|state| match event {
-                ConnectionEvent::Start => state.begin_scheduled(id).map(|()| StepProgress::Next),
-                _ => state.remove(id),
-            });
-            match progress.map_err(|error| BrokerError::State(error.error.message))? {
-                StepProgress::Gone => {
-                    batch.rows.push(RowChange::DeleteConnection(id));
-                    self.try_again(GATHER);
-                }
-                _ => {
-                    self.put(id, batch);
-                    batch.starting.push((id, Duration::ZERO));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves connections whose path failed, and withdraws those without another.
-    fn restore(&mut self, batch: &mut OrderBatch) -> Result<(), BrokerError> {
-        let now = Instant::now();
-        let statuses = self.nodes.iter().map(|(name, node)| (name, node.status()));
-        let patience = self.settings.router_patience;
-        let Some(observed) = FailedParts::observed(statuses, patience, now) else {
-            return Ok(());
-        };
-        let differs = self.locked(|state| state.observe(observed));
-        if !differs && self.restore_at.is_none_or(|at| at > now) {
-            return Ok(());
-        }
-        self.restore_at = None;
-        let steps = self.locked(BrokerState::restore);
-        for step in steps.map_err(|error| BrokerError::State(error.error.message))? {
-            match step {
-                RestorationStep::Move(id) => {
-                    self.put(id, batch);
-                    batch.starting.push((id, Duration::ZERO));
-                }
-                RestorationStep::Withdraw(id, phases) => {
-                    self.put(id, batch);
-                    self.note_broken(id, None, batch);
-                    batch.withdrawn.push(phases);
-                }
-                RestorationStep::Store(id) => self.put(id, batch),
-            }
-        }
-        Ok(())
-    }
-
     /// Has connections without a path tried again, after a pause.
-    fn try_again(&mut self, pause: Duration) {
+    pub(crate) fn try_again(&mut self, pause: Duration) {
         let at = Instant::now() + pause;
         self.restore_at = Some(self.restore_at.map_or(at, |before| before.min(at)));
     }
@@ -370,7 +369,7 @@ impl Writer {
     }
 
     /// Begins the next move that makes room for a request; after the last one admits it.
-    fn rearrange(
+    pub(crate) fn rearrange(
         &mut self,
         mut moves: VecDeque<PathMove>,
         wanted: WantedConnection,
@@ -428,6 +427,8 @@ impl Writer {
         let (subject, is_restored) = self.locked(|state| {
             (state.subject(id), state.get(id).is_some_and(|(_, record)| record.restoring))
         });
+        let fault = outcome.as_ref().err().map(ToString::to_string);
+        self.locked(|state| state.note_fault(id, fault));
         let progress = self.locked(|state| state.finish(id, outcome.is_ok()));
         let progress = progress.map_err(|error| BrokerError::State(error.error.message))?;
         // Noted when it has the path: one that routers do not take is tried each second.
@@ -474,7 +475,7 @@ impl Writer {
     }
 
     /// Adds to the history. `by` is the token that asked for it; none if the broker did.
-    fn note(
+    pub(crate) fn note(
         &self,
         subject: Option<HistorySubject>,
         by: Option<&str>,
@@ -487,22 +488,23 @@ impl Writer {
     }
 
     /// Adds to the history that a connection lost its path, and why.
-    fn note_broken(&self, id: ConnectionId, by: Option<&str>, batch: &mut OrderBatch) {
+    pub(crate) fn note_broken(&self, id: ConnectionId, by: Option<&str>, batch: &mut OrderBatch) {
         let (subject, why) = self.locked(|state| {
             (state.subject(id), state.get(id).and_then(|(_, record)| record.refusal.clone()))
         });
         self.note(subject, by, (HistoryChange::Broken, why), batch);
     }
 
-    fn put(&self, id: ConnectionId, batch: &mut OrderBatch) {
+    pub(crate) fn put(&self, id: ConnectionId, batch: &mut OrderBatch) {
         let row = self.locked(|state| state.row(id));
         batch.rows.extend(row.map(|row| RowChange::PutConnection(Box::new(row))));
     }
 
     /// Has the nodes do a connection's step.
-    fn start(&self, id: ConnectionId, pause: Duration, before: Vec<NodePhase>) {
+    pub(crate) fn start(&self, id: ConnectionId, pause: Duration, before: Vec<NodePhase>) {
         let Some(phases) = self.locked(|state| state.work(id)) else { return };
-        let (nodes, outcomes) = (Arc::clone(&self.nodes), self.outcomes.clone());
+        let Some(nodes) = self.nodes.clone() else { return };
+        let outcomes = self.outcomes.clone();
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
             let begun = Instant::now();
@@ -513,13 +515,13 @@ impl Writer {
         });
     }
 
-    fn locked<T>(&self, work: impl FnOnce(&mut BrokerState) -> T) -> T {
+    pub(crate) fn locked<T>(&self, work: impl FnOnce(&mut BrokerState) -> T) -> T {
         work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl ServedCaller {
-    fn times(&self) -> StepTimes {
+    pub(crate) fn times(&self) -> StepTimes {
         let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
         StepTimes {
             total_ms: milliseconds(self.caller.since.elapsed()),
@@ -529,23 +531,8 @@ impl ServedCaller {
     }
 }
 
-/// Returns the moment of a wall time; in case that clock is set, no later than in a minute.
-fn on_the_clock(time: weir_units::Instant) -> Instant {
-    let wait = Duration::from_nanos(time.saturating_since(clock::now()).as_nanos());
-    Instant::now() + wait.min(Duration::from_secs(60))
-}
-
-/// Waits until a time; for ever without one.
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time).await,
-        None => std::future::pending().await,
-    }
-}
-
 /// Draws the identity of a connection.
 fn new_id() -> Result<ConnectionId, BrokerRefusal> {
-    use ring::rand::{SecureRandom, SystemRandom};
     let mut bits = [0; 8];
     SystemRandom::new().fill(&mut bits).map_err(|_| {
         BrokerRefusal::new(ErrorCode::NotRunning, "the system gives no random bits")
@@ -557,7 +544,7 @@ fn new_id() -> Result<ConnectionId, BrokerRefusal> {
 const BATCH_MAX: usize = 100;
 
 /// The pause in which connections without a path gather before they are tried again.
-const GATHER: Duration = Duration::from_millis(100);
+pub(crate) const GATHER: Duration = Duration::from_millis(100);
 
 /// The pause before what failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);

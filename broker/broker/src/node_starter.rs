@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The queues of all routers, as a broker starts them that has taken the lease.
+
+use std::sync::Arc;
+
+use russh::keys::PrivateKey;
+use tokio::sync::{Notify, watch};
+
+use crate::config::{BrokerConfig, NetworkConfig};
+use crate::execution::NodeQueues;
+use crate::item::{LinkItem, NodeItem};
+use crate::linux::LinuxDriver;
+use crate::node_queue::{NodeQueue, QueueSettings};
+use crate::shell::ShellAccess;
+use crate::state::BrokerState;
+
+/// Configuration and keys that queues of routers are started with.
+#[derive(Clone)]
+pub(crate) struct NodeStarter {
+    pub(crate) config: Arc<BrokerConfig>,
+    /// Key that the routers accept; none if they are simulated.
+    pub(crate) key: Option<Arc<PrivateKey>>,
+    /// Tells of each change at routers.
+    pub(crate) changed: Arc<Notify>,
+    /// Shows the queues to the interface.
+    pub(crate) nodes: watch::Sender<NodeQueues>,
+}
+
+impl NodeStarter {
+    /// Starts the queues of all routers, each with what it is to have, under a fencing number of a
+    /// store.
+    pub(crate) fn start(&self, state: &BrokerState, store: &str, fence: u64) -> NodeQueues {
+        let config = &self.config;
+        let mut wanted = state.present();
+        for network in &config.network {
+            for (router, item) in link_items(network) {
+                let items = wanted.entry(router.to_owned()).or_default();
+                items.extend(item.key().map(|key| (key, item)));
+            }
+        }
+        let routers = config.network.iter().flat_map(|network| &network.router);
+        let queues = routers.map(|router| {
+            let items = wanted.remove(&router.name).unwrap_or_default();
+            let queue = match &self.key {
+                None => NodeQueue::simulate(router),
+                Some(key) => {
+                    let (key, store) = (Arc::clone(key), store.to_owned());
+                    let access = ShellAccess { key, store, fence };
+                    let (check, changed) = (config.broker.check, Arc::clone(&self.changed));
+                    let settings = QueueSettings { check, changed };
+                    NodeQueue::start(router.clone(), LinuxDriver, access, items, settings)
+                }
+            };
+            (router.name.clone(), queue)
+        });
+        let queues: NodeQueues = Arc::new(queues.collect());
+        self.nodes.send_replace(Arc::clone(&queues));
+        queues
+    }
+
+    /// Takes the queues from the interface: another broker configures the routers.
+    pub(crate) fn end(&self) {
+        self.nodes.send_replace(NodeQueues::default());
+    }
+}
+
+/// Returns the classes of a network's links, each with its router.
+fn link_items(network: &NetworkConfig) -> impl Iterator<Item = (&str, NodeItem)> {
+    let ends = network.link.iter().flat_map(|link| [(link, &link.a), (link, &link.b)]);
+    ends.map(|(link, end)| {
+        let item = NodeItem::Link(LinkItem {
+            device: end.device.clone(),
+            rate_bytes: link.rate.as_bps() / 8,
+            tunnels_bytes: link.reservable().as_bps() / 8,
+            pool: network.outer,
+        });
+        (end.router.as_str(), item)
+    })
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Work of the broker with the lease that nobody orders: it begins to configure the routers, starts
+//! and ends what is due, and moves connections whose path failed.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weir_broker_api_types::HistoryChange;
+use weir_network::ConnectionEvent;
+
+use crate::clock::{self, on_the_clock};
+use crate::error::BrokerError;
+use crate::failures::FailedParts;
+use crate::record::ObservedParts;
+use crate::restoration::RestorationStep;
+use crate::state::{BrokerState, StepProgress};
+use crate::store::RowChange;
+use crate::writer::{GATHER, OrderBatch, Writer};
+
+impl Writer {
+    /// Begins to configure the routers, if this broker has the lease.
+    pub(crate) fn lead(&mut self) {
+        let Some(fence) = self.store.fence().filter(|_| !self.leads()) else { return };
+        let (starter, store) = (&self.settings.nodes, self.store.identity());
+        let nodes = self.locked(|state| {
+            state.configured_by = None;
+            state.renew_all(clock::now());
+            starter.start(state, store, fence)
+        });
+        self.nodes = Some(nodes);
+        self.lease_ends = None;
+        // Broken connections are tried at the start, once the routers were read.
+        self.restore_at = Some(Instant::now());
+        for id in self.locked(|state| state.under_way()) {
+            self.start(id, Duration::ZERO, Vec::new());
+        }
+    }
+
+    /// Returns when something is due next, and when connections are tried again.
+    pub(crate) fn next_times(&self) -> (Option<Instant>, Option<Instant>) {
+        if !self.leads() {
+            return (None, None);
+        }
+        (self.locked(|state| state.next_due()).map(on_the_clock), self.restore_at)
+    }
+
+    /// Starts and ends what is due.
+    pub(crate) fn execute_due(&mut self, batch: &mut OrderBatch) -> Result<(), BrokerError> {
+        let now = clock::now();
+        for (id, event) in self.locked(|state| state.due(now)) {
+            let is_start = event == ConnectionEvent::Start;
+            let change = if is_start { HistoryChange::Started } else { HistoryChange::Ended };
+            self.note(self.locked(|state| state.subject(id)), None, (change, None), batch);
+            let progress = self.locked(|state| match event {
+                ConnectionEvent::Start => state.begin_scheduled(id).map(|()| StepProgress::Next),
+                _ => state.remove(id),
+            });
+            match progress.map_err(|error| BrokerError::State(error.error.message))? {
+                StepProgress::Gone => {
+                    batch.rows.push(RowChange::DeleteConnection(id));
+                    self.try_again(GATHER);
+                }
+                _ => {
+                    self.put(id, batch);
+                    batch.starting.push((id, Duration::ZERO));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves connections whose path failed, and withdraws those without another.
+    pub(crate) fn restore(&mut self, batch: &mut OrderBatch) -> Result<(), BrokerError> {
+        let now = Instant::now();
+        let Some(nodes) = &self.nodes else { return Ok(()) };
+        let statuses = nodes.iter().map(|(name, node)| (name, node.status()));
+        let patience = self.settings.router_patience;
+        let Some(observed) = FailedParts::observed(statuses, patience, now) else {
+            return Ok(());
+        };
+        if self.store.is_shared() {
+            let routers = nodes.values().map(|node| node.status().router).collect();
+            let parts = ObservedParts { failed: observed.clone(), routers };
+            if self.locked(|state| state.observed != parts) {
+                self.locked(|state| state.observed = parts.clone());
+                batch.rows.push(RowChange::Observe(Box::new(parts)));
+            }
+        }
+        let differs = self.locked(|state| state.observe(observed));
+        if !differs && self.restore_at.is_none_or(|at| at > now) {
+            return Ok(());
+        }
+        self.restore_at = None;
+        let steps = self.locked(BrokerState::restore);
+        for step in steps.map_err(|error| BrokerError::State(error.error.message))? {
+            match step {
+                RestorationStep::Move(id) => {
+                    self.put(id, batch);
+                    batch.starting.push((id, Duration::ZERO));
+                }
+                RestorationStep::Withdraw(id, phases) => {
+                    self.put(id, batch);
+                    self.note_broken(id, None, batch);
+                    batch.withdrawn.push(phases);
+                }
+                RestorationStep::Store(id) => self.put(id, batch),
+            }
+        }
+        Ok(())
+    }
+}
