@@ -358,7 +358,7 @@ impl ShareArgs {
         })
     }
 
-    /// The same, on the side that is meant.
+    /// Puts a change on the side that `receive` names; the other side has none.
     fn sides<T>(&self, of: T) -> (Option<T>, Option<T>) {
         if self.receive { (None, Some(of)) } else { (Some(of), None) }
     }

@@ -380,8 +380,9 @@ const fn bucket(packet: Packet) -> usize {
     packet.flow() as usize % BUCKETS
 }
 
-/// Flows of one bucket may share the own flow for each other's sake: one in 128 beside a flow that
-/// stays there. In return they cost a class 512 bytes, where a counter for each number costs 4096.
+/// One counter serves all flow numbers of a bucket. While one of them has packets in the class's
+/// own flow, the others join it there: one flow in 128. The counters cost a class 512 bytes; one
+/// for each number would cost 4096.
 const BUCKETS: usize = 128;
 
 /// A flow may hold so many times what is left free.

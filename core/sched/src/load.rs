@@ -25,7 +25,7 @@ pub trait Load {
     /// many did: fewer if none came although some were queued.
     fn refill(&mut self, packets: u64) -> u64;
 
-    /// The same, into classes drawn at random.
+    /// Does [`Self::refill`] with a class drawn at random for each packet.
     fn random(&mut self, packets: u64) -> u64;
 
     /// Lets packets leave until no more than `packets` are queued.

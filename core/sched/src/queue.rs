@@ -171,8 +171,8 @@ impl<S: Clone + Default> ClassQueues<S> {
     }
 
     /// Appends a packet to one queue in order of arrival that has room for it. Says whether the
-    /// queue was empty before. `None`: [`ClassQueues::push_managed`] knows why. Two functions, so
-    /// that a caller's way after the first need not be fit for what the second may answer.
+    /// queue was empty before. `None`: [`ClassQueues::push_managed`] does it, or knows why not.
+    /// The two are apart so that the compiler keeps the rare cases out of the caller's fast path.
     #[inline(always)]
     pub fn push_plain(&mut self, class: ClassId, packet: Packet) -> Option<bool> {
         let Class { queue, .. } = self.classes.get_mut(class.0 as usize)?;
@@ -420,7 +420,7 @@ impl<S: Clone + Default> ClassQueues<S> {
         (queue.packets > 0).then_some((queue.head_bytes, state))
     }
 
-    /// The same, to change the state.
+    /// The length of the packet at the head, and the state to change; `None` without a packet.
     #[inline(always)]
     pub fn head_mut(&mut self, class: ClassId) -> Option<(u32, &mut S)> {
         let Class { queue, state } = self.classes.get_mut(class.0 as usize)?;

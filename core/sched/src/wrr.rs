@@ -42,7 +42,7 @@ pub struct PacketRounds {
     /// The least rate of packets (weight over mean size) in this round, as far as it is known
     /// from the round before and from the turns since.
     least: u64,
-    /// The same, of this round's turns alone.
+    /// The least rate of packets from this round's turns alone.
     next_least: u64,
     /// Turns until the round is over.
     round: usize,

@@ -2,10 +2,10 @@
 //! Forwarding: checks that a frame is what it claims to be, and finds where it goes.
 //!
 //! Each port is a bridge for every VLAN that a slice with a vif on the port has, and for every
-//! parallel internet. A frame from a vif
-//! goes to the vifs of its own slice on that bridge and to the port; a frame from the port goes to
-//! the vifs of its bridge. Before that, a vif's frame has to pass the vif's filter, carry no tag,
-//! come from an address that is the vif's, and be within the limit of flooded frames ([`Storm`]).
+//! parallel internet. A frame from a vif goes to the vifs of its own slice on that bridge and to
+//! the port; a frame from the port goes to the vifs of its bridge. Before that, a vif's frame has
+//! to pass the vif's filter, carry no tag, come from an address that is the vif's, and be within
+//! the limit of flooded frames ([`Storm`]).
 //!
 //! The part holds no frame and no queue. Its one invariant: every address in the table ([`Fdb`])
 //! belongs to an interface and a bridge that exist, so that a slot which is given again starts
@@ -215,8 +215,8 @@ impl Forwarding {
     }
 
     /// Builds the table of addresses anew: the given ones of `policy`, and those learned ones whose
-    /// interface and bridge are still there. No other state is moved instead of changed in place:
-    /// the size and the keys of this table depend on the policy.
+    /// interface and bridge are still there. This table alone is rebuilt, since the policy
+    /// decides its size and keys; all other state is changed in place.
     fn move_addresses(&mut self, policy: &Policy, ids: &Ids, changes: &IdChanges) {
         let mut bounds = vec![0; ids.interface_count()];
         for (id, _) in policy.ports() {

@@ -59,7 +59,7 @@ pub(crate) trait NodePlane: std::fmt::Debug + Send + Sync + 'static {
     /// Checks that [`Self::apply`] could take over a policy.
     ///
     /// # Errors
-    /// The same, as far as they can be foreseen.
+    /// Those of [`Self::apply`] that can be foreseen.
     fn could_apply(&self, policy: &Policy) -> Result<(), Refusal>;
 
     /// See [`Control::capture`].

@@ -38,7 +38,7 @@ impl Hfsc {
         self.claim_enter(leaf, now);
     }
 
-    /// The same, where it is done for each packet.
+    /// Does [`Self::claim_place`] inline, for a caller that runs for each packet.
     #[inline(always)]
     pub(super) fn claim_enter(&mut self, leaf: u32, now: u64) {
         let seconds = &self.seconds;

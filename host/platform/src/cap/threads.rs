@@ -40,7 +40,7 @@ pub enum BudgetUser {
 /// The condition for writing budgets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Write {
-    /// Whatever was written before.
+    /// Write in any case.
     Always,
     /// Where a part moved by much.
     Moved,
