@@ -3,9 +3,10 @@
 //!
 //! It shares nothing with the planner but the demand of a slice on a kind of node.
 
-use weir_units::Nanos;
+use weir_policy::{PortCycle, phase_frames};
+use weir_units::{ByteCount, Nanos};
 
-use crate::plan::NodePlan;
+use crate::plan::{NodePlan, PlannedSlice};
 use crate::request::PlanRequest;
 use crate::resource::{Resource, ResourceAmounts};
 
@@ -31,6 +32,9 @@ pub fn audit(request: &PlanRequest, plan: &NodePlan) -> Vec<String> {
             let demand = request.slices[planned.slice].demand(node.kind, kind);
             if demand != Ok(planned.demand) {
                 wrong.push(format!("{name}: slice {} needs {demand:?}", planned.slice));
+            }
+            if let Some(frames) = too_few_frames(request, node.kind, planned) {
+                wrong.push(format!("{name}: slice {}: {frames}", planned.slice));
             }
             sum = sum.plus(&planned.demand.amounts);
             if let (Some(start), Some(length)) = (planned.phase_start, planned.demand.phase) {
@@ -60,4 +64,20 @@ pub fn audit(request: &PlanRequest, plan: &NodePlan) -> Vec<String> {
         wrong.push(format!("cost {cost}, told {} at least {}", plan.cost, plan.cost_bound));
     }
     wrong
+}
+
+/// Says how many frames a phase carries, beside the guard of a node, if its slice needs more of
+/// them. Frames of mixed sizes are not counted.
+fn too_few_frames(request: &PlanRequest, kind: usize, planned: &PlannedSlice) -> Option<String> {
+    let (kind, slice) = (&request.kinds[kind], &request.slices[planned.slice]);
+    let (cycle, phase) = (kind.cycle?, planned.demand.phase?);
+    let frame = ByteCount::new(slice.frames.longest_on_wire());
+    if !slice.frames.is_one_size() {
+        return None;
+    }
+    let has = phase_frames(phase, kind.link, frame, PortCycle::GUARD);
+    let bits = u128::from(has) * u128::from(frame.get()) * 8;
+    let needed = u128::from(slice.frames.on_wire(slice.send)) * u128::from(cycle.length.as_nanos());
+    let is_short = bits * 1_000_000_000 < needed;
+    is_short.then(|| format!("its phase of {phase} carries {has} frames a cycle, too few"))
 }

@@ -147,7 +147,8 @@ impl<'r> LoadProgram<'r> {
 
     fn even_weights(&self) -> Vec<KindWeights> {
         let each = 1.0 / float(self.rows.iter().flatten().flatten().count().max(1) as u64);
-        let row = |row: &[Option<usize>; 4]| row.map(|row| row.map_or(0.0, |_| each));
+        let row =
+            |row: &[Option<usize>; Resource::ALL.len()]| row.map(|row| row.map_or(0.0, |_| each));
         self.rows.iter().map(row).collect()
     }
 
@@ -245,17 +246,17 @@ mod tests {
         let kind = |draw: &mut dyn FnMut(u64, u64) -> u64| KindNumbers {
             count: u32::try_from(draw(1, 9)).unwrap(),
             cost: 1,
-            capacity: ResourceAmounts([draw(80, 200), draw(80, 200), draw(80, 200), 0]),
+            capacity: ResourceAmounts([draw(80, 200), draw(80, 200), draw(80, 200), 0, 0]),
         };
         let kinds: Vec<_> = (0..3).map(|_| kind(&mut draw)).collect();
         let shapes = (0..12)
             .map(|_| {
                 let each = (0..3).map(|_| {
-                    let demand = [draw(1, 40), draw(1, 40), draw(1, 40), 0];
+                    let demand = [draw(1, 40), draw(1, 40), draw(1, 40), 0, 0];
                     (draw(0, 4) > 0).then_some(ResourceAmounts(demand))
                 });
                 let mut shape: Vec<_> = each.collect();
-                shape[0] = shape[0].or(Some(ResourceAmounts([5, 5, 5, 0])));
+                shape[0] = shape[0].or(Some(ResourceAmounts([5, 5, 5, 0, 0])));
                 shape
             })
             .collect();
@@ -264,7 +265,7 @@ mod tests {
 
     /// The lowest load by a program with a row for each shape.
     fn load_by_rows(request: &ShapedRequest, counts: &[u32]) -> f64 {
-        let resource_rows = request.kinds.len() * 4;
+        let resource_rows = request.kinds.len() * Resource::ALL.len();
         let at_least =
             |count: &u32| LinearRow::AtLeast { bound: f64::from(*count), penalty: 1000.0 };
         let rows = counts.iter().map(at_least);
@@ -278,8 +279,9 @@ mod tests {
                 let Some(demand) = demand else { continue };
                 let numbers = &request.kinds[kind];
                 let shares = demand.shares(&numbers.capacity).into_iter().enumerate();
-                let loads = shares
-                    .map(|(of, share)| (first + kind * 4 + of, share / f64::from(numbers.count)));
+                let loads = shares.map(|(of, share)| {
+                    (first + kind * Resource::ALL.len() + of, share / f64::from(numbers.count))
+                });
                 program.add_column(0.0, std::iter::once((at, 1.0)).chain(loads).collect());
             }
         }

@@ -7,7 +7,7 @@
 //! stands for its members by their mean. Packings of means are then filled with real slices, large
 //! ones beside small ones.
 
-use crate::resource::{ResourceAmounts, float};
+use crate::resource::{Resource, ResourceAmounts, float};
 use crate::shapes::{DemandShape, ShapedRequest};
 
 /// Slices that the master program treats as alike.
@@ -124,7 +124,7 @@ fn homes(request: &ShapedRequest, shape: usize) -> Vec<bool> {
 }
 
 fn mean_of(request: &ShapedRequest, members: &[usize], kind: usize) -> ResourceAmounts {
-    let mut sums = [0_u128; 4];
+    let mut sums = [0_u128; Resource::ALL.len()];
     for slice in members {
         let demand = request.shapes[request.shape_of[*slice]][kind].unwrap_or_default();
         sums.iter_mut().zip(demand.0).for_each(|(sum, more)| *sum += u128::from(more));

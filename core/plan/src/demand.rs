@@ -2,19 +2,22 @@
 //! A slice's demand on a node of a kind: rates on the wire, processor time, and a phase.
 //!
 //! A phase is as long as the slice's rate needs within a cycle, and frames are whole: of one size
-//! t on the wire, ⌈rate · cycle⌉ frames fit into as many times t. Of mixed sizes up to one longest
-//! frame is lost at the end of each phase, because the next frame may not fit, so the phase is
-//! longer by that frame. A frame waits at most for the closed part of the cycle and two
-//! transmissions: its own, and one that began before it. A shorter delay buys a longer phase.
+//! it carries what [`weir_policy::phase_frames`] says, which knows the node's guard. Of mixed sizes
+//! up to one longest frame or the guard is lost at the end of each phase, because the next frame
+//! may not fit or may not begin, so the phase is longer by the larger of the two. No phase is
+//! shorter than the node's longest frame and the guard, which the node asks for. A frame waits at
+//! most for the closed part of the cycle, the end of a phase in which it may not begin, and its own
+//! transmission. A shorter delay buys a longer phase.
 //!
 //! A node without a cycle serves by curves. There a delay reserves the rate that sends the longest
 //! frame within it.
 
 use core::fmt;
 
+use weir_policy::{PortCycle, phase_for};
 use weir_units::{BitRate, ByteCount, CpuShare, Nanos};
 
-use crate::request::{CycleLayout, ModelGap, NodeKind, SliceRequest};
+use crate::request::{CycleLayout, ModelGap, NodeKind, SliceRequest, WIRE_EXTRA};
 use crate::resource::{Resource, ResourceAmounts};
 
 /// One slice's demand on a node of one kind.
@@ -66,7 +69,7 @@ impl fmt::Display for KindMismatch {
                 write!(f, "phase is {phase}, rate, frames and delay need at least {needs}")
             }
             Self::DelayTooShort { delay, least } => {
-                write!(f, "delay is {delay}, two of its frames take {least}")
+                write!(f, "delay is {delay}, at least {least} pass even if all phases are its own")
             }
             Self::BeyondModel(ModelGap { needs, frame_bytes, most: Some(most), .. }) => {
                 write!(f, "{needs} of {frame_bytes} bytes, its CPU model was measured up to {most}")
@@ -89,7 +92,8 @@ impl NodeKind {
         let cpu = u64::from(self.cpu.as_ppm().saturating_sub(self.cpu_base.as_ppm()));
         let link = self.link.as_bps();
         let cycle = self.cycle.map_or(0, |cycle| cycle.length.as_nanos());
-        ResourceAmounts([link, link, cpu, cycle])
+        let packets = self.model.as_ref().map_or(0, |_| ALL_MEASURED);
+        ResourceAmounts([link, link, cpu, cycle, packets])
     }
 }
 
@@ -108,19 +112,25 @@ impl SliceRequest {
         }
         let receive = self.frames.on_wire(self.receive);
         let cpu = self.cpu.get(index).copied().unwrap_or(CpuShare::ZERO);
+        let packets = match self.modelled.contains(&index) {
+            true => self.packets_ppm.get(index).copied().unwrap_or(0),
+            false => 0,
+        };
         let amounts = |send, phase: Nanos| {
-            ResourceAmounts([send, receive, u64::from(cpu.as_ppm()), phase.as_nanos()])
+            let cpu = u64::from(cpu.as_ppm());
+            ResourceAmounts([send, receive, cpu, phase.as_nanos(), packets.into()])
         };
         let frame = kind.link.time_for_ceil(ByteCount::new(self.frames.longest_on_wire()));
-        let two_frames = frame.saturating_add(frame);
-        if let Some(delay) = self.delay.filter(|delay| *delay < two_frames) {
-            return Err(KindMismatch::DelayTooShort { delay, least: two_frames });
+        let lost = kind.cycle.map_or(frame, |_| frame.max(PortCycle::GUARD));
+        let least = frame.saturating_add(lost);
+        if let Some(delay) = self.delay.filter(|delay| *delay < least) {
+            return Err(KindMismatch::DelayTooShort { delay, least });
         }
         let Some(cycle) = kind.cycle else {
             let send = self.frames.on_wire(self.send).max(self.rate_for_delay());
             return Ok(SliceDemand { amounts: amounts(send, Nanos::ZERO), phase: None });
         };
-        let needs = self.phase_for(kind.link, frame, cycle);
+        let needs = self.shortest_phase(kind.link, cycle);
         let phase = match self.phase {
             Some(phase) if phase < needs => {
                 return Err(KindMismatch::PhaseTooShort { phase, needs });
@@ -145,20 +155,30 @@ impl SliceRequest {
         Some(KindMismatch::TooLarge { resource: over, needs, has })
     }
 
-    /// The shortest phase that carries rate, frames and delay.
-    fn phase_for(&self, link: BitRate, frame: Nanos, cycle: CycleLayout) -> Nanos {
-        let wire = BitRate::from_bps(self.frames.on_wire(self.send));
-        let bits = u128::from(wire.as_bps()) * u128::from(cycle.length.as_nanos());
-        let nanos = bits.div_ceil(u128::from(link.as_bps().max(1)));
-        let busy = u64::try_from(nanos).map_or(Nanos::MAX, Nanos::new);
+    /// The shortest phase that carries rate, frames and delay, and that a node accepts.
+    fn shortest_phase(&self, link: BitRate, cycle: CycleLayout) -> Nanos {
+        let own_bytes = ByteCount::new(self.frames.longest_on_wire());
+        let node_bytes = ByteCount::new(cycle.longest_frame.get().saturating_add(WIRE_EXTRA));
+        let own = link.time_for_ceil(own_bytes);
+        let accepted = own.max(link.time_for_ceil(node_bytes)).saturating_add(PortCycle::GUARD);
+        let lost = own.max(PortCycle::GUARD);
+        let wire = u128::from(self.frames.on_wire(self.send));
+        let bit_nanos = wire * u128::from(cycle.length.as_nanos());
         let carries = match self.frames.is_one_size() {
-            true => round_up(busy, frame),
-            false => busy.saturating_add(frame),
+            true => {
+                let frames = bit_nanos.div_ceil(u128::from(own_bytes.get()) * 8_000_000_000);
+                let frames = u64::try_from(frames).unwrap_or(u64::MAX);
+                phase_for(frames, link, own_bytes, PortCycle::GUARD)
+            }
+            false => {
+                let busy = bit_nanos.div_ceil(u128::from(link.as_bps().max(1)));
+                u64::try_from(busy).map_or(Nanos::MAX, Nanos::new).saturating_add(lost)
+            }
         };
         let wait = self.delay.map_or(Nanos::ZERO, |delay| {
-            cycle.length.saturating_add(frame).saturating_add(frame).saturating_sub(delay)
+            cycle.length.saturating_add(own).saturating_add(lost).saturating_sub(delay)
         });
-        carries.max(frame).max(wait)
+        carries.max(accepted).max(wait)
     }
 
     /// The rate on the wire that sends the longest frame within the delay; 0 without one.
@@ -170,6 +190,9 @@ impl SliceRequest {
     }
 }
 
+/// All packets that a model was measured with.
+const ALL_MEASURED: u64 = 1_000_000;
+
 fn round_up(length: Nanos, step: Nanos) -> Nanos {
     let step = step.as_nanos().max(1);
     length.as_nanos().checked_next_multiple_of(step).map_or(Nanos::MAX, Nanos::new)
@@ -178,7 +201,7 @@ fn round_up(length: Nanos, step: Nanos) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::FrameMix;
+    use crate::request::{FrameMix, LONGEST_FRAME};
 
     fn slice() -> SliceRequest {
         SliceRequest {
@@ -191,6 +214,7 @@ mod tests {
             frames: FrameMix::of_size(1230),
             delay: None,
             cpu: vec![CpuShare::from_percent(10)],
+            packets_ppm: vec![],
             phase: None,
             only: vec![],
         }
@@ -205,7 +229,11 @@ mod tests {
             link: BitRate::from_mbps(1000),
             cpu: CpuShare::ONE,
             cpu_base: CpuShare::ZERO,
-            cycle: Some(CycleLayout { length: micros(1000), step: micros(1) }),
+            cycle: Some(CycleLayout {
+                length: micros(1000),
+                step: micros(1),
+                longest_frame: LONGEST_FRAME,
+            }),
             api: None,
             model: None,
         }
@@ -223,6 +251,30 @@ mod tests {
         let phase = mixed.demand(0, &kind()).unwrap().phase.unwrap();
         let (least, most) = (Nanos::new(busy + 12_304), Nanos::new(busy + 14_304));
         assert!(phase >= least && phase < most, "{phase} {least}");
+    }
+
+    /// Goal: what the planner gives, the node can send: 10 Mb/s of 128 bytes are 11 frames a cycle,
+    /// and of 14 µs, which they would just fill, the guard takes four.
+    #[test]
+    fn a_phase_has_room_for_the_guard_and_the_nodes_longest_frame() {
+        let (send, frames) = (BitRate::from_bps(10_000_000), FrameMix::of_size(128));
+        let small = SliceRequest { send, frames, ..slice() };
+        let phase = |longest| {
+            let mut kind = kind();
+            kind.cycle.as_mut().unwrap().longest_frame = ByteCount::new(longest);
+            small.demand(0, &kind).unwrap().phase.unwrap()
+        };
+        // Ten frames of 1.184 µs and the guard; 1529 and 20 bytes are 12.392 µs.
+        assert_eq!(phase(128), Nanos::from_micros(18));
+        assert_eq!(phase(LONGEST_FRAME.get()), Nanos::from_micros(19));
+        assert_eq!(phase(3529), Nanos::from_micros(35));
+        let frames = weir_policy::phase_frames(
+            phase(128),
+            kind().link,
+            ByteCount::new(148),
+            PortCycle::GUARD,
+        );
+        assert_eq!(frames, 11);
     }
 
     #[test]

@@ -14,8 +14,8 @@ use weir_policy::{FindingList, Problems, Text, read_document};
 use weir_units::{BitRate, ByteCount, CpuShare, Nanos};
 
 use crate::request::{
-    COST_MAX, CycleLayout, FRAME_MAX, FRAME_MIN, FrameMix, KINDS_MAX, NODES_MAX, NodeApi, NodeKind,
-    PLAN_SLICES_MAX, PlanRequest, SliceRequest,
+    COST_MAX, CycleLayout, FRAME_MAX, FRAME_MIN, FrameMix, KINDS_MAX, LONGEST_FRAME, NODES_MAX,
+    NodeApi, NodeKind, PLAN_SLICES_MAX, PlanRequest, SliceRequest,
 };
 
 /// Reads a request. `docs/planning.md` has its keys.
@@ -55,6 +55,8 @@ struct KindTable {
     cycle: Option<Text<Nanos>>,
     #[schemars(extend("x-minimum" = 1, "x-maximum" = CYCLE_MAX))]
     phase_step: Option<Text<Nanos>>,
+    #[schemars(extend("x-minimum" = FRAME_MIN, "x-maximum" = FRAME_MAX))]
+    longest_frame: Option<Text<ByteCount>>,
     #[schemars(extend("format" = "text"))]
     model: Option<String>,
     #[schemars(extend("format" = "text"))]
@@ -180,6 +182,11 @@ fn kinds(tables: Vec<KindTable>, findings: &mut FindingList) -> Vec<NodeKind> {
             _ => {}
         }
         let step = step.unwrap_or(STEP_DEFAULT);
+        let longest_frame = table.longest_frame.map(|of| of.0);
+        if let (None, Some(frame)) = (length, longest_frame) {
+            report("longest_frame", format!("is {frame}, and the node has no cycle"));
+        }
+        let longest_frame = longest_frame.unwrap_or(LONGEST_FRAME);
         let api = api([table.api, table.token_file, table.ca], count, &mut report);
         kinds.push(NodeKind {
             name,
@@ -188,7 +195,7 @@ fn kinds(tables: Vec<KindTable>, findings: &mut FindingList) -> Vec<NodeKind> {
             link: table.link.map_or(BitRate::from_bps(BPS_MIN), |of| of.0),
             cpu: table.cpu.map_or(CpuShare::ZERO, |of| of.0),
             cpu_base: CpuShare::ZERO,
-            cycle: length.map(|length| CycleLayout { length, step }),
+            cycle: length.map(|length| CycleLayout { length, step, longest_frame }),
             model: table.model,
             api,
         });
@@ -273,6 +280,7 @@ fn slice(
         send,
         receive,
         limit,
+        packets_ppm: vec![],
         modelled,
         beyond: vec![],
         frames,
@@ -377,11 +385,12 @@ mod tests {
         let mut request = read_request(&format!("{NODE}model = \"m\"\n{slice}")).unwrap();
         let upper = |pps: weir_units::PacketRate, bytes: f64| {
             assert_eq!((pps.as_pps(), bytes.to_bits()), (2000, 1004_f64.to_bits()));
-            Ok(CpuShare::from_percent(7))
+            Ok((CpuShare::from_percent(7), weir_units::PacketRate::from_pps(3000)))
         };
         request.model_cpu(0, CpuShare::from_percent(2), upper);
         assert_eq!(request.slices[0].cpu, [CpuShare::from_percent(7)]);
         assert_eq!(request.kinds[0].cpu_base, CpuShare::from_percent(2));
+        assert_eq!(request.slices[0].packets_ppm, [666_667], "2 of 3 kpps, rounded up");
         let most = Some(weir_units::PacketRate::from_pps(1500));
         request.model_cpu(0, CpuShare::ZERO, |_, _| Err(most));
         let why = request.slices[0].mismatch(0, &request.kinds[0]).unwrap().to_string();

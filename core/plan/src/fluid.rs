@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn divided_slices_cost_what_a_hand_computes() {
         let kind =
-            |count, cost| KindNumbers { count, cost, capacity: ResourceAmounts([0, 0, 100, 0]) };
-        let shape = vec![Some(ResourceAmounts([0, 0, 30, 0])); 2];
+            |count, cost| KindNumbers { count, cost, capacity: ResourceAmounts([0, 0, 100, 0, 0]) };
+        let shape = vec![Some(ResourceAmounts([0, 0, 30, 0, 0])); 2];
         let bound = |cheap: u32| {
             let kinds = vec![kind(cheap, 10), kind(50, 12)];
             let request = ShapedRequest { kinds, shapes: vec![shape.clone()], shape_of: vec![] };

@@ -151,7 +151,7 @@ impl KnapsackSearch {
 
 /// The prices of the relaxation's resources, a unit of each.
 fn resource_prices(room: &ResourceAmounts, items: &[KnapsackItem]) -> [f64; Resource::ALL.len()] {
-    let mut program = LinearProgram::new(&[LinearRow::AtMost { bound: 1.0 }; 4]);
+    let mut program = LinearProgram::new(&[LinearRow::AtMost { bound: 1.0 }; Resource::ALL.len()]);
     let most = items.iter().map(|item| item.value).max().unwrap_or(1).max(1);
     for item in items {
         let shares = item.demand.shares(room).into_iter().enumerate();
@@ -201,7 +201,7 @@ const PIVOTS_MAX: usize = 10_000;
 mod tests {
     use super::*;
 
-    fn item(id: usize, value: u64, demand: [u64; 4], most: u32) -> KnapsackItem {
+    fn item(id: usize, value: u64, demand: [u64; 5], most: u32) -> KnapsackItem {
         KnapsackItem { id, value, demand: ResourceAmounts(demand), most }
     }
 
@@ -225,10 +225,10 @@ mod tests {
             least + (state >> 33) % (most - least + 1)
         };
         for round in 0..300 {
-            let room = ResourceAmounts([100, 90, 0, 80]);
+            let room = ResourceAmounts([100, 90, 0, 80, 70]);
             let items: Vec<KnapsackItem> = (0..7)
                 .map(|id| {
-                    let demand = [draw(5, 60), draw(5, 60), 0, draw(0, 60)];
+                    let demand = [draw(5, 60), draw(5, 60), 0, draw(0, 60), draw(0, 30)];
                     item(id, draw(1, 100_000), demand, u32::try_from(draw(1, 3)).unwrap())
                 })
                 .collect();
@@ -249,8 +249,8 @@ mod tests {
 
     #[test]
     fn nothing_below_the_floor_is_returned() {
-        let room = ResourceAmounts([10, 10, 10, 10]);
-        let items = [item(0, 5, [4, 1, 1, 1], 9)];
+        let room = ResourceAmounts([10; 5]);
+        let items = [item(0, 5, [4, 1, 1, 1, 1], 9)];
         let answer = pack_node(&room, &items, KnapsackLimits { floor: 10, steps: 100 });
         assert!(answer.packings.is_empty() && answer.upper >= 10);
         let answer = pack_node(&room, &items, KnapsackLimits { floor: 9, steps: 100 });

@@ -77,7 +77,7 @@ pub use plan::{
 };
 pub use relaxation::{RelaxedOutcome, ResourceRelaxation, ScarceResource, try_relaxed};
 pub use request::{
-    COST_MAX, CycleLayout, FRAME_MAX, FRAME_MIN, FrameMix, KINDS_MAX, ModelGap, NODES_MAX, NodeApi,
-    NodeKind, PLAN_SLICES_MAX, PlanRequest, SliceRequest,
+    COST_MAX, CycleLayout, FRAME_MAX, FRAME_MIN, FrameMix, KINDS_MAX, LONGEST_FRAME, ModelGap,
+    NODES_MAX, NodeApi, NodeKind, PLAN_SLICES_MAX, PlanRequest, SliceRequest,
 };
 pub use resource::{Resource, ResourceAmounts};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The question: which nodes there are, and what each slice asks for.
 
-use weir_units::{BitRate, CpuShare, Nanos, PacketRate};
+use weir_units::{BitRate, ByteCount, CpuShare, Nanos, PacketRate};
 
 /// Nodes that there are, and slices that ask for a place on one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +54,9 @@ pub struct CycleLayout {
     pub length: Nanos,
     /// Phases are multiples of this.
     pub step: Nanos,
+    /// The longest frame that a node lets pass, with checksum and tags. It asks of each phase that
+    /// this frame fits, whatever the slice's own frames are.
+    pub longest_frame: ByteCount,
 }
 
 /// One slice's demand.
@@ -74,6 +77,9 @@ pub struct SliceRequest {
     pub delay: Option<Nanos>,
     /// Upper bound on its processor time, on each kind of node in order.
     pub cpu: Vec<CpuShare>,
+    /// Its packets, in millionths of the largest measured rate of their size, on each kind whose
+    /// CPU model gives its processor time; empty without such kinds.
+    pub packets_ppm: Vec<u32>,
     /// Kinds whose CPU model gives its processor time, by index: [`PlanRequest::model_cpu`].
     pub modelled: Vec<usize>,
     /// Kinds of `modelled` whose model was not measured as far as it needs.
@@ -107,13 +113,14 @@ pub struct FrameMix {
 impl PlanRequest {
     /// Sets the processor time of the slices whose time a kind's model gives, to what `upper` says
     /// of packets a second, both directions together, and their mean size in bytes with checksum;
-    /// and the kind's own time to `base`. Where `upper` fails it returns the most packets of that
-    /// size that it knows of, if any, and the slice cannot be on that kind.
+    /// and the kind's own time to `base`. `upper` returns the processor time and the most packets
+    /// of that size that the model was measured with. Where it fails it returns the most alone, if
+    /// any, and the slice cannot be on that kind.
     pub fn model_cpu(
         &mut self,
         kind: usize,
         base: CpuShare,
-        upper: impl Fn(PacketRate, f64) -> Result<CpuShare, Option<PacketRate>>,
+        upper: impl Fn(PacketRate, f64) -> Result<(CpuShare, PacketRate), Option<PacketRate>>,
     ) {
         self.kinds[kind].cpu_base = base;
         for slice in self.slices.iter_mut().filter(|slice| slice.modelled.contains(&kind)) {
@@ -121,7 +128,14 @@ impl PlanRequest {
             let needs = PacketRate::from_pps(send.as_pps().saturating_add(receive.as_pps()));
             let mean = slice.frames.mean_bytes();
             match upper(needs, mean) {
-                Ok(share) => slice.cpu[kind] = share,
+                Ok((share, most)) => {
+                    slice.cpu[kind] = share;
+                    slice.packets_ppm.resize(slice.cpu.len(), 0);
+                    // No sum of slices may pass for less than it is.
+                    let ppm = u128::from(needs.as_pps()) * 1_000_000;
+                    let ppm = ppm.div_ceil(u128::from(most.as_pps().max(1)));
+                    slice.packets_ppm[kind] = u32::try_from(ppm).unwrap_or(u32::MAX);
+                }
                 Err(most) => {
                     #[expect(clippy::cast_possible_truncation, reason = "at most FRAME_MAX")]
                     #[expect(clippy::cast_sign_loss, reason = "no size is negative")]
@@ -205,10 +219,13 @@ pub const PLAN_SLICES_MAX: usize = 20_000;
 pub const FRAME_MIN: u32 = 64;
 /// The longest frame: a jumbo.
 pub const FRAME_MAX: u32 = 9_600;
+/// The longest frame of a node whose policy has no `frame_size`: packets of 1518 bytes, the
+/// checksum, an 802.1Q tag and the header of a parallel internet.
+pub const LONGEST_FRAME: ByteCount = ByteCount::new(1518 + 4 + 4 + 3);
 /// The largest cost of a node.
 pub const COST_MAX: u32 = 1_000_000;
 /// Preamble, start of frame and gap between frames, in bytes.
-const WIRE_EXTRA: u64 = 20;
+pub(crate) const WIRE_EXTRA: u64 = 20;
 /// The frame check sequence, which rates of a policy do not count, in bytes.
 const CHECKSUM: u64 = 4;
 

@@ -16,6 +16,10 @@ pub enum Resource {
     Cpu,
     /// Time of the sending cycle, in nanoseconds: the sum of all phases.
     Cycle,
+    /// Packets, in millionths of what the node's CPU model was measured with: the sum over slices
+    /// of each one's rate by the largest measured rate of its frame size. A node with a model has a
+    /// million. Beyond that the model is a guess, however little each slice sends.
+    Packets,
 }
 
 /// An amount of each resource, in its unit.
@@ -24,9 +28,9 @@ pub struct ResourceAmounts(pub [u64; Resource::ALL.len()]);
 
 impl Resource {
     /// All, in the order of [`ResourceAmounts`].
-    pub const ALL: [Self; 4] = [Self::Send, Self::Receive, Self::Cpu, Self::Cycle];
+    pub const ALL: [Self; 5] = [Self::Send, Self::Receive, Self::Cpu, Self::Cycle, Self::Packets];
 
-    /// Its name in plans: `send`, `receive`, `cpu`, `cycle`.
+    /// Its name in plans: `send`, `receive`, `cpu`, `cycle`, `packets`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,15 +38,17 @@ impl Resource {
             Self::Receive => "receive",
             Self::Cpu => "cpu",
             Self::Cycle => "cycle",
+            Self::Packets => "packets",
         }
     }
 
-    /// `amount` of it, with its unit: `150Mbit`, `12.5%`, `130us`.
+    /// `amount` of it, with its unit: `150Mbit`, `12.5%`, `130us`; packets in
+    /// percent of the measured rates.
     #[must_use]
     pub fn text(self, amount: u64) -> String {
         match self {
             Self::Send | Self::Receive => BitRate::from_bps(amount).to_string(),
-            Self::Cpu => match u32::try_from(amount) {
+            Self::Cpu | Self::Packets => match u32::try_from(amount) {
                 Ok(ppm) => CpuShare::from_ppm(ppm).to_string(),
                 Err(_) => format!("{}%", amount / 10_000),
             },

@@ -42,6 +42,7 @@ fn small_request(draw: &mut Draw) -> PlanRequest {
         frames: FrameMix::of_size(1500),
         delay: None,
         cpu: vec![CpuShare::from_percent(draw.small(5, 90)); 3],
+        packets_ppm: vec![],
         phase: None,
         limit: None,
         modelled: vec![],

@@ -3,7 +3,7 @@
 //!
 //! A parallel internet has the link to itself in its phase, so that the delay of one says nothing
 //! of another's load. What a phase cannot hold is refused here: a frame that is longer than its
-//! phase would wait for ever.
+//! phase less the guard would wait for ever, and a guarantee that no frames fill is none.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -18,6 +18,7 @@ use crate::finding::Finding;
 use crate::format::{Text, quoted};
 use crate::guarantee::Guarantees;
 use crate::model::{Layer, PihForm, Policy, Port, PortCycle, PortId, Slice, SliceId};
+use crate::phase::filled_at_most;
 use crate::share::Direction;
 
 /// The cycle of a port.
@@ -138,11 +139,14 @@ fn check_phase(
     findings: &mut Vec<Finding>,
 ) {
     let longest = policy.frame_most(port, slice);
-    let needed = port.rate.time_for_ceil(longest).max(PortCycle::GUARD);
+    // In a phase of exactly a frame, it would never leave once the worker is a nanosecond late.
+    let needed = port.rate.time_for_ceil(longest).saturating_add(PortCycle::GUARD);
     let name = quoted(&port.name);
     let message = match slice.phase {
         Some(phase) if phase < needed => format!(
-            "{phase} is less than {needed} that its longest frame ({longest}) takes on port {name}"
+            "{phase} is less than {needed} that its longest frame ({longest}) and the guard of {} \
+             take on port {name}",
+            PortCycle::GUARD
         ),
         None if !cycle.borrow => format!("is missing, and port {name} has a cycle"),
         _ => return,
@@ -160,6 +164,8 @@ fn check_guarantees(policy: &Policy, findings: &mut Vec<Finding>) {
         let (Some((port, cycle)), Some(slice)) = (cycle, slice) else { continue };
         // A phase that is missing was reported already, or is asked for nothing but to borrow.
         let phase = slice.phase.unwrap_or(Nanos::ZERO);
+        let longest = port.rate.time_for_ceil(policy.frame_most(port, slice));
+        let phase = filled_at_most(phase, longest, PortCycle::GUARD);
         let part = u128::from(port.rate.as_bps()) * u128::from(phase.as_nanos())
             / u128::from(cycle.length.as_nanos().max(1));
         let part = BitRate::from_bps(u64::try_from(part).unwrap_or(u64::MAX));

@@ -67,6 +67,7 @@ mod guarantee;
 mod key_path;
 mod model;
 mod overbooking;
+mod phase;
 mod problem;
 mod queue_defaults;
 mod read;
@@ -109,6 +110,7 @@ pub use model::{
     Router, RouterId, SchedulerKind, Slice, SliceId, Vif, VifId, VifRule,
 };
 pub use overbooking::Overbooking;
+pub use phase::{phase_for, phase_frames};
 pub use problem::{ItemName, Problem, ProblemPlace, Problems, UnsoundPolicy};
 pub use read::{parse, read_document};
 pub use realtime::{RealtimeKind, RouterRealtime, ThreadSource};

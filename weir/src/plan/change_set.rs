@@ -5,7 +5,7 @@
 //! routers. So slices are not made here, only what they get is changed: guarantees, limits, phase,
 //! and for routers that the node holds the cap of their processor time and the set-point.
 
-use weir_api_types::change::{ChangeSet, GroupChange, RouterChange, ShareChange};
+use weir_api_types::change::{ChangeSet, GroupChange, RouterChange, ShareChange, VifChange};
 use weir_api_types::policy::{PolicyView, PortView};
 use weir_api_types::xtc::{RouterView, XtcChange, XtcView};
 use weir_plan::{NodeKind, PlanRequest, PlannedNode, PlannedSlice, Resource, SliceRequest};
@@ -44,11 +44,37 @@ pub(super) fn change_set(
             phase_ns: of.demand.phase.map(|phase| Some(phase.as_nanos())),
         };
         planned.set.slices.insert(slice.name.clone(), group);
+        delays(slice, kind, policy, &mut planned);
         routers(slice, of, xtc, &mut planned);
     }
     problems.sort();
     problems.dedup();
     if problems.is_empty() { Ok(planned) } else { Err(problems) }
+}
+
+/// Bounds the delay of a slice's vifs on a node without a cycle: there the scheduler's curves hold
+/// it, and they are the vifs'. With a cycle the phase does.
+fn delays(slice: &SliceRequest, kind: &NodeKind, policy: &PolicyView, planned: &mut PlannedChange) {
+    let Some(delay) = slice.delay.filter(|_| kind.cycle.is_none()) else { return };
+    let own = policy.vifs.iter().filter(|vif| vif.slice == slice.name);
+    let bound = delay.as_nanos().min(DELAY_MAX);
+    // A bound is for what is within a guarantee.
+    let (sure, without): (Vec<_>, Vec<_>) = own.partition(|vif| vif.send.min_rate_bps > 0);
+    for vif in sure.into_iter().filter(|vif| vif.delay_ns != Some(bound)) {
+        let change = VifChange { delay_ns: Some(Some(bound)), ..VifChange::default() };
+        planned.set.vifs.insert(vif.name.clone(), change);
+    }
+    if let Some(first) = without.first() {
+        let more = match without.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        planned.notes.push(format!(
+            "the delay of slice {}, {delay}, is not set for vif {}{more}: a delay is for what is \
+             within a vif's own send.min_rate, and it has none",
+            slice.name, first.name
+        ));
+    }
 }
 
 fn share(min_rate: BitRate, limit: Option<BitRate>) -> ShareChange {
@@ -103,6 +129,9 @@ fn routers(slice: &SliceRequest, of: &PlannedSlice, xtc: &XtcView, planned: &mut
     }
 }
 
+/// The longest delay of a vif, ns: a second.
+const DELAY_MAX: u64 = 1_000_000_000;
+
 #[cfg(test)]
 mod tests {
     use weir_plan::{PlanAnswer, PlanEffort};
@@ -129,7 +158,15 @@ mod tests {
     }
 
     fn planned(policy: &PolicyView, xtc: &str) -> Result<PlannedChange, Vec<String>> {
-        let request = weir_plan::read_request(PLAN).unwrap();
+        planned_of(PLAN, policy, xtc)
+    }
+
+    fn planned_of(
+        plan: &str,
+        policy: &PolicyView,
+        xtc: &str,
+    ) -> Result<PlannedChange, Vec<String>> {
+        let request = weir_plan::read_request(plan).unwrap();
         let PlanAnswer::Placed(plan) = weir_plan::plan(&request, &PlanEffort::default()) else {
             panic!("it fits");
         };
@@ -164,6 +201,31 @@ mod tests {
         // 1254 bytes are 10.192 µs on the wire; 100 Mb/s of 1250 counted bytes need ten a cycle.
         assert_eq!(gold["phase_ns"], 102_000);
         assert_eq!(change.notes, ["no router of slice gold is held, so that its cap, 10%, is not"]);
+    }
+
+    /// Goal: a delay on a node without a cycle is set where a vif can hold it, else it is said.
+    #[test]
+    fn a_delay_becomes_the_vifs_or_a_note() {
+        let plan = PLAN.replace("cycle = \"1ms\"", "").replace("limit", "delay = \"2ms\"\nlimit");
+        let mut policy = node("", "gold");
+        let notes = planned_of(&plan, &policy, r#"{"routers":[]}"#).unwrap().notes;
+        let said = "the delay of slice gold, 2ms, is not set for vif v: a delay is for what is \
+                    within a vif's own send.min_rate, and it has none";
+        assert!(notes.iter().any(|note| note == said), "{notes:?}");
+        policy.vifs[0].send.min_rate_bps = 1_000;
+        let change = planned_of(&plan, &policy, r#"{"routers":[]}"#).unwrap();
+        assert_eq!(change.set.vifs["v"].delay_ns, Some(Some(2_000_000)));
+        assert!(!change.notes.iter().any(|note| note.contains("delay")), "{:?}", change.notes);
+        // With a cycle the phase bounds it.
+        let change = planned_of(
+            &PLAN.replace("limit", "delay = \"2ms\"\nlimit"),
+            &{
+                let cycle = r#","cycle":{"length_ns":1000000,"borrow":false}"#;
+                node(cycle, "gold")
+            },
+            r#"{"routers":[]}"#,
+        );
+        assert!(change.unwrap().set.vifs.is_empty());
     }
 
     #[test]

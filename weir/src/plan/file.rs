@@ -40,19 +40,16 @@ fn read_model(path: &Path) -> Result<CpuModel, Failure> {
     }
 }
 
-/// The upper bound of a slice's processor time beyond the node's own; else the most packets that
-/// the model knows of.
+/// The upper bound of a slice's processor time beyond the node's own, and the most packets that the
+/// model knows of; else the latter alone.
 fn slice_share(
     model: &CpuModel,
     rate: PacketRate,
     frame_bytes: f64,
-) -> Result<CpuShare, Option<PacketRate>> {
-    match model.upper(crate::report::float(rate.as_pps()) / 1e3, frame_bytes) {
-        Some(percent) => Ok(share(percent)),
-        None => {
-            Err(model.kpps_max(frame_bytes).map(|kpps| PacketRate::from_pps(whole(kpps * 1e3))))
-        }
-    }
+) -> Result<(CpuShare, PacketRate), Option<PacketRate>> {
+    let most = model.kpps_max(frame_bytes).map(|kpps| PacketRate::from_pps(whole(kpps * 1e3)));
+    let upper = model.upper(crate::report::float(rate.as_pps()) / 1e3, frame_bytes);
+    upper.zip(most).map(|(percent, most)| (share(percent), most)).ok_or(most)
 }
 
 /// A share in percent, rounded up to a millionth.
@@ -204,6 +201,24 @@ mod tests {
         let [slice, base] = [request.slices[0].cpu[0], request.kinds[0].cpu_base];
         assert!((40_000..40_010).contains(&slice.as_ppm()), "{slice}");
         assert!((20_000..20_010).contains(&base.as_ppm()), "{base}");
+        // Each of ten is within the model, two together are not, though a node has the time.
+        for (nodes, fit) in [(9, false), (10, true)] {
+            let text = plan("36Mbit").replace("cpu = \"100%\"", "cpu = \"100%\"\ncount = COUNT");
+            let text = text.replace("COUNT", &nodes.to_string());
+            write("plan.toml", &text.replace("send =", "count = 10\nsend ="));
+            let request = read(&file).unwrap();
+            match weir_plan::plan(&request, &PlanEffort::default()) {
+                PlanAnswer::Placed(plan) => {
+                    assert!(fit && plan.nodes.len() == 10, "{nodes}");
+                    assert_eq!(weir_plan::audit(&request, &plan), Vec::<String>::new());
+                }
+                PlanAnswer::Refused(refusal) => {
+                    assert!(!fit, "{nodes}");
+                    let scarce = refusal.scarce.iter().map(|one| one.resource.name());
+                    assert!(scarce.collect::<Vec<_>>().contains(&"packets"), "{refusal:?}");
+                }
+            }
+        }
         // Beyond the model of one kind, a slice goes to another, and is refused if there is none.
         write("plan.toml", &plan("48Mbit"));
         let request = read(&file).unwrap();

@@ -112,7 +112,7 @@ fn one_node(page: &mut String, request: &PlanRequest, node: &PlannedNode) {
 fn amount(resource: Resource, amount: u64) -> String {
     match resource {
         Resource::Send | Resource::Receive => rate(amount),
-        Resource::Cpu | Resource::Cycle => resource.text(amount),
+        Resource::Cpu | Resource::Cycle | Resource::Packets => resource.text(amount),
     }
 }
 

@@ -49,6 +49,7 @@ struct AmountsView {
     receive_bps: u64,
     cpu_ppm: u64,
     cycle_ns: u64,
+    packets_ppm: u64,
 }
 
 /// Rates are those of a policy: `send.min_rate` and `receive.min_rate`.
@@ -163,6 +164,7 @@ fn amounts(of: &ResourceAmounts) -> AmountsView {
         receive_bps: of.of(Resource::Receive),
         cpu_ppm: of.of(Resource::Cpu),
         cycle_ns: of.of(Resource::Cycle),
+        packets_ppm: of.of(Resource::Packets),
     }
 }
 

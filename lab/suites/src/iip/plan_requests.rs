@@ -3,7 +3,7 @@
 //! internets. What a guest's frames cost is Table 1 of the text, its x read as steps of 10 Mbit/s.
 
 use weir_experiment::prelude::*;
-use weir_plan::{CycleLayout, FrameMix, NodeKind, PlanRequest, SliceRequest};
+use weir_plan::{CycleLayout, FrameMix, LONGEST_FRAME, NodeKind, PlanRequest, SliceRequest};
 use weir_sim::Seed;
 use weir_units::CpuShare;
 
@@ -33,7 +33,11 @@ pub(super) fn four_kinds(
         cost,
         link: BitRate::from_mbps(mbps),
         cpu: CpuShare::from_percent(percent),
-        cycle: Some(CycleLayout { length: Nanos::from_millis(1), step: Nanos::from_micros(step) }),
+        cycle: Some(CycleLayout {
+            length: Nanos::from_millis(1),
+            step: Nanos::from_micros(step),
+            longest_frame: LONGEST_FRAME,
+        }),
         api: None,
         model: None,
         cpu_base: CpuShare::ZERO,
@@ -68,6 +72,7 @@ fn guest(draw: &mut Seed, at: u32, kinds: &[NodeKind], variety: SliceVariety) ->
         frames: FrameMix::of_size(bytes),
         delay: None,
         cpu: vec![CpuShare::from_ppm(u32::try_from(ppm).unwrap_or(u32::MAX)); kinds.len()],
+        packets_ppm: vec![],
         phase: None,
         limit: None,
         modelled: vec![],
@@ -107,6 +112,7 @@ pub(super) fn too_much(seed: u64) -> PlanRequest {
             cycle: (name != "c").then_some(CycleLayout {
                 length: Nanos::from_millis(1),
                 step: Nanos::from_micros(1),
+                longest_frame: LONGEST_FRAME,
             }),
             api: None,
             model: None,
