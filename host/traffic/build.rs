@@ -5,5 +5,5 @@
 mod compile;
 
 fn main() -> std::io::Result<()> {
-    compile::programs(&["classifier", "generator", "sink", "softirq"])
+    compile::programs(&["classifier", "drops", "generator", "sink", "softirq"])
 }

@@ -2,6 +2,10 @@
 //! `weir measure`: what a device under test forwards, how late, and what it costs, between two
 //! interfaces of this machine.
 
+mod durations;
+mod model_file;
+mod node_meter;
+
 use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -15,12 +19,15 @@ use weir_platform::failure::{Failure, UsageError};
 use weir_platform::{machine, output};
 use weir_result::Origin;
 use weir_tester::{
-    BenchmarkLimits, BenchmarkProgress, CpuModel, CpuPoint, CpuSurface, FramePattern, Goal,
-    IpVersion, LOADS_MAX, MeasurementReport, SIZES_MAX, SuiteChoice, TrafficProfile, check_goals,
-    cpu_fits, run_suite,
+    BenchmarkProgress, CpuModel, CpuPoint, FramePattern, Goal, IpVersion, LOADS_MAX,
+    MeasurementReport, SIZES_MAX, SuiteChoice, SuiteResult, TrafficProfile, check_goals, cpu_fits,
+    run_suite,
 };
 use weir_traffic::{Mac, TrialEnd, WireMeasurer};
 use weir_units::{BitRate, Nanos};
+
+use self::model_file::{MODEL_POINTS_MIN, write_model};
+use self::node_meter::NodeMeter;
 
 /// Measure a device under test: frames go out of one interface of this machine and come back at
 /// another. Writes report.json, report.csv and report.html. Needs root.
@@ -94,9 +101,16 @@ pub(crate) struct BenchmarkOptions {
     /// Short trials and few: a first look in minutes, not what RFC 2544 asks for
     #[arg(long)]
     quick: bool,
+    /// Trials as long and as many as RFC 2544 asks for: latency at the throughput 20 times 120 s,
+    /// frame loss rate 60 s. Without it each is one trial of 10 s, and the page says so
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
     /// A command that resets the device, run by a shell (with --tests reset)
     #[arg(long, value_name = "COMMAND")]
     reset_command: Option<String>,
+    /// Wait so long for a device that was reset, up to 3600s [default: 60s; with --quick 8s]
+    #[arg(long, value_name = "TIME")]
+    reset_patience: Option<Nanos>,
     /// Processors of the generator, for example 0,2
     #[arg(long, value_delimiter = ',')]
     cpus: Vec<usize>,
@@ -110,6 +124,11 @@ pub(crate) struct BenchmarkOptions {
     /// the latency test, two frame sizes at least, and a device on this machine
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
+    /// The node that is the device, by the path of its socket or https://HOST:PORT: its worker's
+    /// own counters are read around each trial, and the CPU model is fitted to them. It needs
+    /// WEIR_TOKEN of the environment where the node asks for a token
+    #[arg(long, value_name = "SOCKET|URL")]
+    node: Option<String>,
     /// Print the report as JSON, too
     #[arg(long)]
     json: bool,
@@ -144,8 +163,15 @@ impl MeasureCommand {
         };
         let stop = weir_traffic::stop_on_signals()?;
         let (report, origin) = bench.measure(method, ip, stop)?;
-        bench.write(&report)?;
+        bench.write_files(&report)?;
+        bench.print(&report)?;
         if let Some(path) = &bench.model {
+            if bench.node.is_none() {
+                eprintln!(
+                    "--model without --node: the model is of all processors of this machine, \
+                     generator and sink included. A node that watches it will tell a drift"
+                );
+            }
             write_model(path, &report, &origin)?;
         }
         Ok(ExitCode::SUCCESS)
@@ -169,28 +195,70 @@ impl BenchmarkOptions {
         }
         self.check_model(choice, &profiles)?;
         check_goals(&goals).map_err(|error| UsageError(error.to_string()))?;
+        self.check_times(&goals)?;
         std::fs::create_dir_all(&self.out)
             .map_err(|error| format!("{}: {error}", self.out.display()))?;
         let origin = machine::origin(&machine::command_line(), env!("WEIR_VERSION"));
-        let mut measurer = self.measurer(choice, stop)?;
-        measurer.announce()?;
+        let node = self.node.as_deref().map(node_meter::client).transpose()?;
+        let mut measurer = NodeMeter::new(self.measurer(choice, stop)?, node);
         self.settle(stop)?;
         let line_bps = self.line_bps();
-        let (generator_pps, max_pps) = calibrate(&mut measurer, &profiles)?;
-        let limits = self.limits(line_bps, max_pps);
+        let generator_pps = calibrate(&mut measurer.wire, &profiles)?;
+        let limits = self.limits(line_bps, &generator_pps);
+        let notes = self.notes(method, choice, &goals, &limits);
+        let head =
+            ReportHead { begun, method, origin, line_bps, generator_pps, goals, profiles, notes };
         let mut progress = ProgressLine::default();
-        let mut tell = |now: BenchmarkProgress| progress.tell(now, &profiles);
-        let suite = run_suite(&mut measurer, &profiles, &goals, choice, &limits, &mut tell)?;
+        let mut tell = |now: BenchmarkProgress| progress.tell(now, &head.profiles);
+        // Hours of trials must not be lost with the last of them.
+        let mut unwritten = None;
+        let mut size_done = |measurer: &NodeMeter<'_>, suite: &SuiteResult| {
+            let report = self.report(&head, &measurer.wire, suite.clone());
+            unwritten = self.write_files(&report).err();
+        };
+        let suite = run_suite(
+            &mut measurer,
+            &head.profiles,
+            &head.goals,
+            choice,
+            &limits,
+            &mut tell,
+            &mut size_done,
+        );
         progress.end();
+        let suite = suite?;
+        if let Some(error) = unwritten {
+            return Err(error);
+        }
+        for size in &suite.sizes {
+            for note in &size.notes {
+                eprintln!("{}: {note}", size.profile.sizes);
+            }
+        }
+        let report = self.report(&head, &measurer.wire, suite);
+        Ok((report, head.origin))
+    }
+
+    /// The report of the sizes that are done.
+    fn report(
+        &self,
+        head: &ReportHead<'_>,
+        measurer: &WireMeasurer<'_>,
+        suite: SuiteResult,
+    ) -> MeasurementReport {
+        let origin = &head.origin;
         let (kernel, cpu) = (&origin.kernel, &origin.machine.cpu);
         let totals = measurer.totals();
-        let report = MeasurementReport {
+        let missing = head.profiles.iter().skip(suite.sizes.len());
+        let mut notes = head.notes.clone();
+        notes.extend(measurer.drops_note());
+        MeasurementReport {
             version: MeasurementReport::VERSION,
             dut: self.name.clone(),
-            method: method.to_owned(),
+            method: head.method.to_owned(),
             command: origin.command.clone(),
             start: origin.start.clone(),
-            seconds: begun.elapsed().as_secs_f64(),
+            seconds: head.begun.elapsed().as_secs_f64(),
             machine: format!("weir {}, {kernel}, {} × {cpu}", origin.commit, origin.machine.cores),
             from: place(&self.from, self.from_netns.as_deref()),
             to: format!(
@@ -198,33 +266,16 @@ impl BenchmarkOptions {
                 place(&self.to, self.to_netns.as_deref()),
                 measurer.sink_mode()
             ),
-            line_bps,
-            generator_pps,
-            goals,
+            line_bps: head.line_bps,
+            generator_pps: head.generator_pps.clone(),
+            goals: head.goals.clone(),
             packets: totals.outcome,
             lost_by_sequence: totals.lost_by_sequence,
             cpu: cpu_fits(&suite),
+            missing: missing.map(|profile| profile.sizes.to_string()).collect(),
             suite,
-            notes: self.notes(),
-        };
-        Ok((report, origin))
-    }
-
-    fn goals(&self, method: &str) -> Vec<Goal> {
-        if !self.goals.is_empty() {
-            return self.goals.clone();
+            notes,
         }
-        let quick = |goal: Goal| Goal {
-            trial: QUICK_TRIAL,
-            sum: QUICK_SUM,
-            exceed: Goal::NDR.exceed,
-            ..goal
-        };
-        let goals = match method {
-            "ndr" => vec![Goal::NDR, Goal::PDR],
-            _ => vec![Goal::RFC2544],
-        };
-        if self.quick { goals.into_iter().map(quick).collect() } else { goals }
     }
 
     fn profiles(&self, method: &str, ip: IpVersion) -> Result<Vec<TrafficProfile>, Failure> {
@@ -281,6 +332,11 @@ impl BenchmarkOptions {
     fn check_model(&self, choice: SuiteChoice, profiles: &[TrafficProfile]) -> Result<(), Failure> {
         let Some(path) = &self.model else { return Ok(()) };
         let refused = |why: String| Err(UsageError(format!("--model: {why}")).into());
+        if self.node.as_ref().is_some_and(|node| node.starts_with("https://")) {
+            let why = "a node does not say what processor it has: measure on its machine, with \
+                       --node SOCKET";
+            return refused(why.to_owned());
+        }
         if !choice.latency {
             return refused("it is fitted to the latency test: add latency to --tests".to_owned());
         }
@@ -337,24 +393,6 @@ impl BenchmarkOptions {
         Ok(())
     }
 
-    fn limits(&self, line_bps: u64, max_pps: u64) -> BenchmarkLimits {
-        BenchmarkLimits {
-            line_bps,
-            max_pps,
-            min_pps: MIN_PPS,
-            search: self.limit.unwrap_or_else(|| self.quick_or(QUICK_LIMIT, LIMIT)),
-            trial: self.quick_or(QUICK_TRIAL, TRIAL),
-            loads_bps: self.loads.iter().map(|load| load.as_bps()).collect(),
-            bursts: self.quick_or(QUICK_BURSTS, BURSTS),
-            overload: self.quick_or(QUICK_OVERLOAD, OVERLOAD),
-            overhead: OVERHEAD,
-        }
-    }
-
-    fn quick_or<T>(&self, quick: T, full: T) -> T {
-        if self.quick { quick } else { full }
-    }
-
     fn line_bps(&self) -> u64 {
         let told = || {
             // A namespace has a /sys of its own, which is not mounted here.
@@ -366,85 +404,46 @@ impl BenchmarkOptions {
         self.line.or_else(told).unwrap_or(LINE).as_bps()
     }
 
-    fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        if self.quick {
-            notes.push(
-                "A quick look: trials are shorter and fewer than RFC 2544 and RFC 9004 ask for."
-                    .to_owned(),
-            );
-        }
-        if self.streams > 1 {
-            notes.push(format!("{} streams at once share each load evenly.", self.streams));
-        }
-        notes.push(
-            "Generator and sink run on this machine. A device on the same machine shares its \
-             processors with them."
-                .to_owned(),
-        );
-        notes
-    }
-
-    fn write(&self, report: &MeasurementReport) -> Result<(), Failure> {
+    /// Writes the three files, each whole or not at all.
+    fn write_files(&self, report: &MeasurementReport) -> Result<(), Failure> {
         let json = serde_json::to_string_pretty(report)? + "\n";
         for (name, text) in
-            [("report.json", &json), ("report.csv", &report.csv()), ("report.html", &report.page())]
+            [("report.json", json), ("report.csv", report.csv()), ("report.html", report.page())]
         {
-            let path = self.out.join(name);
-            std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-        }
-        if self.json {
-            output::print(&json)?;
-        } else {
-            output::print(&summary(report, &self.out))?;
+            let (path, new) = (self.out.join(name), self.out.join(format!("{name}.new")));
+            std::fs::write(&new, text)
+                .and_then(|()| std::fs::rename(&new, &path))
+                .map_err(|error| format!("{}: {error}", path.display()))?;
         }
         Ok(())
     }
+
+    fn print(&self, report: &MeasurementReport) -> Result<(), Failure> {
+        let text = match self.json {
+            true => serde_json::to_string_pretty(report)? + "\n",
+            false => summary(report, &self.out),
+        };
+        Ok(output::print(&text)?)
+    }
 }
 
-/// Fits the CPU model and writes it with what it was fitted on.
-fn write_model(path: &Path, report: &MeasurementReport, origin: &Origin) -> Result<(), Failure> {
-    let points = CpuModel::points(&report.suite);
-    let surface = CpuSurface::of(&points, false);
-    let surface = surface.map_err(|error| format!("--model {}: {error}", path.display()))?;
-    let r_square = surface.fit().r_square;
-    if r_square < MODEL_R_SQUARE_MIN {
-        return Err(format!(
-            "--model {}: R² is {r_square:.2}, at least {MODEL_R_SQUARE_MIN} is needed: the \
-             processors did other work than forwarding",
-            path.display()
-        )
-        .into());
-    }
-    let model = CpuModel {
-        version: CpuModel::VERSION,
-        node: report.dut.clone(),
-        fitted_by: format!("weir {}: {}", origin.commit, origin.command),
-        fitted_at: origin.start.clone(),
-        processor: origin.machine.cpu.clone(),
-        cores: origin.machine.cores,
-        measured: CpuModel::sizes(&points),
-        surface,
-    };
-    if let Some(flaw) = model.flaw() {
-        let path = path.display();
-        return Err(format!("--model {path}: {flaw}: the loads do not show its costs").into());
-    }
-    let text = serde_json::to_string_pretty(&model)? + "\n";
-    Ok(std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?)
+/// The part of a report that holds for every size.
+struct ReportHead<'a> {
+    begun: Instant,
+    method: &'a str,
+    origin: Origin,
+    line_bps: u64,
+    generator_pps: Vec<u64>,
+    goals: Vec<Goal>,
+    profiles: Vec<TrafficProfile>,
+    notes: Vec<String>,
 }
 
-/// One more than the surface has terms.
-const MODEL_POINTS_MIN: usize = 4;
-/// A model that explains less of the variance than this is none; the text's worst line has 0.84.
-const MODEL_R_SQUARE_MIN: f64 = 0.5;
-
-/// The generator's own limit for each profile, and the load that no trial exceeds: the slowest
-/// profile's, less some for a busy machine.
+/// The generator's own limit for each profile.
 fn calibrate(
     measurer: &mut WireMeasurer<'_>,
     profiles: &[TrafficProfile],
-) -> Result<(Vec<u64>, u64), Failure> {
+) -> Result<Vec<u64>, Failure> {
     let mut each: Vec<u64> = Vec::new();
     for (index, profile) in profiles.iter().enumerate() {
         let known = profiles.iter().take(index).position(|other| other == profile);
@@ -454,8 +453,7 @@ fn calibrate(
         };
         each.push(pps);
     }
-    let least = each.iter().copied().min().unwrap_or(0);
-    Ok((each, (least / 10 * 9).max(MIN_PPS + 1)))
+    Ok(each)
 }
 
 /// A line of progress on standard error: rewritten in place on a terminal, else a line for each
@@ -523,19 +521,6 @@ const RFC2544_SIZES: [u16; 6] = [128, 256, 512, 1024, 1280, 1518];
 const LINE: BitRate = BitRate::from_mbps(10_000);
 /// The least load of a search.
 const MIN_PPS: u64 = 100;
-const LIMIT: Nanos = Nanos::from_secs(3_600);
-const TRIAL: Nanos = Nanos::from_secs(10);
-/// RFC 9004, section 5.4.
-const BURSTS: u32 = 50;
-/// RFC 2544, section 26.5: at least 60 s.
-const OVERLOAD: Nanos = Nanos::from_secs(60);
-const QUICK_LIMIT: Nanos = Nanos::from_secs(30);
-const QUICK_TRIAL: Nanos = Nanos::from_millis(200);
-const QUICK_SUM: Nanos = Nanos::from_secs(1);
-const QUICK_BURSTS: u32 = 3;
-const QUICK_OVERLOAD: Nanos = Nanos::from_secs(1);
-/// Starting and stopping of a trial.
-const OVERHEAD: Nanos = Nanos::from_millis(250);
 const CALIBRATION: Nanos = Nanos::from_millis(200);
 const SETTLE_LOOK: Duration = Duration::from_millis(100);
 
@@ -564,6 +549,55 @@ mod tests {
         bench.check_model(choice, &profiles).map_err(|error| error.to_string())
     }
 
+    fn options(words: &str) -> BenchmarkOptions {
+        let line = format!("weir rfc2544 --from a --to b {words}");
+        let MeasureCommand::Rfc2544(bench) = Line::parse_from(line.split_whitespace()).measure
+        else {
+            panic!("{words}");
+        };
+        bench
+    }
+
+    /// Goal: a search that can find nothing is refused, not answered with 0.
+    #[test]
+    fn goals_that_do_not_fit_the_search_are_refused() {
+        let checked = |words: &str| {
+            let bench = options(words);
+            let checked = bench.check_times(&bench.goals("rfc2544"));
+            checked.map_err(|error| error.to_string())
+        };
+        checked("").unwrap();
+        checked("--quick").unwrap();
+        checked("--full --goal tst009").unwrap();
+        let why = checked("--quick --goal rfc2544").unwrap_err();
+        assert_eq!(
+            why,
+            "--goal: two bounds need trials of 120s in sum, and a search lasts 30s: --limit 120s, \
+             or no --quick"
+        );
+        checked("--quick --goal rfc2544 --limit 120s").unwrap();
+        let why = checked("--reset-patience 7200s").unwrap_err();
+        assert_eq!(why, "--reset-patience: 7200s is not within 1ms to 3600s");
+    }
+
+    /// Goal: a page that does not keep to the RFC says in what, and one that does is silent.
+    #[test]
+    fn each_deviation_from_the_rfc_is_noted() {
+        let notes = |words: &str| {
+            let bench = options(words);
+            let (goals, choice) = (bench.goals("rfc2544"), bench.choice("rfc2544").unwrap());
+            let limits = bench.limits(1_000_000_000, &[1_000]);
+            bench.notes("rfc2544", choice, &goals, &limits).join("\n")
+        };
+        let usual = notes("");
+        for section in ["section 26.2, asks for 20 of 120 s", "section 24, asks for 60 s"] {
+            assert!(usual.contains(section), "{section} in {usual}");
+            assert!(!notes("--full").contains(section), "{section}");
+        }
+        assert!(notes("--quick").contains("RFC 9004, section 5.4"));
+        assert!(!notes("--tests loss").contains("Latency"));
+    }
+
     /// Hours of trials would show it only at their end.
     #[test]
     fn a_measurement_that_cannot_give_a_model_does_not_begin() {
@@ -575,6 +609,8 @@ mod tests {
         assert!(why.starts_with("--model: frames of one mean size"), "{why}");
         let why = checked("rfc2544", "--sizes 128,512 --loads 1Mbit").unwrap_err();
         assert_eq!(why, "--model: 2 loads in all, at least 4");
+        let why = checked("rfc2544", "--node https://a:1").unwrap_err();
+        assert!(why.starts_with("--model: a node does not say what processor it has"), "{why}");
         let why = checked("rfc2544", "--model /nowhere/at/all.json").unwrap_err();
         assert!(why.contains("no file can be written there"), "{why}");
     }

@@ -17,6 +17,7 @@ use weir_units::Nanos;
 use crate::goal::Goal;
 use crate::outcome::Outcome;
 use crate::ppm::MILLION;
+use crate::scale::scaled;
 
 /// The class of a load for a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,13 +179,6 @@ pub fn conditional_throughput(load: u64, trials: &LoadTrials, goal: &Goal) -> u6
         Some(outcome) if remaining == 0 => scaled(load, outcome.forwarded, outcome.intended),
         _ => 0,
     }
-}
-
-/// `value · numerator ÷ denominator`, rounded down; the product itself of a zero denominator.
-fn scaled(value: u64, numerator: u64, denominator: u64) -> u64 {
-    let product = u128::from(value) * u128::from(numerator);
-    let scaled = product.checked_div(u128::from(denominator)).unwrap_or(product);
-    u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 /// Orders by loss ratio, exactly.

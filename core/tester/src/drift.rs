@@ -13,6 +13,7 @@
 
 use crate::cpu_model::CpuModel;
 use crate::model::CpuPoint;
+use crate::scale::float;
 
 /// The load of a worker over some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,11 +116,6 @@ impl DriftReading {
             _ => DriftSide::Within,
         })
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of seconds are far below 2⁵³")]
-const fn float(value: u64) -> f64 {
-    value as f64
 }
 
 /// Windows in a row that make a drift, and that end one.

@@ -8,8 +8,12 @@
 
 use weir_units::Nanos;
 
-use crate::measurer::{LatencySummary, Measurer, RecoveryRequest, TrialRequest, TrialResult};
+use crate::gaps::{RecoveryTime, ResetTime, recovery_time, reset_time};
+use crate::measurer::{
+    LatencySummary, Measurer, RecoveryRequest, ResetRequest, TrialRequest, TrialResult,
+};
 use crate::outcome::{Outcome, OutcomeError};
+use crate::scale::{duration_of, float, packets_in, scaled, seconds};
 
 /// The noises of a fake DUT. The default is none at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,8 +34,18 @@ pub struct FakeDut {
     capacity_pps: f64,
     queue: f64,
     noise: DutNoise,
+    outages: DutOutages,
     random: u64,
     trials: u32,
+}
+
+/// For how long a fake DUT forwards nothing after an overload and a reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DutOutages {
+    /// After an overload.
+    pub recovery: Nanos,
+    /// After a reset; `None`: it cannot be reset.
+    pub reset: Option<Nanos>,
 }
 
 impl FakeDut {
@@ -41,7 +55,14 @@ impl FakeDut {
         let (capacity_pps, queue) = (f64::from(capacity_pps), f64::from(queue));
         // Neighbouring seeds must not give neighbouring draws; zero is the one state that stays.
         let random = mixed(seed).max(1);
-        Self { capacity_pps, queue, noise, random, trials: 0 }
+        let outages = DutOutages::default();
+        Self { capacity_pps, queue, noise, outages, random, trials: 0 }
+    }
+
+    /// Has it forward nothing for a time after an overload and a reset.
+    #[must_use]
+    pub const fn with_outages(self, outages: DutOutages) -> Self {
+        Self { outages, ..self }
     }
 
     /// Number of trials so far.
@@ -148,13 +169,29 @@ impl Measurer for FakeDut {
         Ok(TrialResult { outcome, latency, ..TrialResult::default() })
     }
 
-    /// A queue that the overload filled never overflows once less comes than leaves.
-    fn recovery(&mut self, _request: &RecoveryRequest) -> Result<Nanos, OutcomeError> {
-        Ok(Nanos::default())
+    /// A queue that the overload filled never overflows once less comes than leaves. So packets are
+    /// lost until the DUT has recovered, and then none.
+    fn recovery(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, OutcomeError> {
+        let (over, pps) = (request.over, request.pps);
+        let sent = packets_in(pps, over.saturating_add(request.duration)).min(PACKETS_KEPT);
+        let overloads = float(request.over_pps) > self.capacity_pps;
+        let end = over.saturating_add(self.outages.recovery).as_nanos();
+        let arrives = |at: u64| !overloads || duration_of(at, pps).as_nanos() >= end;
+        let arrived: Vec<bool> = (0..sent).map(arrives).collect();
+        Ok(RecoveryTime { time: recovery_time(&arrived, pps, over), over })
     }
 
-    fn reset(&mut self, _request: &TrialRequest) -> Result<Option<Nanos>, OutcomeError> {
-        Ok(None)
+    fn reset(&mut self, request: &ResetRequest) -> Result<Option<ResetTime>, OutcomeError> {
+        let Some(away) = self.outages.reset else { return Ok(None) };
+        let whole = request.duration.saturating_add(request.patience);
+        let from = request.duration.as_nanos() / 2;
+        let silent = from..from.saturating_add(away.as_nanos());
+        // A lower rate sees the gap, too, to the distance of two packets.
+        let most = scaled(PACKETS_KEPT, 1_000_000_000, whole.as_nanos());
+        let pps = request.pps.min(most);
+        let times = (0..packets_in(pps, whole)).map(|at| duration_of(at, pps).as_nanos());
+        let arrivals: Vec<u64> = times.filter(|time| !silent.contains(time)).collect();
+        Ok(Some(reset_time(&arrivals, 0, whole.as_nanos(), pps)))
     }
 }
 
@@ -164,15 +201,6 @@ const fn mixed(seed: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
-}
-
-fn seconds(duration: Nanos) -> f64 {
-    float(duration.as_nanos()) / 1e9
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of a trial stay below 2^53")]
-const fn float(count: u64) -> f64 {
-    count as f64
 }
 
 /// The whole packets of an amount that is not negative; what is beyond saturates.
@@ -187,3 +215,5 @@ fn packets(amount: f64) -> u64 {
 
 /// Random events of one trial at most: more cost time and change nothing.
 const EVENTS_MAX: u64 = 100_000;
+/// Packets of recovery and reset at most, as many as a measurer on the wire keeps.
+const PACKETS_KEPT: u64 = 2_000_000;

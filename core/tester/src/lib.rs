@@ -33,9 +33,11 @@ mod cpu_model;
 mod drift;
 mod error;
 mod fake;
+mod gaps;
 mod goal;
 mod grid;
 mod least_squares;
+mod limits;
 mod measurer;
 mod model;
 mod outcome;
@@ -43,6 +45,8 @@ mod page;
 mod ppm;
 mod procedures;
 mod report;
+mod scale;
+mod schedule;
 mod search;
 mod sizes;
 
@@ -55,20 +59,24 @@ pub use drift::{
     CpuDriftWatch, CpuForecast, CpuWindow, DRIFT_POINTS, DRIFT_WINDOWS, DriftReading, DriftSide,
 };
 pub use error::SearchError;
-pub use fake::{DutNoise, FakeDut};
+pub use fake::{DutNoise, DutOutages, FakeDut};
+pub use gaps::{RecoveryTime, ResetTime, TAIL, TAIL_PACKETS, recovery_time, reset_time};
 pub use goal::{Goal, GoalError};
 pub use grid::LoadGrid;
 pub use least_squares::{LeastSquaresError, LinearFit};
+pub use limits::{BenchmarkLimits, LOADS_MAX, SuiteChoice};
 pub use measurer::{
-    CpuLoad, LatencySummary, Measurer, RecoveryRequest, TrafficProfile, TrialRequest, TrialResult,
+    CpuLoad, LatencySummary, Measurer, NodeLoad, RecoveryRequest, ResetRequest, TrafficProfile,
+    TrialRequest, TrialResult,
 };
 pub use model::{CpuLine, CpuPoint, CpuSurface};
 pub use outcome::{Outcome, OutcomeError};
 pub use ppm::Ppm;
 pub use procedures::{
-    BackToBack, BenchmarkError, BenchmarkLimits, BenchmarkProgress, LOADS_MAX, LadderPoint,
-    Recovery, SIZES_MAX, SizeResult, SuiteChoice, SuiteResult, run_suite,
+    BackToBack, BenchmarkError, BenchmarkProgress, LadderPoint, Recovery, SIZES_MAX, SizeResult,
+    SuiteResult, run_suite,
 };
 pub use report::{CpuFit, MeasurementReport, check_goals, cpu_fits};
+pub use scale::{packets_in, scaled};
 pub use search::{Search, SearchConfig, Step, TrialStep};
 pub use sizes::{FramePattern, FramePatternError, IpVersion, TEXT_SIZES};

@@ -50,6 +50,18 @@ impl Outcome {
         }
     }
 
+    /// The sum of two.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            intended: self.intended + other.intended,
+            offered: self.offered + other.offered,
+            forwarded: self.forwarded + other.forwarded,
+            lost: self.lost + other.lost,
+            unsent: self.unsent + other.unsent,
+        }
+    }
+
     /// Packets that were to be sent and did not arrive: lost or unsent.
     pub const fn missing(self) -> u64 {
         self.intended.saturating_sub(self.forwarded)

@@ -11,6 +11,7 @@ use crate::chart::{ChartLine, LineChart, escaped, number, short};
 use crate::goal::Goal;
 use crate::procedures::{LadderPoint, SizeResult};
 use crate::report::{MeasurementReport, busy, kilo};
+use crate::scale::{float, seconds};
 
 impl MeasurementReport {
     /// The page.
@@ -24,6 +25,7 @@ impl MeasurementReport {
             title = escaped(&title)
         );
         page += &self.head();
+        page += &self.not_measured();
         page += &self.throughput();
         page += &self.latency();
         page += &self.loss_rate();
@@ -48,6 +50,24 @@ impl MeasurementReport {
             let _written = write!(head, "<dt>{name}</dt><dd>{}</dd>", escaped(value));
         }
         head + "</dl>\n"
+    }
+
+    /// Sizes that are missing and tests that were left out: nobody may take them for measured.
+    fn not_measured(&self) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        if !self.missing.is_empty() {
+            let sizes = self.missing.join(", ");
+            lines.push(format!("INCOMPLETE: the measurement ended before these sizes: {sizes}."));
+        }
+        for size in &self.suite.sizes {
+            lines.extend(size.notes.iter().map(|note| format!("{}: {note}.", frame(size))));
+        }
+        if lines.is_empty() {
+            return String::new();
+        }
+        let items: String =
+            lines.iter().map(|line| format!("<li>{}</li>", escaped(line))).collect();
+        format!("<h2>Not measured, or cut</h2>\n<ul>{items}</ul>\n")
     }
 
     fn throughput(&self) -> String {
@@ -140,7 +160,22 @@ impl MeasurementReport {
             is_log: false,
             lines,
         };
-        section("Frame loss rate", "", &[chart])
+        let mut rows = Vec::new();
+        for size in &self.suite.sizes {
+            for point in &size.loss_rate {
+                let outcome = point.result.outcome;
+                rows.push(vec![
+                    frame(size),
+                    format!("{} %", point.percent),
+                    point.pps.to_string(),
+                    outcome.lost.to_string(),
+                    outcome.unsent.to_string(),
+                    short(100.0 * outcome.loss_ratio()),
+                ]);
+            }
+        }
+        let heads = ["frame", "load", "packets/s", "lost", "unsent", "% of the frames"];
+        section("Frame loss rate", &table(&heads, &rows), &[chart])
     }
 
     fn bursts(&self) -> String {
@@ -154,6 +189,7 @@ impl MeasurementReport {
                     burst.bursts.len().to_string(),
                     least.map_or_else(String::new, u64::to_string),
                     short(burst.mean),
+                    short(burst.stddev),
                     most.map_or_else(String::new, |most| {
                         let more = if *most >= burst.longest { " or more" } else { "" };
                         format!("{most}{more}")
@@ -165,14 +201,26 @@ impl MeasurementReport {
                 let text = format!("recovery after {} packets/s", recovery.over_pps);
                 rest.push(vec![frame(size), text, micros(recovery.recovery_ns)]);
             }
+            if let Some(ns) = size.not_back_ns {
+                let text = format!("not back in {}", seconds_text(Nanos::new(ns)));
+                rest.push(vec![frame(size), "reset".to_owned(), text]);
+            }
             if let Some(ns) = size.reset_ns {
                 rest.push(vec![frame(size), "reset".to_owned(), micros(ns)]);
             }
         }
         let mut text = String::new();
         if !bursts.is_empty() {
-            let heads =
-                ["frame", "packets/s", "bursts", "shortest", "mean", "longest", "buffer µs"];
+            let heads = [
+                "frame",
+                "packets/s",
+                "bursts",
+                "shortest",
+                "mean",
+                "deviation",
+                "longest",
+                "buffer µs",
+            ];
             text += &section("Back-to-back frames", &table(&heads, &bursts), &[]);
         }
         if !rest.is_empty() {
@@ -214,8 +262,17 @@ impl MeasurementReport {
             .collect();
         let heads = ["frame", "a: % per kpps", "and byte", "b: %", "R²"];
         let fits = table(&heads, &rows);
-        let note = "<p class=\"note\">CPU = a · kpps + b up to the throughput, of all processors \
-                    of the tester's machine together, generator and sink included.</p>";
+        let is_node = |size: &SizeResult| size.latency.iter().any(|at| at.result.node.is_some());
+        let of = match self.suite.sizes.iter().any(is_node) {
+            true => {
+                "of the measured node's worker alone, by its own counters. The chart has all \
+                     processors of the tester's machine"
+            }
+            false => {
+                "of all processors of the tester's machine together, generator and sink included"
+            }
+        };
+        let note = format!("<p class=\"note\">CPU = a · kpps + b up to the throughput, {of}.</p>");
         section("Processors", &format!("{fits}{note}"), &[chart])
     }
 
@@ -234,7 +291,7 @@ impl MeasurementReport {
             if counted == packets.intended { "" } else { ": THE COUNTS DO NOT ADD UP" }
         );
         for goal in &self.goals {
-            let (trial, sum) = (seconds(goal.trial), seconds(goal.sum));
+            let (trial, sum) = (seconds_text(goal.trial), seconds_text(goal.sum));
             let _written = write!(
                 text,
                 "<li>Goal {}: a trial is {trial} long and bad above {} of loss; {} of the trials \
@@ -353,13 +410,8 @@ fn micros(ns: u64) -> String {
     short(float(ns) / 1e3)
 }
 
-fn seconds(time: Nanos) -> String {
-    format!("{} s", short(float(time.as_nanos()) / 1e9))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of a report stay below 2^53")]
-const fn float(count: u64) -> f64 {
-    count as f64
+fn seconds_text(time: Nanos) -> String {
+    format!("{} s", short(seconds(time)))
 }
 
 /// Percent of the throughput that the table of latency has.

@@ -11,6 +11,8 @@
 //! | system recovery | 110 % of the throughput, then half of that: when does loss end |
 //! | reset | for how long a reset DUT forwards nothing |
 //!
+//! Bursts are left out where the throughput is the line's rate: no buffer fills.
+//!
 //! The measurer is a parameter, so that all of it runs in a test in no time.
 
 use serde::{Deserialize, Serialize};
@@ -18,50 +20,16 @@ use weir_units::Nanos;
 
 use crate::bounds::GoalResult;
 use crate::error::SearchError;
+use crate::gaps::ResetTime;
 use crate::goal::Goal;
-use crate::measurer::{Measurer, RecoveryRequest, TrafficProfile, TrialRequest, TrialResult};
+use crate::limits::{BenchmarkLimits, LATENCY_PERCENT, LOADS_MAX, LOSS_PERCENT, SuiteChoice};
+use crate::measurer::{
+    Measurer, RecoveryRequest, ResetRequest, TrafficProfile, TrialRequest, TrialResult,
+};
 use crate::outcome::Outcome;
+use crate::scale::{duration_of, float, packets_in, scaled};
+use crate::schedule::{SizeTest, SuiteSchedule, latency_trials};
 use crate::search::{Search, SearchConfig, Step};
-
-/// The tests to make beside throughput.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a test that is made or not")]
-pub struct SuiteChoice {
-    /// Latency, and the load of processors, by load.
-    pub latency: bool,
-    /// Frame loss rate.
-    pub loss_rate: bool,
-    /// Back-to-back frames.
-    pub back_to_back: bool,
-    /// System recovery.
-    pub recovery: bool,
-    /// Reset.
-    pub reset: bool,
-}
-
-/// The durations and bounds of a suite.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BenchmarkLimits {
-    /// Rate of the link, bits a second on the wire.
-    pub line_bps: u64,
-    /// Packets a second that the generator can offer; loads do not exceed it.
-    pub max_pps: u64,
-    /// The least load of a search.
-    pub min_pps: u64,
-    /// The trials of a search last so long in sum at most.
-    pub search: Nanos,
-    /// A trial of latency or loss rate.
-    pub trial: Nanos,
-    /// Loads of the latency test, bits a second of frames with FCS, at most [`LOADS_MAX`]; tenths
-    /// of the throughput if empty.
-    pub loads_bps: Vec<u64>,
-    /// Repetitions of the back-to-back test; RFC 9004 asks for 50.
-    pub bursts: u32,
-    /// Length of the longest burst, and of the overload of system recovery.
-    pub overload: Nanos,
-    /// Time that a trial takes beside its duration, for estimates.
-    pub overhead: Nanos,
-}
 
 /// The state of a suite, told before each trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +68,9 @@ pub struct BackToBack {
     pub longest: u64,
     /// Their mean.
     pub mean: f64,
+    /// Their standard deviation; 0 of one.
+    #[serde(default)]
+    pub stddev: f64,
     /// Mean burst less what the DUT forwards meanwhile, as time: the size of its buffer, s.
     pub corrected_buffer_s: f64,
 }
@@ -113,6 +84,9 @@ pub struct Recovery {
     pub pps: u64,
     /// From the end of the overload to the last lost packet, ns.
     pub recovery_ns: u64,
+    /// Length of the overload, ns.
+    #[serde(default)]
+    pub over_ns: u64,
 }
 
 /// The results of one frame size.
@@ -140,8 +114,14 @@ pub struct SizeResult {
     pub back_to_back: Option<BackToBack>,
     /// System recovery.
     pub recovery: Option<Recovery>,
-    /// Time without forwarding after a reset, ns.
+    /// Time without forwarding after a reset, ns; `None` if the DUT did not come back.
     pub reset_ns: Option<u64>,
+    /// The DUT did not come back from a reset in so many ns, which is when sending ended.
+    #[serde(default)]
+    pub not_back_ns: Option<u64>,
+    /// Tests that were left out, loads and times that were cut, each with its reason.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// The results of a suite.
@@ -167,7 +147,7 @@ pub enum BenchmarkError<E> {
 }
 
 /// Makes the tests of `choice` for each of `profiles`, throughput for `goals` first. `progress` is
-/// called before each trial.
+/// called before each trial, `size_done` after each size with all results so far.
 pub fn run_suite<M: Measurer>(
     measurer: &mut M,
     profiles: &[TrafficProfile],
@@ -175,23 +155,30 @@ pub fn run_suite<M: Measurer>(
     choice: SuiteChoice,
     limits: &BenchmarkLimits,
     progress: &mut dyn FnMut(BenchmarkProgress),
+    size_done: &mut dyn FnMut(&M, &SuiteResult),
 ) -> Result<SuiteResult, BenchmarkError<M::Error>> {
     if !(1..=SIZES_MAX).contains(&profiles.len()) {
         return Err(BenchmarkError::Sizes(profiles.len()));
     }
     let mut result = SuiteResult::default();
     for (done, profile) in profiles.iter().enumerate() {
+        let line = profile.sizes.line_pps(limits.line_bps);
+        let offered = limits.max_pps.get(done).copied().unwrap_or(u64::MAX);
         let mut suite = SizeRun {
             measurer: &mut *measurer,
             profile,
-            goals,
-            choice,
+            schedule: SuiteSchedule { goals, choice, limits },
             limits,
             progress: &mut *progress,
             done,
             of: profiles.len(),
+            line,
+            max: line.min(offered).max(limits.min_pps + 1),
+            behind: Nanos::ZERO,
+            notes: Vec::new(),
         };
         result.sizes.push(suite.run()?);
+        size_done(measurer, &result);
     }
     Ok(result)
 }
@@ -200,25 +187,30 @@ pub fn run_suite<M: Measurer>(
 struct SizeRun<'a, M> {
     measurer: &'a mut M,
     profile: &'a TrafficProfile,
-    goals: &'a [Goal],
-    choice: SuiteChoice,
+    schedule: SuiteSchedule<'a>,
     limits: &'a BenchmarkLimits,
     progress: &'a mut dyn FnMut(BenchmarkProgress),
     done: usize,
     of: usize,
+    /// Packets a second that the link carries.
+    line: u64,
+    /// The greatest load.
+    max: u64,
+    /// Time of the tests that follow.
+    behind: Nanos,
+    notes: Vec<String>,
 }
 
 impl<M: Measurer> SizeRun<'_, M> {
     fn run(&mut self) -> Result<SizeResult, BenchmarkError<M::Error>> {
-        let line = self.profile.sizes.line_pps(self.limits.line_bps);
-        let max_pps = line.min(self.limits.max_pps).max(self.limits.min_pps + 1);
-        let search = self.search(max_pps)?;
+        self.behind = self.schedule.tests();
+        let search = self.search(self.max)?;
         let goals = search.results();
         let throughput = goals.first().map_or(0, GoalResult::throughput);
         let mut result = SizeResult {
             profile: self.profile.clone(),
             frame_bytes: self.profile.sizes.mean(),
-            max_pps,
+            max_pps: self.max,
             goals,
             trials: search.trials(),
             spent_ns: search.spent().as_nanos(),
@@ -228,41 +220,67 @@ impl<M: Measurer> SizeRun<'_, M> {
             back_to_back: None,
             recovery: None,
             reset_ns: None,
+            not_back_ns: None,
+            notes: Vec::new(),
         };
-        if self.choice.loss_rate {
-            result.loss_rate = self.loss_rate(max_pps)?;
+        let choice = self.schedule.choice;
+        for test in SizeTest::ALL.into_iter().filter(|test| choice.makes(*test)) {
+            self.behind = self.schedule.after(test);
+            match self.reason_against(test, throughput) {
+                Some(reason) => self.notes.push(format!("{} left out: {reason}", test.name())),
+                None => self.test(test, throughput, &mut result)?,
+            }
         }
-        if throughput == 0 {
-            // The other tests are relative to the throughput.
-            return Ok(result);
-        }
-        if self.choice.latency {
-            result.latency = self.latency(throughput)?;
-        }
-        if self.choice.back_to_back {
-            result.back_to_back = Some(self.back_to_back(max_pps, throughput)?);
-        }
-        if self.choice.recovery {
-            result.recovery = Some(self.recovery(throughput)?);
-        }
-        if self.choice.reset {
-            let request = self.request(throughput, self.limits.overload);
-            self.tell("reset", throughput, self.limits.overload);
-            let time = self.measurer.reset(&request).map_err(BenchmarkError::Measurer)?;
-            result.reset_ns = time.map(Nanos::as_nanos);
-        }
+        result.notes = std::mem::take(&mut self.notes);
         Ok(result)
     }
 
+    /// Says why a test would say nothing about the DUT.
+    fn reason_against(&self, test: SizeTest, throughput: u64) -> Option<String> {
+        if throughput == 0 && test != SizeTest::LossRate {
+            return Some("no load passed the goal, and this test starts from one that did".into());
+        }
+        let bound = if self.max < self.line { "the generator's limit" } else { "the line's rate" };
+        match test {
+            // RFC 9004, section 5.2.
+            SizeTest::BackToBack if throughput >= self.max => {
+                Some(format!("the throughput is {bound}, so that no buffer fills"))
+            }
+            SizeTest::Recovery if self.overload(throughput) <= throughput => {
+                Some(format!("the throughput is {bound}, so that there is no overload"))
+            }
+            _ => None,
+        }
+    }
+
+    fn test(
+        &mut self,
+        test: SizeTest,
+        throughput: u64,
+        result: &mut SizeResult,
+    ) -> Result<(), BenchmarkError<M::Error>> {
+        match test {
+            SizeTest::LossRate => result.loss_rate = self.loss_rate()?,
+            SizeTest::Latency => result.latency = self.latency(throughput)?,
+            SizeTest::BackToBack => result.back_to_back = Some(self.back_to_back(throughput)?),
+            SizeTest::Recovery => result.recovery = Some(self.recovery(throughput)?),
+            SizeTest::Reset => match self.reset(throughput)? {
+                Some(ResetTime::Back(time)) => result.reset_ns = Some(time.as_nanos()),
+                Some(ResetTime::NotBack(time)) => result.not_back_ns = Some(time.as_nanos()),
+                None => self.notes.push("reset left out: the device cannot be reset".into()),
+            },
+        }
+        Ok(())
+    }
+
     fn search(&mut self, max: u64) -> Result<Search, BenchmarkError<M::Error>> {
-        let goals = self.goals.to_vec();
+        let goals = self.schedule.goals.to_vec();
         let (min, limit) = (self.limits.min_pps, self.limits.search);
         let mut search = Search::new(SearchConfig { goals, min, max, limit })?;
         while let Step::Trial(step) = search.next() {
-            let left = self.with_overhead(search.remaining(), step.duration);
-            self.tell("throughput", step.load, left.saturating_add(self.fixed()));
-            let request = self.request(step.load, step.duration);
-            let trial = self.measurer.trial(&request).map_err(BenchmarkError::Measurer)?;
+            let left = self.schedule.with_overhead(search.remaining(), step.duration);
+            self.tell("throughput", step.load, left);
+            let trial = self.trial(&self.request(step.load, step.duration))?;
             search.record(trial.outcome)?;
         }
         Ok(search)
@@ -270,25 +288,66 @@ impl<M: Measurer> SizeRun<'_, M> {
 
     fn latency(&mut self, throughput: u64) -> Result<Vec<LadderPoint>, BenchmarkError<M::Error>> {
         let mut points = Vec::new();
-        if self.limits.loads_bps.is_empty() {
-            for percent in LATENCY_PERCENT {
-                points.push(self.point("latency", percent, throughput)?);
+        let loads = self.latency_loads(throughput);
+        let times: Vec<Nanos> = loads.iter().map(|load| self.latency_time(load.0)).collect();
+        for (at, (percent, pps)) in loads.into_iter().enumerate() {
+            let rest = times[at + 1..].iter().copied().fold(Nanos::ZERO, Nanos::saturating_add);
+            let (length, count) = latency_trials(self.limits, percent);
+            let mut results = Vec::new();
+            for done in 0..count {
+                let here = self.schedule.trials(length, (count - done).into());
+                self.tell(SizeTest::Latency.name(), pps, here.saturating_add(rest));
+                results.push(self.trial(&self.request(pps, length))?);
             }
-        }
-        for bps in self.limits.loads_bps.iter().take(LOADS_MAX) {
-            let pps = self.profile.sizes.frames_at(*bps).max(1);
-            let percent = u32::try_from(pps.saturating_mul(100) / throughput.max(1));
-            let percent = percent.unwrap_or(u32::MAX);
-            let result = self.load("latency", pps)?;
-            points.push(LadderPoint { percent, pps, result });
+            points.push(LadderPoint { percent, pps, result: TrialResult::mean_of(results) });
         }
         Ok(points)
     }
 
-    fn loss_rate(&mut self, max: u64) -> Result<Vec<LadderPoint>, BenchmarkError<M::Error>> {
+    fn latency_time(&self, percent: u32) -> Nanos {
+        let (length, count) = latency_trials(self.limits, percent);
+        self.schedule.trials(length, count.into())
+    }
+
+    /// Loads in percent of the throughput and packets a second. What the generator cannot offer is
+    /// cut to what it can, and noted.
+    fn latency_loads(&mut self, throughput: u64) -> Vec<(u32, u64)> {
+        let percent_of =
+            |pps: u64| u32::try_from(scaled(pps, 100, throughput.max(1))).unwrap_or(u32::MAX);
+        let asked: Vec<(u32, u64)> = if self.limits.loads_bps.is_empty() {
+            let of = |percent: &u32| (*percent, scaled(throughput, (*percent).into(), 100).max(1));
+            LATENCY_PERCENT.iter().map(of).collect()
+        } else {
+            let loads = self.limits.loads_bps.iter().take(LOADS_MAX);
+            let pps = loads.map(|bps| self.profile.sizes.frames_at(*bps).max(1));
+            pps.map(|pps| (percent_of(pps), pps)).collect()
+        };
+        let max = self.max;
+        let cut = asked.iter().filter(|(_, pps)| *pps > max).count();
+        if cut > 0 {
+            let (name, of) = (SizeTest::Latency.name(), asked.len());
+            self.notes.push(format!(
+                "{name}: {cut} of {of} loads cut to {max} packets/s, the most that is offered"
+            ));
+        }
+        let within = |(percent, pps)| match pps > max {
+            true => (percent_of(max), max),
+            false => (percent, pps),
+        };
+        let mut loads: Vec<(u32, u64)> = asked.into_iter().map(within).collect();
+        loads.dedup();
+        loads
+    }
+
+    fn loss_rate(&mut self) -> Result<Vec<LadderPoint>, BenchmarkError<M::Error>> {
         let mut points: Vec<LadderPoint> = Vec::new();
-        for percent in LOSS_PERCENT {
-            points.push(self.point("loss rate", percent, max)?);
+        let trial = self.limits.loss_trial;
+        for (at, percent) in LOSS_PERCENT.into_iter().enumerate() {
+            let pps = scaled(self.max, percent.into(), 100).max(1);
+            let left = (LOSS_PERCENT.len() - at) as u64;
+            self.tell(SizeTest::LossRate.name(), pps, self.schedule.trials(trial, left));
+            let result = self.trial(&self.request(pps, trial))?;
+            points.push(LadderPoint { percent, pps, result });
             let clean = |point: &&LadderPoint| point.result.outcome.missing() == 0;
             if points.iter().rev().take_while(clean).count() >= 2 {
                 break;
@@ -297,151 +356,98 @@ impl<M: Measurer> SizeRun<'_, M> {
         Ok(points)
     }
 
-    fn point(
-        &mut self,
-        test: &'static str,
-        percent: u32,
-        of_pps: u64,
-    ) -> Result<LadderPoint, BenchmarkError<M::Error>> {
-        let pps = (of_pps.saturating_mul(u64::from(percent)) / 100).max(1);
-        Ok(LadderPoint { percent, pps, result: self.load(test, pps)? })
-    }
-
-    /// A trial of a load.
-    fn load(
-        &mut self,
-        test: &'static str,
-        pps: u64,
-    ) -> Result<TrialResult, BenchmarkError<M::Error>> {
-        self.tell(test, pps, self.limits.trial);
-        let request = self.request(pps, self.limits.trial);
-        self.measurer.trial(&request).map_err(BenchmarkError::Measurer)
-    }
-
-    fn back_to_back(
-        &mut self,
-        max: u64,
-        throughput: u64,
-    ) -> Result<BackToBack, BenchmarkError<M::Error>> {
+    fn back_to_back(&mut self, throughput: u64) -> Result<BackToBack, BenchmarkError<M::Error>> {
+        let max = self.max;
         let longest = packets_in(max, self.limits.overload).max(2);
         let mut bursts = Vec::new();
-        for _ in 0..self.limits.bursts.max(1) {
-            bursts.push(self.longest_burst(max, longest)?);
+        let count = u64::from(self.limits.bursts.max(1));
+        for done in 0..count {
+            let each = self.schedule.burst().as_nanos();
+            let left = Nanos::new(each.saturating_mul(count - done));
+            bursts.push(self.longest_burst(max, longest, left)?);
         }
         let sum: u64 = bursts.iter().sum();
-        let mean = float(sum) / float(bursts.len() as u64);
+        let mean = float(sum) / float(count);
+        let squares = bursts.iter().map(|burst| (float(*burst) - mean).powi(2));
+        let stddev = (squares.sum::<f64>() / float((count - 1).max(1))).sqrt();
         let time = mean / float(max.max(1));
         let drained = float(throughput.min(max)) / float(max.max(1));
         let corrected_buffer_s = time * (1.0 - drained);
-        Ok(BackToBack { pps: max, bursts, longest, mean, corrected_buffer_s })
+        Ok(BackToBack { pps: max, bursts, longest, mean, stddev, corrected_buffer_s })
     }
 
-    /// Bisects for the longest burst without loss, to 1 % or a packet.
-    fn longest_burst(&mut self, pps: u64, longest: u64) -> Result<u64, BenchmarkError<M::Error>> {
-        let (mut good, mut bad) = (0, longest + 1);
-        let mut burst = longest;
-        while bad - good > 1 && (bad - good) * 100 > bad {
-            self.tell("back to back", pps, self.limits.overload);
+    /// Doubles the burst until it loses packets, then bisects to 1 % or a packet.
+    fn longest_burst(
+        &mut self,
+        pps: u64,
+        longest: u64,
+        left: Nanos,
+    ) -> Result<u64, BenchmarkError<M::Error>> {
+        let (mut good, mut bad) = (0, None);
+        let mut burst = packets_in(pps, self.limits.first_burst).clamp(1, longest);
+        loop {
+            self.tell(SizeTest::BackToBack.name(), pps, left);
             let mut request = self.request(pps, duration_of(burst, pps));
             request.burst = Some(burst);
-            let trial = self.measurer.trial(&request).map_err(BenchmarkError::Measurer)?;
-            if trial.outcome.missing() == 0 {
-                good = burst
-            } else {
-                bad = burst
+            match self.trial(&request)?.outcome.missing() {
+                0 => good = burst,
+                _ => bad = Some(burst),
             }
-            burst = u64::midpoint(good, bad).max(1);
+            burst = match bad {
+                None if good >= longest => return Ok(good),
+                None => good.saturating_mul(2).min(longest),
+                Some(bad) if bad - good <= 1 || (bad - good) * 100 <= bad => return Ok(good),
+                Some(bad) => u64::midpoint(good, bad).max(1),
+            };
         }
-        Ok(good)
+    }
+
+    /// 110 % of the throughput, or the greatest load if that is less (RFC 2544, section 26.5).
+    fn overload(&self, throughput: u64) -> u64 {
+        scaled(throughput, 11, 10).min(self.max)
     }
 
     fn recovery(&mut self, throughput: u64) -> Result<Recovery, BenchmarkError<M::Error>> {
-        let over_pps = throughput.saturating_mul(11) / 10;
-        let pps = over_pps / 2;
-        let request = RecoveryRequest {
-            profile: self.profile.clone(),
-            over_pps,
-            over: self.limits.overload,
-            pps,
-            duration: self.limits.overload,
-        };
-        let left = self.limits.overload.saturating_add(self.limits.overload);
-        self.tell("recovery", over_pps, left);
-        let time = self.measurer.recovery(&request).map_err(BenchmarkError::Measurer)?;
-        Ok(Recovery { over_pps, pps, recovery_ns: time.as_nanos() })
+        let over_pps = self.overload(throughput);
+        let (pps, over) = (over_pps / 2, self.limits.overload);
+        let profile = self.profile.clone();
+        let request = RecoveryRequest { profile, over_pps, over, pps, duration: over };
+        self.tell(SizeTest::Recovery.name(), over_pps, self.schedule.trials(over, 2));
+        let found = self.measurer.recovery(&request).map_err(BenchmarkError::Measurer)?;
+        if found.over < over {
+            let text = "recovery: the overload lasts {}, not {}: arrivals of more are not kept";
+            let text = text.replacen("{}", &found.over.to_string(), 1);
+            self.notes.push(text.replacen("{}", &over.to_string(), 1));
+        }
+        let (recovery_ns, over_ns) = (found.time.as_nanos(), found.over.as_nanos());
+        Ok(Recovery { over_pps, pps, recovery_ns, over_ns })
+    }
+
+    fn reset(&mut self, pps: u64) -> Result<Option<ResetTime>, BenchmarkError<M::Error>> {
+        let (duration, patience) = (self.limits.overload, self.limits.reset_patience);
+        let request = ResetRequest { profile: self.profile.clone(), pps, duration, patience };
+        let left = self.schedule.trials(duration.saturating_add(patience), 1);
+        self.tell(SizeTest::Reset.name(), pps, left);
+        self.measurer.reset(&request).map_err(BenchmarkError::Measurer)
+    }
+
+    fn trial(&mut self, request: &TrialRequest) -> Result<TrialResult, BenchmarkError<M::Error>> {
+        self.measurer.trial(request).map_err(BenchmarkError::Measurer)
     }
 
     fn request(&self, pps: u64, duration: Nanos) -> TrialRequest {
         TrialRequest { profile: self.profile.clone(), pps, duration, burst: None }
     }
 
-    /// Reports a trial; `left` is what this size still needs.
+    /// Reports a trial; `left` is what this test still needs.
     fn tell(&mut self, test: &'static str, pps: u64, left: Nanos) {
         let sizes_after = (self.of - self.done).saturating_sub(1) as u64;
-        let each = self.fixed().saturating_add(self.search_estimate());
-        let after = Nanos::new(each.as_nanos().saturating_mul(sizes_after));
+        let after = Nanos::new(self.schedule.size().as_nanos().saturating_mul(sizes_after));
         let (done, of) = (self.done, self.of);
-        let left = left.saturating_add(after);
+        let left = left.saturating_add(self.behind).saturating_add(after);
         (self.progress)(BenchmarkProgress { done, of, test, pps, left });
     }
-
-    /// A first estimate of a search: two thirds of the sum for each bound and ten trials more.
-    fn search_estimate(&self) -> Nanos {
-        let each = self.goals.iter().map(|goal| {
-            let trial = goal.trial.as_nanos();
-            let search = Nanos::new(goal.sum.as_nanos() / 3 * 4 + 10 * trial);
-            self.with_overhead(search, goal.trial)
-        });
-        each.fold(Nanos::default(), Nanos::saturating_add)
-    }
-
-    /// The time of the tests behind the search.
-    fn fixed(&self) -> Nanos {
-        let trial = self.limits.trial.saturating_add(self.limits.overhead).as_nanos();
-        let overload = self.limits.overload.saturating_add(self.limits.overhead).as_nanos();
-        let of = |made: bool, time: u64| if made { time } else { 0 };
-        let loads = match self.limits.loads_bps.len() {
-            0 => LATENCY_PERCENT.len(),
-            loads => loads.min(LOADS_MAX),
-        };
-        Nanos::new(
-            of(self.choice.latency, trial * loads as u64)
-                + of(self.choice.loss_rate, trial * LOSS_PERCENT.len() as u64)
-                // A bisection of eight steps; most bursts are far shorter than the longest.
-                + of(self.choice.back_to_back, u64::from(self.limits.bursts) * 2 * overload)
-                + of(self.choice.recovery, 2 * overload)
-                + of(self.choice.reset, overload),
-        )
-    }
-
-    fn with_overhead(&self, time: Nanos, trial: Nanos) -> Nanos {
-        let trials = time.as_nanos().div_ceil(trial.as_nanos().max(1));
-        time.saturating_add(Nanos::new(trials.saturating_mul(self.limits.overhead.as_nanos())))
-    }
 }
 
-/// Packets of `pps` within `time`, rounded down.
-fn packets_in(pps: u64, time: Nanos) -> u64 {
-    let packets = u128::from(pps) * u128::from(time.as_nanos()) / 1_000_000_000;
-    u64::try_from(packets).unwrap_or(u64::MAX)
-}
-
-/// The time that so many packets take, rounded up.
-fn duration_of(packets: u64, pps: u64) -> Nanos {
-    let ns = (u128::from(packets) * 1_000_000_000).div_ceil(u128::from(pps.max(1)));
-    Nanos::new(u64::try_from(ns).unwrap_or(u64::MAX))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of a suite stay below 2^53")]
-const fn float(count: u64) -> f64 {
-    count as f64
-}
-
-/// Loads of a latency test at most.
-pub const LOADS_MAX: usize = 64;
 /// Frame sizes of a suite at most.
 pub const SIZES_MAX: usize = 128;
-/// Percent of the throughput, up to past saturation.
-const LATENCY_PERCENT: [u32; 11] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110];
-/// Percent of the line.
-const LOSS_PERCENT: [u32; 10] = [100, 90, 80, 70, 60, 50, 40, 30, 20, 10];

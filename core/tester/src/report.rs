@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::SearchError;
 use crate::goal::Goal;
-use crate::measurer::{CpuLoad, TrialResult};
+use crate::measurer::{CpuLoad, NodeLoad, TrialResult};
 use crate::model::{CpuLine, CpuPoint, CpuSurface};
 use crate::outcome::Outcome;
-use crate::procedures::{SizeResult, SuiteResult};
+use crate::procedures::{LadderPoint, SizeResult, SuiteResult};
 
 /// A measurement of a device under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +49,9 @@ pub struct MeasurementReport {
     pub lost_by_sequence: u64,
     /// The load of the processors by packet rate; no entry where it has no fit.
     pub cpu: Vec<CpuFit>,
+    /// Frame sizes that were to be measured and are not: the measurement runs, or was interrupted.
+    #[serde(default)]
+    pub missing: Vec<String>,
     /// Remarks that a reader has to know beside the figures.
     pub notes: Vec<String>,
 }
@@ -80,6 +83,9 @@ impl MeasurementReport {
     /// unit.
     pub fn csv(&self) -> String {
         let mut csv = String::from("test,frame_bytes,load_pps,quantity,unit,value\n");
+        for size in &self.missing {
+            let _written = writeln!(csv, "INCOMPLETE,{size},,not measured,,");
+        }
         for size in &self.suite.sizes {
             let name = size.profile.sizes.to_string();
             let mut line = |test: &str, pps: u64, quantity: &str, unit: &str, value: String| {
@@ -109,10 +115,16 @@ impl MeasurementReport {
                 for length in &burst.bursts {
                     line("back to back", burst.pps, "burst", "packet", length.to_string());
                 }
+                for (quantity, value) in [("mean", burst.mean), ("deviation", burst.stddev)] {
+                    line("back to back", burst.pps, quantity, "packet", format!("{value:.2}"));
+                }
             }
             if let Some(recovery) = size.recovery {
                 let ns = recovery.recovery_ns.to_string();
                 line("recovery", recovery.over_pps, "recovery", "ns", ns);
+            }
+            if let Some(ns) = size.not_back_ns {
+                line("reset", 0, "not back in", "ns", ns.to_string());
             }
             if let Some(ns) = size.reset_ns {
                 line("reset", 0, "without forwarding", "ns", ns.to_string());
@@ -144,9 +156,17 @@ fn quantities(result: &TrialResult) -> Vec<(String, &'static str, String)> {
         ];
         all.extend(times.map(|(name, ns)| (name.to_owned(), "ns", ns.to_string())));
     }
+    if let Some(node) = result.node {
+        all.push(("node worker".to_owned(), "%", format!("{:.2}", node.cpu_percent)));
+    }
     for load in &result.cpu {
-        let name = format!("cpu {} busy", load.cpu);
-        all.push((name, "%", format!("{:.2}", load.busy_percent)));
+        for (what, percent) in [
+            ("busy", load.busy_percent),
+            ("softirq", load.softirq_percent),
+            ("stolen", load.stolen_percent),
+        ] {
+            all.push((format!("cpu {} {what}", load.cpu), "%", format!("{percent:.2}")));
+        }
     }
     all
 }
@@ -159,15 +179,22 @@ pub(crate) fn busy(loads: &[CpuLoad]) -> f64 {
 /// The points of the loads up to the throughput: past it the line bends.
 pub(crate) fn cpu_points(size: &SizeResult) -> Vec<CpuPoint> {
     let within = size.latency.iter().filter(|point| point.percent <= 100);
-    let measured = within.filter(|point| !point.result.cpu.is_empty());
-    measured
-        .map(|point| CpuPoint {
-            kpps: kilo(point.pps),
-            frame_bytes: size.frame_bytes,
-            wakeups_k: 0.0,
-            cpu_percent: busy(&point.result.cpu),
-        })
-        .collect()
+    within.filter_map(|point| cpu_point(size, point)).collect()
+}
+
+/// A load and what it took: of the measured node's worker, by its own counters, where they are
+/// known, else of all processors of this machine.
+fn cpu_point(size: &SizeResult, point: &LadderPoint) -> Option<CpuPoint> {
+    if let Some(NodeLoad { kpps, frame_bytes, cpu_percent }) = point.result.node {
+        return Some(CpuPoint { kpps, frame_bytes, wakeups_k: 0.0, cpu_percent });
+    }
+    let cpu = &point.result.cpu;
+    (!cpu.is_empty()).then(|| CpuPoint {
+        kpps: kilo(point.pps),
+        frame_bytes: size.frame_bytes,
+        wakeups_k: 0.0,
+        cpu_percent: busy(cpu),
+    })
 }
 
 /// The lines of CPU by packet rate for each size, and the surface over all of them.

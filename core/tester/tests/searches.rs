@@ -4,8 +4,8 @@
 
 use proptest::prelude::*;
 use weir_tester::{
-    BenchmarkLimits, BenchmarkProgress, BinarySearch, DutNoise, FakeDut, FramePattern, Goal,
-    GoalResult, IpVersion, Outcome, Ppm, Search, SearchConfig, SearchEnd, SearchError, Step,
+    BenchmarkLimits, BenchmarkProgress, BinarySearch, DutNoise, DutOutages, FakeDut, FramePattern,
+    Goal, GoalResult, IpVersion, Outcome, Ppm, Search, SearchConfig, SearchEnd, SearchError, Step,
     SuiteChoice, TrafficProfile, run_suite,
 };
 use weir_units::Nanos;
@@ -142,13 +142,18 @@ fn profile() -> TrafficProfile {
 
 const LIMITS: BenchmarkLimits = BenchmarkLimits {
     line_bps: 10_000_000_000,
-    max_pps: 100_000_000,
+    max_pps: Vec::new(),
     min_pps: 1_000,
     search: Nanos::from_secs(3_600),
     trial: Nanos::from_secs(1),
+    latency_trial: Nanos::from_secs(3),
+    latency_times: 2,
+    loss_trial: Nanos::from_secs(2),
     loads_bps: Vec::new(),
     bursts: 5,
+    first_burst: Nanos::from_secs(1),
     overload: Nanos::from_secs(2),
+    reset_patience: Nanos::from_secs(3),
     overhead: Nanos::from_millis(200),
 };
 
@@ -162,11 +167,21 @@ fn all_tests_of_rfc_2544_answer_as_the_dut_is() {
         recovery: true,
         reset: true,
     };
-    let mut dut = FakeDut::new(CAPACITY, 256, DutNoise::default(), 1);
+    let outages =
+        DutOutages { recovery: Nanos::from_millis(70), reset: Some(Nanos::from_millis(240)) };
+    let mut dut = FakeDut::new(CAPACITY, 256, DutNoise::default(), 1).with_outages(outages);
     let mut told: Vec<BenchmarkProgress> = Vec::new();
+    let mut done: Vec<usize> = Vec::new();
     let profiles = [profile(), profile()];
-    let suite =
-        run_suite(&mut dut, &profiles, &[Goal::NDR], all, &LIMITS, &mut |now| told.push(now));
+    let suite = run_suite(
+        &mut dut,
+        &profiles,
+        &[Goal::NDR],
+        all,
+        &LIMITS,
+        &mut |now| told.push(now),
+        &mut |_, suite| done.push(suite.sizes.len()),
+    );
     let suite = suite.unwrap();
     let size = &suite.sizes[0];
     assert!(width_ok(&size.goals[0]), "{:?}", size.goals);
@@ -190,10 +205,127 @@ fn all_tests_of_rfc_2544_answer_as_the_dut_is() {
     let burst = size.back_to_back.as_ref().unwrap();
     assert!((287.0..=291.0).contains(&burst.mean), "{burst:?}");
     assert!((burst.corrected_buffer_s - 256.0 / 8_445_945.0).abs() < 1e-6, "{burst:?}");
-    assert_eq!(size.recovery.unwrap().recovery_ns, 0);
-    assert_eq!(size.reset_ns, None);
+    // Both to the distance of two packets: at half a million a second, and at 2 million in 5 s.
+    let recovery = size.recovery.unwrap().recovery_ns;
+    assert!(recovery.abs_diff(70_000_000) <= 4_000, "{recovery}");
+    assert!(size.reset_ns.unwrap().abs_diff(240_000_000) <= 5_000, "{:?}", size.reset_ns);
+    assert_eq!((done, size.notes.len()), (vec![1, 2], 0), "told after each size");
+    time_left_falls(&told);
     let (first, last) = (told[0].left, told.last().unwrap().left);
     assert!(first > last && told.iter().all(|now| now.of == 2), "{first} {last}");
+}
+
+/// Goal: the time left counts the rest of the present test and the tests behind it: at the last
+/// load of the loss rate there are still the 11 loads of latency, the longest of which is of 2 x 3
+/// s, and the end of a size is not the end of the suite.
+fn time_left_falls(told: &[BenchmarkProgress]) {
+    let left = |size: usize, test: &str| -> Vec<u64> {
+        let of = told.iter().filter(|now| now.done == size && now.test == test);
+        of.map(|now| now.left.as_nanos() / 1_000_000).collect()
+    };
+    for size in 0..2 {
+        for test in ["loss rate", "latency"] {
+            let left = left(size, test);
+            assert!(left.is_sorted_by(|a, b| a > b), "{size} {test}: {left:?}");
+        }
+        let (loss, latency) = (left(size, "loss rate"), left(size, "latency"));
+        let last = *loss.last().unwrap();
+        assert!(last >= latency[0] + 2_200, "{last} before {}", latency[0]);
+        assert_eq!(loss[0] - loss[1], 2_200, "a trial of 2 s and what starts it");
+        let burst = left(size, "back to back");
+        assert!(*latency.last().unwrap() > burst[0], "{latency:?} {burst:?}");
+    }
+    assert_eq!(*left(1, "reset").last().unwrap(), 5_200, "2 s and 3 s of patience");
+}
+
+/// Goal: an interrupted measurement, and tests that say nothing, are seen on the page and in the
+/// table.
+#[test]
+fn what_is_missing_is_told() {
+    let some = SuiteChoice {
+        latency: true,
+        loss_rate: true,
+        back_to_back: true,
+        recovery: true,
+        reset: false,
+    };
+    // It forwards all that a link of 10 Gb/s carries.
+    let mut dut = FakeDut::new(9_000_000, 256, DutNoise::default(), 1);
+    let suite =
+        run_suite(&mut dut, &[profile()], &[Goal::NDR], some, &LIMITS, &mut |_| (), &mut |_, _| ());
+    let suite = suite.unwrap();
+    let size = &suite.sizes[0];
+    assert!(size.back_to_back.is_none() && size.recovery.is_none());
+    let reasons = [
+        "latency: 1 of 11 loads cut to 8445945 packets/s, the most that is offered",
+        "back to back left out: the throughput is the line's rate, so that no buffer fills",
+        "recovery left out: the throughput is the line's rate, so that there is no overload",
+    ];
+    assert_eq!(size.notes, reasons);
+    let report = weir_tester::MeasurementReport {
+        version: 1,
+        dut: "d".to_owned(),
+        method: "rfc2544".to_owned(),
+        command: String::new(),
+        start: String::new(),
+        seconds: 1.0,
+        machine: String::new(),
+        from: String::new(),
+        to: String::new(),
+        line_bps: LIMITS.line_bps,
+        generator_pps: vec![],
+        goals: vec![Goal::NDR],
+        packets: Outcome::default(),
+        lost_by_sequence: 0,
+        cpu: vec![],
+        missing: vec!["512".to_owned()],
+        suite,
+        notes: vec![],
+    };
+    let (page, csv) = (report.page(), report.csv());
+    assert!(page.contains("INCOMPLETE: the measurement ended before these sizes: 512."));
+    assert!(page.contains("no buffer fills") && csv.contains("INCOMPLETE,512,,not measured,,"));
+    assert!(page.contains("<th scope=\"col\">unsent</th>"), "a table of the loss rate");
+}
+
+/// Goal: where the node's own counters are known, the model is fitted to them, whatever else the
+/// machine does.
+#[test]
+fn a_model_is_of_the_worker_where_its_counters_are_known() {
+    let point = |percent: u32, pps: u64| weir_tester::LadderPoint {
+        percent,
+        pps,
+        result: weir_tester::TrialResult {
+            cpu: vec![weir_tester::CpuLoad { busy_percent: 99.0, ..<_>::default() }],
+            // 1 % and 0.5 % for a thousand, of a second with 4 bytes more than asked for.
+            node: Some(weir_tester::NodeLoad::of(
+                1_000_000_000,
+                pps,
+                pps * 516,
+                10_000_000 + pps * 5_000,
+            )),
+            ..<_>::default()
+        },
+    };
+    let only = SuiteChoice {
+        latency: false,
+        loss_rate: false,
+        back_to_back: false,
+        recovery: false,
+        reset: false,
+    };
+    let mut dut = FakeDut::new(CAPACITY, 256, DutNoise::default(), 1);
+    let suite =
+        run_suite(&mut dut, &[profile()], &[Goal::NDR], only, &LIMITS, &mut |_| (), &mut |_, _| ());
+    let mut suite = suite.unwrap();
+    suite.sizes[0].latency = vec![point(10, 10_000), point(50, 50_000), point(110, 110_000)];
+    let points = weir_tester::CpuModel::points(&suite);
+    assert_eq!(points.len(), 2, "up to the throughput");
+    assert!((points[1].cpu_percent - 26.0).abs() < 1e-9, "{points:?}");
+    assert!((points[1].kpps - 50.0).abs() < 1e-9 && (points[1].frame_bytes - 516.0).abs() < 1e-9);
+    suite.sizes[0].latency.iter_mut().for_each(|point| point.result.node = None);
+    let points = weir_tester::CpuModel::points(&suite);
+    assert!((points[1].cpu_percent - 99.0).abs() < 1e-9, "{points:?}");
 }
 
 #[test]
@@ -207,11 +339,15 @@ fn a_dut_that_forwards_nothing_has_no_latency() {
     };
     let mut dut = FakeDut::new(1, 0, DutNoise::default(), 1);
     let suite =
-        run_suite(&mut dut, &[profile()], &[Goal::NDR], some, &LIMITS, &mut |_| ()).unwrap();
+        run_suite(&mut dut, &[profile()], &[Goal::NDR], some, &LIMITS, &mut |_| (), &mut |_, _| ())
+            .unwrap();
     let size = &suite.sizes[0];
     assert_eq!((size.goals[0].end, size.latency.len()), (SearchEnd::MinLoad, 0));
     assert!(size.back_to_back.is_none() && size.recovery.is_none());
-    assert!(run_suite(&mut dut, &[], &[Goal::NDR], some, &LIMITS, &mut |_| ()).is_err());
+    assert_eq!(size.notes.len(), 4, "each test is named: {:?}", size.notes);
+    assert!(
+        run_suite(&mut dut, &[], &[Goal::NDR], some, &LIMITS, &mut |_| (), &mut |_, _| ()).is_err()
+    );
 }
 
 proptest! {

@@ -20,6 +20,7 @@
 mod bpf;
 mod check;
 mod classifier;
+mod drops;
 mod error;
 mod frame;
 mod generator;

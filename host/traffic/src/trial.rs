@@ -5,7 +5,7 @@
 //! A trial has a *count* of packets for each stream, its rate times its duration. The generator has
 //! [`GRACE_MS`] after the duration for what is late; what it has not sent then is unsent. Then the
 //! traffic has ended, the sink is read until nothing more comes, and each packet is forwarded, lost
-//! or unsent: three counts that add up exactly.
+//! or unsent: three counts that add up exactly. What the sending device does not take is unsent.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -17,14 +17,16 @@ use weir_platform::processor_time::CpuTime;
 use weir_platform::run::{Command, Host, Platform};
 use weir_tester::{
     CpuLoad, FramePattern, IpVersion, LatencySummary, Measurer, Outcome, RecoveryRequest,
-    TrafficProfile, TrialRequest, TrialResult,
+    RecoveryTime, ResetRequest, ResetTime, TrafficProfile, TrialRequest, TrialResult,
+    recovery_time, reset_time, scaled,
 };
 use weir_units::Nanos;
 
+use super::drops::DropMeter;
 use super::error::TrafficError;
 use super::generator;
 use super::packet::send_here;
-use super::result::{Received, SendResult};
+use super::result::{Received, SendResult, Span};
 use super::spec::{
     FrameSizes, Mac, Rate, RunSpec, SendMethod, SendSpec, SinkSpec, XdpSend, XdpStream,
 };
@@ -53,6 +55,8 @@ pub struct WireMeasurer<'a> {
     cpus: Vec<usize>,
     reset_command: Option<String>,
     sink: TrialSink,
+    /// Counts what the sending device drops; why it cannot, where it cannot.
+    drops: Result<DropMeter, TrafficError>,
     next_stream: u16,
     totals: TrialTotals,
     stop: &'a AtomicBool,
@@ -97,9 +101,10 @@ impl<'a> WireMeasurer<'a> {
             sink.address.parse().map_err(problem)
         };
         let gateway = gateway.map_or_else(own, Ok)?;
+        let drops = DropMeter::start(from.netns.as_deref(), &from.device);
         let (cpus, next_stream) = (Vec::new(), FIRST_STREAM);
         let totals = TrialTotals::default();
-        Ok(Self { from, to, gateway, cpus, reset_command, sink, next_stream, totals, stop })
+        Ok(Self { from, to, gateway, cpus, reset_command, sink, drops, next_stream, totals, stop })
     }
 
     /// Keeps the generator on these processors.
@@ -117,6 +122,17 @@ impl<'a> WireMeasurer<'a> {
     /// `native` or `generic`: the mode in which the sink's program runs.
     pub const fn sink_mode(&self) -> &'static str {
         self.sink.mode
+    }
+
+    /// Says that what the sending device drops counts as lost by the DUT, where that is so.
+    pub fn drops_note(&self) -> Option<String> {
+        let error = self.drops.as_ref().err()?;
+        Some(format!("Frames that the sending interface drops count as lost: {error}."))
+    }
+
+    /// Frames of the generator that the sending device dropped so far.
+    fn dropped(&self) -> Result<u64, TrafficError> {
+        self.drops.as_ref().map_or(Ok(0), DropMeter::total)
     }
 
     /// Sends a frame from the receiving end, so that a bridge learns where its address is (RFC
@@ -283,19 +299,27 @@ impl<'a> WireMeasurer<'a> {
         streams: Vec<XdpStream>,
         intended: u64,
         duration: Nanos,
-    ) -> Result<TrialResult, TrafficError> {
+    ) -> Result<(TrialResult, Span), TrafficError> {
         let numbers: Vec<u16> = streams.iter().map(|stream| stream.stream).collect();
+        // A bridge forgets an address after some minutes, and then floods.
+        self.announce()?;
+        let dropped_before = self.dropped()?;
         let before = CpuTime::now()?;
         let sent = self.send(streams, duration)?;
         let cpu = CpuTime::now()?.each_since(&before);
+        let dropped = self.dropped()?.saturating_sub(dropped_before);
         self.settle()?;
         self.check_stopped()?;
         let received: Vec<Received> =
             numbers.iter().map(|stream| self.sink.read(*stream)).collect::<Result<_, _>>()?;
-        let offered = sent.streams.iter().map(|stream| stream.packets).sum();
-        let forwarded = received.iter().map(unique).sum();
-        let outcome = outcome(intended, offered, forwarded)?;
-        self.totals.add(outcome, lost_by_sequence(&sent, &received));
+        let given: u64 = sent.streams.iter().map(|stream| stream.packets).sum();
+        let forwarded: u64 = received.iter().map(unique).sum();
+        // A frame that arrived was not dropped, whatever else used the device.
+        let dropped = dropped.min(given.saturating_sub(forwarded));
+        let outcome = outcome(intended, given - dropped, forwarded)?;
+        // A frame that the device dropped has its number all the same.
+        let missing = lost_by_sequence(&sent, &received).saturating_sub(dropped);
+        self.totals.add(outcome, missing);
         let cpu = (0..).zip(cpu).map(|(cpu, load)| CpuLoad {
             cpu,
             busy_percent: load.busy_percent,
@@ -303,7 +327,7 @@ impl<'a> WireMeasurer<'a> {
             stolen_percent: load.stolen_percent,
         });
         let latency = latency(&received);
-        Ok(TrialResult { outcome, latency, cpu: cpu.collect() })
+        Ok((TrialResult { outcome, latency, cpu: cpu.collect(), node: None }, sent.span))
     }
 
     fn needs_records(&self, what: &str) -> Result<(), TrafficError> {
@@ -322,18 +346,22 @@ impl Measurer for WireMeasurer<'_> {
             .burst
             .unwrap_or_else(|| scaled(request.pps, request.duration.as_nanos(), 1_000_000_000));
         let streams = self.streams(&request.profile, Some(request.pps), Some(intended))?;
-        self.measure(streams, intended, request.duration)
+        Ok(self.measure(streams, intended, request.duration)?.0)
     }
 
     /// Two streams: one that goes on at the later load, and one that makes up the overload and ends
     /// when its count is sent. So the load falls between two packets.
-    fn recovery(&mut self, request: &RecoveryRequest) -> Result<Nanos, TrafficError> {
+    fn recovery(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, TrafficError> {
         self.needs_records("system recovery")?;
         let most = u64::from(self.sink.records_max());
         let whole = request.over.saturating_add(request.duration).as_nanos();
-        let stays = scaled(request.pps, whole, 1_000_000_000).min(most);
+        let stays = scaled(request.pps, whole, 1_000_000_000);
         // With more packets than can be kept, both parts are shorter.
-        let time = scaled(stays, 1_000_000_000, request.pps.max(1));
+        let time = match stays > most {
+            true => scaled(most, 1_000_000_000, request.pps.max(1)),
+            false => whole,
+        };
+        let stays = stays.min(most);
         let over_ns = scaled(time, request.over.as_nanos(), whole.max(1));
         let extra_pps = request.over_pps.saturating_sub(request.pps);
         let extra = scaled(extra_pps, over_ns, 1_000_000_000);
@@ -350,18 +378,20 @@ impl Measurer for WireMeasurer<'_> {
             let index = usize::try_from(record.sequence).unwrap_or(usize::MAX);
             arrived.get_mut(index).into_iter().for_each(|seen| *seen = true);
         }
-        let last = arrived.iter().rposition(|seen| !seen);
-        let sent_ns =
-            last.map_or(0, |index| scaled(index as u64, 1_000_000_000, request.pps.max(1)));
-        Ok(Nanos::new(sent_ns.saturating_sub(over_ns)))
+        let over = match whole > time {
+            true => Nanos::new(over_ns),
+            false => request.over,
+        };
+        Ok(RecoveryTime { time: recovery_time(&arrived, request.pps, over), over })
     }
 
-    /// The longest time without an arrival while the command ran and after it.
-    fn reset(&mut self, request: &TrialRequest) -> Result<Option<Nanos>, TrafficError> {
+    /// The longest time without an arrival while the command ran and after it, to the end of
+    /// sending.
+    fn reset(&mut self, request: &ResetRequest) -> Result<Option<ResetTime>, TrafficError> {
         let Some(command) = self.reset_command.clone() else { return Ok(None) };
         self.needs_records("reset")?;
         let most = u64::from(self.sink.records_max());
-        let duration = request.duration.saturating_add(RESET_PATIENCE);
+        let duration = request.duration.saturating_add(request.patience);
         let whole = scaled(request.pps, duration.as_nanos(), 1_000_000_000);
         // A lower rate sees the gap, too, to the distance of two packets.
         let pps = if whole > most {
@@ -381,27 +411,21 @@ impl Measurer for WireMeasurer<'_> {
             });
             let sent = self.measure(streams, count, duration);
             let reset = resetting.join();
-            sent.map(|_| reset)
+            sent.map(|(_, span)| (span, reset))
         })?;
+        let (span, reset) = reset;
         reset
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             .map_err(|error| TrafficError::Device(format!("reset: {error}")))?;
         let arrivals = self.sink.arrivals()?;
-        let gaps = arrivals.windows(2).map(|pair| match pair {
-            [before, after] => after.time_ns.saturating_sub(before.time_ns),
-            _ => 0,
-        });
-        Ok(gaps.max().map(Nanos::new))
+        let times: Vec<u64> = arrivals.iter().map(|arrival| arrival.time_ns).collect();
+        Ok(Some(reset_time(&times, span.start_ns, span.end_ns, pps)))
     }
 }
 
 impl TrialTotals {
     fn add(&mut self, outcome: Outcome, lost_by_sequence: u64) {
-        self.outcome.intended += outcome.intended;
-        self.outcome.offered += outcome.offered;
-        self.outcome.forwarded += outcome.forwarded;
-        self.outcome.lost += outcome.lost;
-        self.outcome.unsent += outcome.unsent;
+        self.outcome = self.outcome.plus(outcome);
         self.lost_by_sequence += lost_by_sequence;
     }
 }
@@ -465,13 +489,6 @@ fn latency(received: &[Received]) -> Option<LatencySummary> {
     })
 }
 
-/// `value · numerator ÷ denominator`, rounded down, and 0 by 0.
-fn scaled(value: u64, numerator: u64, denominator: u64) -> u64 {
-    let product = u128::from(value) * u128::from(numerator);
-    let scaled = product.checked_div(u128::from(denominator)).unwrap_or(0);
-    u64::try_from(scaled).unwrap_or(u64::MAX)
-}
-
 /// RFC 2544 has 198.18.0.0/15, RFC 5180 has 2001:2::/48.
 const ADDRESSES_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 19, 0, 1)];
 const ADDRESSES_V6: [Ipv6Addr; 2] =
@@ -498,5 +515,3 @@ const LOOK: Duration = Duration::from_millis(10);
 const SETTLE_MAX: Duration = Duration::from_secs(5);
 /// Arrivals that are kept for recovery and reset.
 const RECORDS_MAX: u32 = 2_000_000;
-/// For a DUT to come back.
-const RESET_PATIENCE: Nanos = Nanos::from_secs(8);

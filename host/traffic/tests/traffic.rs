@@ -9,6 +9,8 @@
 mod common;
 #[path = "traffic/pair.rs"]
 mod pair;
+#[path = "traffic/trials.rs"]
+mod trials;
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, UdpSocket};

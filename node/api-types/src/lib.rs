@@ -21,4 +21,5 @@ pub mod realtime;
 pub mod report;
 pub mod status;
 pub mod token_scheme;
+pub mod worker_load;
 pub mod xtc;

@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use weir_api_types::status::{CpuModelDrift, CpuModelReading, CpuModelStatus, NodeStatus};
+use weir_api_types::worker_load::{WorkerCounts, WorkerLoad};
 use weir_platform::{StateDir, machine};
 use weir_tester::{CpuDriftWatch, CpuModel, CpuWindow, DriftReading, DriftSide};
 
@@ -33,17 +34,6 @@ struct Watched {
     watch: CpuDriftWatch,
     begin: Option<WorkerCounts>,
     status: Option<CpuModelStatus>,
-}
-
-/// Counters at one end of a window.
-#[derive(Clone, Copy, Debug)]
-struct WorkerCounts {
-    now_ns: u64,
-    uptime_ns: u64,
-    packets: u64,
-    bytes: u64,
-    cpu_ns: u64,
-    busy_ns: u64,
 }
 
 impl CpuModelWatch {
@@ -67,8 +57,8 @@ impl CpuModelWatch {
         watched.begin = Some(counts);
         let before = watched.verdict();
         watched.look(&self.path);
-        if let Some(window) = begin.window(&counts) {
-            watched.compare(&window);
+        if let Some(WorkerLoad { span_ns, packets, bytes, cpu_ns }) = begin.load_until(&counts) {
+            watched.compare(&CpuWindow { span_ns, packets, bytes, cpu_ns });
         }
         (watched.verdict() != before).then(|| watched.line()).flatten()
     }
@@ -125,39 +115,6 @@ impl Watched {
         let status = self.status.as_ref()?;
         let reason = status.reason.as_deref().unwrap_or("it holds");
         Some(format!("CPU model: {reason}"))
-    }
-}
-
-impl WorkerCounts {
-    fn of(status: &NodeStatus) -> Option<Self> {
-        let worker = status.worker?;
-        // A frame between two vifs counts twice, and costs more than one to the port.
-        let each = status.vifs.iter().flat_map(|vif| [vif.send.sent, vif.receive.sent]);
-        let sum = each.fold(weir_api_types::status::Amount::default(), |sum, one| sum.plus(one));
-        Some(Self {
-            now_ns: status.now_ns,
-            uptime_ns: status.uptime_ns,
-            packets: sum.packets,
-            bytes: sum.bytes,
-            cpu_ns: worker.cpu_ns,
-            busy_ns: worker.busy_ns,
-        })
-    }
-
-    /// The load from here to `end`; `None` if a counter began anew, as after a removed vif.
-    fn window(&self, end: &Self) -> Option<CpuWindow> {
-        let packets = end.packets.checked_sub(self.packets)?;
-        let bytes = end.bytes.checked_sub(self.bytes)?;
-        end.uptime_ns.checked_sub(self.uptime_ns)?;
-        // A worker that spins takes time while nothing moves, one that was preempted looks busy.
-        let cpu = end.cpu_ns.checked_sub(self.cpu_ns)?;
-        let busy = end.busy_ns.checked_sub(self.busy_ns)?;
-        Some(CpuWindow {
-            span_ns: end.now_ns.saturating_sub(self.now_ns),
-            packets,
-            bytes: bytes.saturating_add(packets.saturating_mul(CHECKSUM)),
-            cpu_ns: cpu.min(busy),
-        })
     }
 }
 
@@ -219,9 +176,6 @@ const fn whole(value: f64) -> u64 {
 const WINDOW_NS: u64 = 10_000_000_000;
 /// A model is less than two KiB.
 const BYTES_MAX: u64 = 64 << 10;
-/// The frame check sequence, which the switch does not count.
-const CHECKSUM: u64 = 4;
-
 #[cfg(test)]
 mod tests {
     use weir_api_types::status::{Amount, IfaceStatus, WorkerStatus};

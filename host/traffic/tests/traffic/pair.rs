@@ -155,7 +155,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&text).into_owned())
 }
 
-fn ip(arguments: &str) {
+pub(crate) fn ip(arguments: &str) {
     let (good, text) = run("ip", &arguments.split(' ').collect::<Vec<_>>());
     assert!(good, "ip {arguments}: {text}");
 }

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! System recovery and reset (RFC 2544, sections 26.5 and 26.6), read from what arrived.
+//!
+//! Both are a time after which a DUT forwards again, so both can fail to end while packets are
+//! sent. A DUT that never comes back must not get the time between two packets as its answer: so
+//! the time from the last arrival to the end of sending counts, too.
+
+use weir_units::Nanos;
+
+use crate::scale::scaled;
+
+/// System recovery, as measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecoveryTime {
+    /// From the end of the overload to the last lost packet.
+    pub time: Nanos,
+    /// The length of the overload: shorter than asked for if arrivals of all of it cannot be kept.
+    pub over: Nanos,
+}
+
+/// A reset, as measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResetTime {
+    /// The DUT forwarded nothing for so long, and then forwarded again.
+    Back(Nanos),
+    /// The DUT forwarded nothing from its last packet to the end of sending, so long after.
+    NotBack(Nanos),
+}
+
+/// The time from the end of an overload of `over` to the last lost packet of a stream of `pps`
+/// packets a second from the start of the overload on; `arrived` says which of them arrived.
+#[must_use]
+pub fn recovery_time(arrived: &[bool], pps: u64, over: Nanos) -> Nanos {
+    let last = arrived.iter().rposition(|arrived| !arrived);
+    let sent = last.map_or(0, |index| scaled(index as u64, SECOND, pps.max(1)));
+    Nanos::new(sent).saturating_sub(over)
+}
+
+/// The longest time without a packet of a stream of `pps` packets a second that was sent from
+/// `start` to `end`, by the times of arrival in order; all in ns of one clock.
+///
+/// At the end of sending, up to [`TAIL`] or [`TAIL_PACKETS`] packets without an arrival are what
+/// any DUT may lose or still have.
+#[must_use]
+pub fn reset_time(arrivals: &[u64], start: u64, end: u64, pps: u64) -> ResetTime {
+    let gaps = arrivals.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    let longest = gaps.max().unwrap_or(0);
+    let last = arrivals.last().copied().unwrap_or(start);
+    let tail = end.saturating_sub(last);
+    let usual = TAIL.as_nanos().max(scaled(TAIL_PACKETS, SECOND, pps.max(1)));
+    if tail > usual && tail >= longest {
+        ResetTime::NotBack(Nanos::new(tail))
+    } else {
+        ResetTime::Back(Nanos::new(longest))
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+/// A DUT that is silent for so long at the end of sending may have lost its last packets.
+pub const TAIL: Nanos = Nanos::from_millis(10);
+/// Packets of a slow stream that may be missing at its end.
+pub const TAIL_PACKETS: u64 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A packet each ms from 0 to 10 s; those of `silent` do not arrive.
+    fn reset(silent: std::ops::Range<u64>) -> ResetTime {
+        let arrivals: Vec<u64> =
+            (0..10_000).filter(|at| !silent.contains(at)).map(|at| at * MS).collect();
+        reset_time(&arrivals, 0, 10_000 * MS, 1_000)
+    }
+
+    #[test]
+    fn a_dut_that_comes_back_has_its_longest_gap() {
+        assert_eq!(reset(4_000..4_500), ResetTime::Back(Nanos::from_millis(501)));
+        assert_eq!(reset(0..0), ResetTime::Back(Nanos::from_millis(1)));
+        // The last packets of a sound DUT may be on their way, or lost.
+        assert_eq!(reset(9_995..10_000), ResetTime::Back(Nanos::from_millis(1)));
+    }
+
+    #[test]
+    fn a_dut_that_does_not_come_back_is_told_from_one_that_was_never_away() {
+        assert_eq!(reset(4_000..10_000), ResetTime::NotBack(Nanos::from_millis(6_001)));
+        assert_eq!(reset(0..10_000), ResetTime::NotBack(Nanos::from_secs(10)));
+    }
+
+    #[test]
+    fn recovery_ends_with_the_last_lost_packet() {
+        let mut arrived = vec![true; 4_000];
+        let over = Nanos::from_secs(1);
+        assert_eq!(recovery_time(&arrived, 1_000, over), Nanos::ZERO);
+        arrived[500] = false;
+        assert_eq!(recovery_time(&arrived, 1_000, over), Nanos::ZERO, "before the step");
+        arrived[1_250] = false;
+        assert_eq!(recovery_time(&arrived, 1_000, over), Nanos::from_millis(250));
+    }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Trials between the two ends of a veth pair. Without root they are skipped, and say so.
+
+use std::sync::atomic::AtomicBool;
+
+use weir_tester::{
+    FramePattern, IpVersion, Measurer, ResetRequest, ResetTime, TrafficProfile, TrialRequest,
+};
+use weir_traffic::{TrialEnd, WireMeasurer};
+use weir_units::Nanos;
+
+use crate::pair::{self, Pair};
+
+fn measurer<'s>(pair: &Pair, reset: Option<String>, stop: &'s AtomicBool) -> WireMeasurer<'s> {
+    let end = |netns: &String, device: &str| TrialEnd {
+        netns: Some(netns.clone()),
+        device: device.to_owned(),
+        address: None,
+    };
+    WireMeasurer::new(end(&pair.a, "wa"), end(&pair.b, "wb"), None, reset, false, stop).unwrap()
+}
+
+fn profile(size: u16) -> TrafficProfile {
+    TrafficProfile { sizes: FramePattern::Fixed(size), ip: IpVersion::V4, streams: 1 }
+}
+
+/// Goal: a far end that goes down and stays down is told from one that comes back.
+#[test]
+fn a_device_that_does_not_come_back_is_told() {
+    let Some(pair) = Pair::new("back") else { return };
+    let stop = AtomicBool::new(false);
+    let request = ResetRequest {
+        profile: profile(128),
+        pps: 2_000,
+        duration: Nanos::from_millis(600),
+        patience: Nanos::from_millis(700),
+    };
+    let down = format!("ip -n {} link set wb down", pair.b);
+    let again = format!("{down}; sleep 0.2; ip -n {} link set wb up", pair.b);
+    let answer = measurer(&pair, Some(again), &stop).reset(&request).unwrap();
+    let Some(ResetTime::Back(away)) = answer else { panic!("it came back: {answer:?}") };
+    assert!(away >= Nanos::from_millis(150) && away < Nanos::from_millis(1_200), "{away}");
+    let answer = measurer(&pair, Some(down), &stop).reset(&request).unwrap();
+    let Some(ResetTime::NotBack(away)) = answer else { panic!("it is down: {answer:?}") };
+    assert!(away >= Nanos::from_millis(400), "{away}");
+}
+
+/// Goal: what the sending device drops is unsent, not lost by the device under test.
+#[test]
+fn what_the_sending_device_drops_is_unsent() {
+    let Some(pair) = Pair::new("drops") else { return };
+    let stop = AtomicBool::new(false);
+    let mut measurer = measurer(&pair, None, &stop);
+    if let Some(note) = measurer.drops_note() {
+        println!("SKIPPED what_the_sending_device_drops_is_unsent: {note}");
+        return;
+    }
+    let mut trial = |size: u16| {
+        let (profile, duration) = (profile(size), Nanos::from_millis(200));
+        measurer.trial(&TrialRequest { profile, pps: 10_000, duration, burst: None }).unwrap()
+    };
+    let sound = trial(128).outcome;
+    assert_eq!((sound.intended, sound.lost), (2_000, 0), "{sound:?}");
+    // A veth drops frames that are longer than its peer's MTU; the sender's is larger.
+    pair::ip(&format!("-n {} link set wb mtu 600", pair.b));
+    let cut = trial(1_000).outcome;
+    assert_eq!((cut.intended, cut.offered, cut.unsent, cut.lost), (2_000, 0, 2_000, 0), "{cut:?}");
+    let totals = measurer.totals();
+    assert_eq!(totals.lost_by_sequence, totals.outcome.lost);
+}
