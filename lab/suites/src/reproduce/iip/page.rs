@@ -202,6 +202,9 @@ machine alone, without phases, and for routing and translation. Processor time i
 guests' threads; what the kernel does for them elsewhere is not in it. Loads end at 50 kpps of each
 stream. Others compiled on the machine meanwhile; the run's session had its turn before theirs.
 
+The figures are of a run before 69c1b751. Since then a worker that shares its processor with guests
+sleeps between packets: more is forwarded and delays are shorter than here.
+
 A guest takes as many frames at once as wait for it. As the processor fills up, batches grow and a
 packet becomes cheaper: the load over packets bends before the first frame is lost, and one line
 fits it worse than the text's. Wake-ups as a further term explain nearly all of the bend.
