@@ -18,6 +18,7 @@ mod ids;
 mod intent;
 mod ledger;
 mod lifecycle;
+mod link_shares;
 mod path_search;
 mod plan;
 mod preemption;
@@ -49,6 +50,7 @@ pub use intent::{
 pub use lifecycle::{
     ConnectionEvent, ConnectionState, IllegalTransition, PathChangeStep, RecoveryAction, recovery,
 };
+pub use link_shares::{LinkShares, ShareKey, ShareRefusal};
 pub use path_search::{PathObjective, PathOutcome, PathQuery};
 pub use plan::ConnectionTunnels;
 pub use rearrangement::{PathMove, RearrangementLimits, RearrangementOutcome};
