@@ -75,6 +75,31 @@ pub struct RouterChange {
     pub xtc: Option<XtcChange>,
 }
 
+/// A new slice. A field that is absent has the default of the policy's document.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewSlice {
+    /// Name of the slice; unique.
+    pub name: String,
+    /// VLAN that its frames carry on every port. Default: untagged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 4094)]
+    pub vlan: Option<u16>,
+    /// Number of the parallel internet that it is. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pih: Option<u8>,
+    /// Length of its phase of the cycle of each port that has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1000, maximum = 1_000_000_000)]
+    pub phase_ns: Option<u64>,
+    /// Guarantees and limits of the traffic that its vifs send together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send: Option<ShareChange>,
+    /// Guarantees and limits of the traffic that its vifs receive together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive: Option<ShareChange>,
+}
+
 /// A new vif. A field that is absent has the default of the policy's document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -7,7 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use weir_api_types::change::{
-    ChangeSet, ChangeView, GroupChange, NewVif, RouterChange, UndoRequest, VifChange,
+    ChangeSet, ChangeView, GroupChange, NewSlice, NewVif, RouterChange, UndoRequest, VifChange,
 };
 use weir_api_types::query::ChangeSetQuery;
 use weir_node::control;
@@ -61,6 +61,34 @@ pub(crate) async fn remove_vif(
 ) -> Result<Json<ChangeView>, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
     let gone = Edit::unset(KeyPath::vif(&name(vif)?, ""));
+    make(&app, caller, vec![gone]).await
+}
+
+/// Adds a slice. For administrators.
+#[utoipa::path(post, path = "/v1/slices", tag = "change", request_body = NewSlice,
+    responses((status = 200, body = ChangeView), crate::responses::ChangeRefusals))]
+pub(crate) async fn add_slice(
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    headers: HeaderMap,
+    request: Body,
+) -> Result<Json<ChangeView>, Rejection> {
+    caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
+    let new: NewSlice = body::json(&app.limits, &headers, request).await?;
+    make(&app, caller, edits::of_new_slice(&new)).await
+}
+
+/// Removes a slice, which must have no router and no vif any more. For administrators.
+#[utoipa::path(delete, path = "/v1/slices/{slice}", tag = "change",
+    params(("slice" = String, Path, description = "Its name")),
+    responses((status = 200, body = ChangeView), crate::responses::ChangeRefusals))]
+pub(crate) async fn remove_slice(
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    slice: PathName,
+) -> Result<Json<ChangeView>, Rejection> {
+    caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
+    let gone = Edit::unset(KeyPath::slice(&name(slice)?, ""));
     make(&app, caller, vec![gone]).await
 }
 

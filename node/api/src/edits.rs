@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Requests turned into edits of the policy's document, and changes on record turned into answers.
 //!
-//! A request says what is to change ([`ChangeSet`], [`NewVif`], [`XtcChange`]). The node knows one
+//! A request says what is to change ([`ChangeSet`], [`NewSlice`], [`NewVif`],
+//! [`XtcChange`]). The node knows one
 //! kind of change: a list of edits, each of which sets or removes one key of the document. This
 //! module translates between the two, and writes units as the document does.
 
 use serde_json::{Map, Value};
 use weir_api_types::change::{
-    Aqm, ChangeOrigin, ChangeSet, ChangeView, EditView, Given, LimitShaper, NewVif, ShareChange,
-    VifChange, VifQueueKind, VifShareChange,
+    Aqm, ChangeOrigin, ChangeSet, ChangeView, EditView, Given, GroupChange, LimitShaper, NewSlice,
+    NewVif, ShareChange, VifChange, VifQueueKind, VifShareChange,
 };
 use weir_api_types::realtime::{RealtimeChange, RealtimeClass, RouterInterface};
 use weir_api_types::xtc::XtcChange;
@@ -52,6 +53,19 @@ pub(crate) fn of_set(set: &ChangeSet) -> Vec<Edit> {
         edits.add(at("storm"), vif.storm_pps.map(packets));
     }
     edits.0
+}
+
+/// Returns the edits that add a slice: the slice itself, then its guarantees and limits.
+pub(crate) fn of_new_slice(new: &NewSlice) -> Vec<Edit> {
+    let mut item = Map::new();
+    item.insert("name".to_owned(), Value::from(new.name.as_str()));
+    for (key, number) in [("vlan", new.vlan), ("pih", new.pih.map(u16::from))] {
+        item.extend(number.map(|number| (key.to_owned(), Value::from(number))));
+    }
+    let slice = Edit::set(KeyPath::slice(&new.name, ""), item);
+    let (send, receive) = (new.send.clone(), new.receive.clone());
+    let shares = GroupChange { send, receive, phase_ns: new.phase_ns.map(Some) };
+    [vec![slice], of_set(&ChangeSet::of_slice(&new.name, shares))].concat()
 }
 
 /// Returns the edits that add a vif: the vif itself, then its guarantees and limits.
@@ -327,6 +341,27 @@ mod tests {
         assert_eq!((vif.device.as_str(), vif.macs.len()), ("b", 1));
         assert_eq!(vif.send.min_rate, BitRate::from_mbps(5));
         assert_eq!(vif.receive_queue.packets, 9);
+        for edit in made.iter().rev() {
+            draft.apply(&edit.reversed()).unwrap();
+        }
+        assert_eq!(draft.text(), before);
+    }
+
+    /// Goal: a slice comes with its VLAN and guarantees in one change, and goes without a trace.
+    #[test]
+    fn a_slice_comes_with_what_it_is_owed_in_one_change() {
+        let text = "version = 1\n[[port]]\nname = \"up0\"\nrate = \"1Gbit\"\n";
+        let (mut draft, _) = weir_policy::Draft::parse(text).unwrap();
+        let before = draft.text();
+        let body = r#"{"name":"s","vlan":10,"send":{"min_rate_bps":5000000}}"#;
+        let new: NewSlice = serde_json::from_str(body).unwrap();
+        let made: Vec<Edit> =
+            of_new_slice(&new).iter().map(|edit| draft.apply(edit).unwrap()).collect();
+        let policy = draft.policy().unwrap();
+        let (_, slice) = policy.slices().next().unwrap();
+        assert_eq!((slice.name.as_str(), slice.vlan), ("s", Some(10)));
+        assert_eq!(slice.send.min_rate, BitRate::from_mbps(5));
+        draft.apply(&of_new_slice(&new)[0]).unwrap_err();
         for edit in made.iter().rev() {
             draft.apply(&edit.reversed()).unwrap();
         }

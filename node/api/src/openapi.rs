@@ -36,8 +36,8 @@ pub(crate) async fn openapi() -> Response {
         read::document, read::events, read::vif, read::capture, read::changes, read::overlay,
         report::report, explain::explain, xtc::routers, xtc::router, xtc::log, xtc::change,
         realtime::classes, realtime::advice,
-        change::vif, change::add_vif, change::remove_vif, change::slice, change::router,
-        change::several, change::undo,
+        change::vif, change::add_vif, change::remove_vif, change::slice, change::add_slice,
+        change::remove_slice, change::router, change::several, change::undo,
         change::reload, change::confirm, change::stop, change::leave
     ),
     components(schemas(ApiError, ErrorCode)),

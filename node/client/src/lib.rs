@@ -40,6 +40,7 @@ pub use self::stream::{CaptureStream, EventStream, ServerEvent};
 pub struct Client {
     endpoint: Endpoint,
     token: Option<String>,
+    patience: Duration,
 }
 
 /// A connection that stays open, for programs that ask often.
@@ -60,7 +61,7 @@ impl Client {
     /// Returns a client of the node that listens on this Unix socket.
     #[must_use]
     pub fn new(socket: &Path) -> Self {
-        Self { endpoint: Endpoint::Unix(socket.to_owned()), token: None }
+        Self::of(Endpoint::Unix(socket.to_owned()))
     }
 
     /// Returns a client of the node at `https://HOST:PORT` (without a port: 443). The node's
@@ -70,13 +71,23 @@ impl Client {
     /// # Errors
     /// The address has another form, or the file holds no authority.
     pub fn remote(url: &str, ca: Option<&Path>) -> io::Result<Self> {
-        Ok(Self { endpoint: Endpoint::Remote(Remote::new(url, ca)?), token: None })
+        Ok(Self::of(Endpoint::Remote(Remote::new(url, ca)?)))
     }
 
     /// Returns a client that sends this token.
     #[must_use]
     pub fn with_token(self, token: &str) -> Self {
         Self { token: Some(token.to_owned()), ..self }
+    }
+
+    /// Returns a client that waits that long for an answer, and not 30 s.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    const fn of(endpoint: Endpoint) -> Self {
+        Self { endpoint, token: None, patience: ANSWER_PATIENCE }
     }
 
     /// Reads a JSON answer.
@@ -147,7 +158,7 @@ impl Client {
 
     fn stream(&self, path: &str) -> Result<(HeaderMap, AnswerBody), ClientError> {
         let runtime = self.runtime()?;
-        let answer = runtime.block_on(in_time(self.send(Method::GET, path, Bytes::new())));
+        let answer = runtime.block_on(self.in_time(self.send(Method::GET, path, Bytes::new())));
         let answer = answer.map_err(|error| self.io(error))?;
         if !answer.status().is_success() {
             let body = runtime.block_on(answer.into_body().collect());
@@ -172,7 +183,7 @@ impl Client {
             let body = answer.into_body().collect().await.map_err(io::Error::other)?;
             Ok((status, body.to_bytes()))
         };
-        let answer = self.runtime()?.block_on(in_time(answer));
+        let answer = self.runtime()?.block_on(self.in_time(answer));
         let (status, body) = answer.map_err(|error| self.io(error))?;
         if status.is_success() { Ok((status, body)) } else { Err(self.refused(&body)) }
     }
@@ -185,6 +196,14 @@ impl Client {
     ) -> io::Result<Response<Incoming>> {
         let request = self.head().request(method, path, body)?;
         self.endpoint.open().await?.send_request(request).await.map_err(broken)
+    }
+
+    /// Waits for an answer, for the client's patience at most.
+    async fn in_time<T>(&self, answer: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+        tokio::time::timeout(self.patience, answer).await.unwrap_or_else(|_| {
+            let text = format!("no answer within {} s", self.patience.as_secs());
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        })
     }
 
     fn runtime(&self) -> Result<Runtime, ClientError> {
@@ -265,14 +284,6 @@ pub fn escaped(segment: &str) -> String {
     each.collect()
 }
 
-/// Waits for an answer, for [`ANSWER_PATIENCE`] at most.
-async fn in_time<T>(answer: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    tokio::time::timeout(ANSWER_PATIENCE, answer).await.unwrap_or_else(|_| {
-        let text = format!("no answer within {} s", ANSWER_PATIENCE.as_secs());
-        Err(io::Error::new(io::ErrorKind::TimedOut, text))
-    })
-}
-
-/// The longest wait for an answer. The slowest request, a change of vifs, waits a second at most
-/// for devices to come up.
+/// The longest wait for an answer, unless a client says otherwise. The slowest request, a change of
+/// vifs, waits a second at most for devices to come up.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
