@@ -241,7 +241,7 @@ impl NetworkCommand {
             return Ok(ExitCode::SUCCESS);
         }
         let mut text = String::new();
-        for NetworkView { name, routers, hosts, links, connections, .. } in networks {
+        for NetworkView { name, routers, nodes, hosts, links, connections, .. } in networks {
             text += &format!("{name}: {connections} connections; end nodes {}\n", hosts.join(" "));
             for link in links {
                 let [reserved, most] =
@@ -254,6 +254,11 @@ impl NetworkCommand {
             for RouterState { name, fault, .. } in routers {
                 if let Some(fault) = fault {
                     text += &format!("  {name} is not reachable: {fault}\n");
+                }
+            }
+            for RouterState { name, fault, .. } in nodes {
+                if let Some(fault) = fault {
+                    text += &format!("  node {name}: {fault}\n");
                 }
             }
         }

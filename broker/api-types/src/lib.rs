@@ -182,6 +182,10 @@ pub struct NetworkView {
     pub name: String,
     /// Its routers.
     pub routers: Vec<RouterState>,
+    /// Weir nodes that carry its links on physical links.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub nodes: Vec<RouterState>,
     /// Its end nodes.
     pub hosts: Vec<String>,
     /// The router that each end node is at.
@@ -201,7 +205,7 @@ pub struct HostGateway {
     pub router: String,
 }
 
-/// A router as the broker sees it.
+/// A router or Weir node as the broker sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RouterState {
     /// Its name.
@@ -224,6 +228,9 @@ pub struct LinkUse {
     pub from: String,
     /// Router that receives.
     pub to: String,
+    /// The physical link that carries it; absent on a link of the network's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<String>,
     /// Rate that connections may reserve, bit/s.
     pub reservable_bps: u64,
     /// Reserved, bit/s.
@@ -235,6 +242,35 @@ pub struct LinkUse {
     /// The reason for which no path passes it now; absent if paths may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+}
+
+/// A physical link, and what networks are promised of it in each direction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PhysicalLinkView {
+    /// Its name.
+    pub link: String,
+    /// The nodes at its ends.
+    pub nodes: Vec<String>,
+    /// Its rate, bit/s.
+    pub rate_bps: u64,
+    /// Rate that networks may be promised together, bit/s; the rest is for management and routing.
+    pub reservable_bps: u64,
+    /// Rate that a further network may be promised, bit/s; absent for who sees one network alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_bps: Option<u64>,
+    /// Shares of networks.
+    pub shares: Vec<LinkShareView>,
+}
+
+/// A network's share of a physical link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LinkShareView {
+    /// The network.
+    pub network: String,
+    /// Its link.
+    pub link: String,
+    /// Its guaranteed rate, bit/s.
+    pub rate_bps: u64,
 }
 
 /// An administrator's setting of a link.

@@ -19,6 +19,7 @@ use crate::{openapi, routes};
 pub(crate) fn router(interface: Arc<BrokerInterface>) -> Router {
     Router::new()
         .route("/v1/networks", get(routes::networks))
+        .route("/v1/links", get(routes::physical_links))
         .route("/v1/history", get(routes::history))
         .route("/v1/connections", get(routes::connections).post(routes::create))
         .route("/v1/connections/dry-run", post(routes::try_out))

@@ -92,7 +92,14 @@ async fn serve(
     tokio::spawn(listen(url, holder, Arc::clone(&committed)));
     let (nodes, _seen) = watch::channel(Arc::default());
     let starter = Arc::new(config.clone());
-    let nodes = NodeStarter { config: starter, key: None, changed: Arc::clone(&changed), nodes };
+    let nodes = NodeStarter {
+        config: starter,
+        key: None,
+        changed: Arc::clone(&changed),
+        nodes,
+        clients: Arc::default(),
+        weir_nodes: watch::channel(Arc::default()).0,
+    };
     let settings = WriterSettings {
         router_patience: Duration::from_secs(5),
         rearrange: 2,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The broker's configuration: one TOML file that names the networks, their routers and links, and
-//! the end nodes behind them.
+//! The broker's configuration: one TOML file that names the networks, their routers and links, the
+//! end nodes behind them, and the physical links that carry them ([`crate::physical`]).
 
 use std::collections::BTreeSet;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -10,6 +10,8 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use weir_units::{BitRate, Nanos};
 
+use crate::config_values::{device, name, rate, some_rate};
+use crate::physical::{PhysicalLinkConfig, WeirNodeConfig};
 pub use crate::store_address::StoreAddress;
 
 /// The whole file.
@@ -20,6 +22,12 @@ pub struct BrokerConfig {
     pub version: u32,
     /// The broker itself.
     pub broker: BrokerSettings,
+    /// Weir nodes that carry networks.
+    #[serde(default)]
+    pub node: Vec<WeirNodeConfig>,
+    /// Physical links between their ports.
+    #[serde(default)]
+    pub link: Vec<PhysicalLinkConfig>,
     /// The virtual networks.
     #[serde(default)]
     pub network: Vec<NetworkConfig>,
@@ -93,6 +101,8 @@ pub struct NetworkConfig {
     pub name: String,
     /// Pool of outer addresses: the first 64 bits.
     pub outer: Ipv6Addr,
+    /// The VLAN that its frames have on physical links; needed if it has a link on one.
+    pub vlan: Option<u16>,
     /// Its virtual routers.
     pub router: Vec<RouterConfig>,
     /// Its end nodes.
@@ -138,11 +148,14 @@ pub struct HostConfig {
 pub struct BrokerLink {
     /// Unique in the network.
     pub name: String,
+    /// The physical link that carries it, by its name; its ends are then in the same order. Without
+    /// it the link is the network's own.
+    pub over: Option<String>,
     /// One end.
     pub a: LinkEnd,
     /// The other end.
     pub b: LinkEnd,
-    /// Rate of the network's share of the link.
+    /// Its rate: on a physical link, the share of it that the network is guaranteed.
     #[serde(deserialize_with = "rate")]
     pub rate: BitRate,
     /// The part of it that connections may reserve; without it nine tenths. What is left is
@@ -167,6 +180,8 @@ pub struct LinkEnd {
     pub device: String,
     /// Its address on the link, which is the other end's next hop.
     pub address: Ipv6Addr,
+    /// On a physical link: the device at the node that leads to the router's.
+    pub vif: Option<String>,
 }
 
 /// Why a file is no configuration.
@@ -224,6 +239,7 @@ impl BrokerConfig {
             }
             network.check()?;
         }
+        self.check_physical()?;
         for token in &self.broker.token {
             let known = token.network.as_ref().is_none_or(|name| networks.contains(name));
             if !known {
@@ -287,32 +303,6 @@ impl BrokerLink {
     pub fn reservable(&self) -> BitRate {
         self.reservable.unwrap_or_else(|| BitRate::from_bps(self.rate.as_bps() / 10 * 9))
     }
-}
-
-/// Checks a name, which becomes part of file names and commands.
-fn name(what: &str, name: &str) -> Result<(), String> {
-    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    if (1..=24).contains(&name.len()) && name.bytes().all(good) {
-        return Ok(());
-    }
-    Err(format!("{what} {name:?}: 1 to 24 letters, digits and '-'"))
-}
-
-/// Checks a device's name, which becomes part of commands.
-fn device(name: &str) -> Result<(), String> {
-    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if (1..=15).contains(&name.len()) && name.bytes().all(good) {
-        return Ok(());
-    }
-    Err(format!("device {name:?}: 1 to 15 letters, digits, '-', '_' and '.'"))
-}
-
-fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<BitRate, D::Error> {
-    String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
-}
-
-fn some_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BitRate>, D::Error> {
-    rate(from).map(Some)
 }
 
 fn delay<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {

@@ -15,6 +15,7 @@ use weir_units::{BitRate, Nanos};
 
 use crate::config::{BrokerConfig, BrokerLink, HostConfig, LinkEnd, NetworkConfig};
 use crate::ids::StableIds;
+use crate::physical::PhysicalLinkConfig;
 
 /// Names and devices by number.
 #[derive(Debug, Default)]
@@ -53,6 +54,9 @@ pub(crate) struct KnownArc {
     /// The router that receives, and its device.
     pub(crate) to: String,
     pub(crate) far_device: String,
+    /// The physical link that carries it, and the nodes at its ends; none on a link of its own.
+    pub(crate) over: Option<String>,
+    pub(crate) nodes: Vec<String>,
 }
 
 impl NetworkDirectory {
@@ -71,7 +75,10 @@ impl NetworkDirectory {
             directory.add_network(id, network, ids);
             for link in &network.link {
                 for (near, far) in [(&link.a, &link.b), (&link.b, &link.a)] {
-                    let (arc, known) = directory.add_arc(id, network, link, [near, far], ids);
+                    let ends = [near, far];
+                    let physical = config.physical_link(link);
+                    let (arc, known) =
+                        directory.add_arc((id, network), (link, physical), ends, ids);
                     arcs.insert(arc, known);
                 }
             }
@@ -99,9 +106,8 @@ impl NetworkDirectory {
 
     fn add_arc(
         &mut self,
-        id: NetworkId,
-        network: &NetworkConfig,
-        link: &BrokerLink,
+        (id, network): (NetworkId, &NetworkConfig),
+        (link, physical): (&BrokerLink, Option<&PhysicalLinkConfig>),
         [near, far]: [&LinkEnd; 2],
         ids: &mut StableIds,
     ) -> (ArcId, LinkArc) {
@@ -117,6 +123,9 @@ impl NetworkDirectory {
             next_hop: far.address,
             to: far.router.clone(),
             far_device: far.device.clone(),
+            over: link.over.clone(),
+            nodes: physical
+                .map_or_else(Vec::new, |of| of.ends().map(|end| end.node.clone()).into()),
         };
         self.arcs.insert(arc, known);
         let node =
@@ -142,6 +151,7 @@ impl NetworkDirectory {
         arcs: &BTreeMap<ArcId, LinkArc>,
     ) -> Result<NetworkState, weir_network::NetworkError> {
         let limits = NetworkLimits { connections: CONNECTIONS_MAX, ..NetworkLimits::default() };
+        let vlans = config.vlans();
         let mut state = NetworkState::new(topology, TunnelAccounting::default(), limits)?;
         for (id, network) in &self.networks {
             let links = config.network.iter().find(|of| of.name == network.name);
@@ -156,8 +166,7 @@ impl NetworkDirectory {
             state.add_network(VirtualNetwork {
                 id: *id,
                 name: network.name.clone(),
-                // Networks have links of their own: no frame is tagged.
-                vlan: u16::try_from(id.0).unwrap_or(u16::MAX).saturating_add(1),
+                vlan: vlans.get(&network.name).copied().unwrap_or_default(),
                 inside: Ipv6Prefix { address: network.outer, length: 48 },
                 outer: Ipv6Prefix { address: network.outer, length: 64 },
                 shares: shares.collect(),

@@ -18,7 +18,7 @@ use weir_network::ConnectionId;
 
 use crate::app::router;
 use crate::clock;
-use crate::config::BrokerToken;
+use crate::config::{BrokerConfig, BrokerToken};
 use crate::ids::StableIds;
 use crate::message::{BODY_BYTES_MAX, ReadMessage};
 use crate::orders::{SharedState, WriterOrder};
@@ -42,8 +42,10 @@ struct Came {
 
 impl Doors {
     fn open() -> Self {
-        let mut config =
-            test_config::with(&[&test_config::pair("blue", 1), &test_config::pair("red", 2)]);
+        Self::of(test_config::with(&[&test_config::pair("blue", 1), &test_config::pair("red", 2)]))
+    }
+
+    fn of(mut config: BrokerConfig) -> Self {
         for (name, network) in [("root", None), ("blue", Some("blue")), ("red", Some("red"))] {
             let sum = digest(&SHA256, name.as_bytes());
             let sha256 = sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -59,7 +61,9 @@ impl Doors {
             state: Arc::clone(&state),
             orders,
             nodes: watch::channel(Arc::default()).1,
-            tokens: config.broker.token,
+            tokens: config.broker.token.clone(),
+            weir_nodes: watch::channel(Arc::default()).1,
+            physical_links: config.physical_links(),
             traffic: TrafficReader::new(),
             is_shared: false,
         };
@@ -133,6 +137,33 @@ fn whole() -> Value {
         "protocol": "udp", "from_port": 7, "to_port": 5201, "delay_max": "5ms", "hops_max": 3,
         "avoid": [], "packet": 500,
     })
+}
+
+/// A share as it is shown.
+fn share(network: &str, rate_bps: u64) -> Value {
+    json!({ "network": network, "link": "l", "rate_bps": rate_bps })
+}
+
+/// Goal: an administrator sees each share of a physical link and what is free; that of one network
+/// sees its own share, and nothing from which the others' could be told.
+#[tokio::test]
+async fn shares_of_a_physical_link_are_shown_to_their_owners() {
+    let config = test_config::parse(&test_config::shared("60Mbit", "20Mbit")).unwrap();
+    let mut doors = Doors::of(config);
+    let link = |shares: Value| {
+        json!({
+            "link": "n1-n2", "nodes": ["n1", "n2"], "rate_bps": 100_000_000,
+            "reservable_bps": 90_000_000, "shares": shares
+        })
+    };
+    let (_, blue) = doors.json("blue", "GET /v1/links", &Value::Null).await;
+    assert_eq!(blue, json!([link(json!([share("blue", 60_000_000)]))]));
+    let (_, all) = doors.json("root", "GET /v1/links", &Value::Null).await;
+    let mut whole = link(json!([share("blue", 60_000_000), share("red", 20_000_000)]));
+    whole["free_bps"] = json!(10_000_000);
+    assert_eq!(all, json!([whole]));
+    let (_, networks) = doors.json("red", "GET /v1/networks", &Value::Null).await;
+    assert_eq!(networks[0]["links"][0]["over"], "n1-n2");
 }
 
 #[tokio::test]

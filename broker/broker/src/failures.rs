@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Failed parts of the networks: devices without a carrier, routers that do not answer, and links
-//! that an administrator has set down.
+//! Failed parts of the networks: devices without a carrier, routers that do not answer, Weir nodes
+//! that do not have what they are to have, and links that an administrator has set down.
 //!
 //! A link has failed if either of its ends says so, in both directions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -12,12 +12,16 @@ use tokio::time::Instant;
 
 use crate::directory::KnownArc;
 use crate::node_queue::QueuedNodeStatus;
+use crate::weir_node_queue::WeirNodeStatus;
 
 /// Failed parts, by the names of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FailedParts {
     /// Routers that do not answer.
     pub(crate) routers: BTreeSet<String>,
+    /// Weir nodes that do not answer or do not have what they are to have, and why.
+    #[serde(default)]
+    pub(crate) nodes: BTreeMap<String, String>,
     /// Devices of links without a carrier: router and device.
     pub(crate) devices: BTreeSet<(String, String)>,
     /// Links that an administrator has set down: network and link.
@@ -25,10 +29,11 @@ pub(crate) struct FailedParts {
 }
 
 impl FailedParts {
-    /// Returns what the routers said, as far as it is known. A router has failed if it has been
-    /// silent for `patience`; none while one of them was neither read nor has failed.
+    /// Returns what the routers and nodes said, as far as it is known. One of them has failed if it
+    /// has been silent for `patience`; none while one was neither read nor has failed.
     pub(crate) fn observed<'s>(
         routers: impl Iterator<Item = (&'s String, QueuedNodeStatus)>,
+        nodes: impl Iterator<Item = (&'s String, WeirNodeStatus)>,
         patience: Duration,
         now: Instant,
     ) -> Option<Self> {
@@ -41,6 +46,15 @@ impl FailedParts {
             }
             let devices = status.devices_down?;
             failed.devices.extend(devices.into_iter().map(|device| (name.clone(), device)));
+        }
+        for (name, status) in nodes {
+            let Some(since) = status.unsound_since else { continue };
+            // Without a fault nothing is known of it yet.
+            let fault = status.node.fault?;
+            if now.saturating_duration_since(since) >= patience {
+                let what = if status.node.reachable { fault } else { SILENT.to_owned() };
+                failed.nodes.insert(name.clone(), what);
+            }
         }
         Some(failed)
     }
@@ -55,14 +69,62 @@ impl FailedParts {
         if self.is_set_down(network, &arc.link) {
             return Some("set down".to_owned());
         }
+        // A node before the routers that are its guests: it is the cause.
+        for name in &arc.nodes {
+            let Some(what) = self.nodes.get(name) else { continue };
+            let separator = if what == SILENT { " " } else { ": " };
+            return Some(format!("node \"{name}\"{separator}{what}"));
+        }
         for (router, device) in [(&arc.from, &arc.device), (&arc.to, &arc.far_device)] {
             if self.routers.contains(router) {
-                return Some(format!("router \"{router}\" does not answer"));
+                return Some(format!("router \"{router}\" {SILENT}"));
             }
             if self.devices.contains(&(router.clone(), device.clone())) {
                 return Some(format!("device \"{router}:{device}\" has no carrier"));
             }
         }
         None
+    }
+}
+
+const SILENT: &str = "does not answer";
+
+#[cfg(test)]
+mod tests {
+    use weir_broker_api_types::RouterState;
+
+    use super::*;
+    use crate::ids::StableIds;
+    use crate::state::BrokerState;
+    use crate::test_config;
+
+    /// Goal: a node that is silent, or lacks what it is to have, fails after `patience`, and the
+    /// links that it carries say why; nothing is said before it was read.
+    #[test]
+    fn a_node_fails_after_the_patience_and_its_links_say_why() {
+        let (patience, since) = (Duration::from_secs(5), Instant::now());
+        let observed = |reachable, fault: Option<&str>, is_sound: bool, after| {
+            let fault = fault.map(str::to_owned);
+            let node = RouterState { name: "n1".to_owned(), reachable, repaired: 0, fault };
+            let unsound_since = (!is_sound).then_some(since);
+            let (name, status) = ("n1".to_owned(), WeirNodeStatus { node, unsound_since });
+            let nodes = [(&name, status)].into_iter();
+            FailedParts::observed(std::iter::empty(), nodes, patience, since + after)
+        };
+        assert!(observed(false, None, false, patience).is_none(), "it was not read yet");
+        assert_eq!(observed(true, None, true, patience), Some(FailedParts::default()));
+        let early = observed(false, Some("no route"), false, patience / 2);
+        assert_eq!(early, Some(FailedParts::default()));
+        let config = test_config::parse(&test_config::shared("60Mbit", "30Mbit")).unwrap();
+        let state =
+            BrokerState::new(&config, &mut StableIds::default(), Vec::new(), Vec::new()).unwrap();
+        for (reachable, why) in
+            [(false, "node \"n1\" does not answer"), (true, "node \"n1\": it has no port \"p\"")]
+        {
+            let failed =
+                observed(reachable, Some("it has no port \"p\""), false, patience).unwrap();
+            let faults = state.directory.all_arcs().map(|(_, of, arc)| failed.fault_of(of, arc));
+            assert_eq!(faults.collect::<Vec<_>>(), vec![Some(why.to_owned()); 4]);
+        }
     }
 }

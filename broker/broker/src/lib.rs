@@ -21,12 +21,17 @@
 //! **One queue a node.** A node's queue (`node_queue`) holds the items that the node is to have.
 //! It takes whatever waits, compares wanted with actual, applies the difference as one batch over
 //! one kept shell (`shell`) and reads back (`linux`). Drift is repaired by the same steps.
+//!
+//! **Networks share links.** A physical link (`physical`) is between ports of two Weir nodes, and
+//! networks are admitted against it. Each node is kept over its interface (`weir_node`,
+//! `weir_node_queue`): a slice for each network, a guaranteed vif for each of its links there.
 
 mod app;
 #[cfg(test)]
 mod brokers;
 mod clock;
 pub mod config;
+mod config_values;
 mod directory;
 #[cfg(test)]
 mod doors;
@@ -44,6 +49,8 @@ mod node_queue;
 mod node_starter;
 pub mod openapi;
 mod orders;
+pub mod physical;
+mod physical_check;
 #[cfg(test)]
 mod postgres;
 mod record;
@@ -63,6 +70,8 @@ mod store_address;
 mod test_config;
 mod traffic;
 mod upkeep;
+mod weir_node;
+mod weir_node_queue;
 mod writer;
 mod xml;
 mod xsd;

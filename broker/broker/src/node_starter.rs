@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The queues of all routers, as a broker starts them that has taken the lease.
+//! The queues of all routers and the keepers of all Weir nodes, as a broker starts them that has
+//! taken the lease.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use crate::linux::LinuxDriver;
 use crate::node_queue::{NodeQueue, QueueSettings};
 use crate::shell::ShellAccess;
 use crate::state::BrokerState;
+use crate::weir_node_queue::{self, NodeClients, WeirNodes};
 
 /// Configuration and keys that queues of routers are started with.
 #[derive(Clone)]
@@ -24,12 +26,21 @@ pub(crate) struct NodeStarter {
     pub(crate) changed: Arc<Notify>,
     /// Shows the queues to the interface.
     pub(crate) nodes: watch::Sender<NodeQueues>,
+    /// Clients of the Weir nodes.
+    pub(crate) clients: NodeClients,
+    /// Shows their keepers to the interface.
+    pub(crate) weir_nodes: watch::Sender<WeirNodes>,
 }
 
 impl NodeStarter {
     /// Starts the queues of all routers, each with what it is to have, under a fencing number of a
-    /// store.
-    pub(crate) fn start(&self, state: &BrokerState, store: &str, fence: u64) -> NodeQueues {
+    /// store, and the keepers of all Weir nodes.
+    pub(crate) fn start(
+        &self,
+        state: &BrokerState,
+        store: &str,
+        fence: u64,
+    ) -> (NodeQueues, WeirNodes) {
         let config = &self.config;
         let mut wanted = state.present();
         for network in &config.network {
@@ -55,12 +66,15 @@ impl NodeStarter {
         });
         let queues: NodeQueues = Arc::new(queues.collect());
         self.nodes.send_replace(Arc::clone(&queues));
-        queues
+        let weir_nodes = weir_node_queue::start(config, &self.clients, &self.changed);
+        self.weir_nodes.send_replace(Arc::clone(&weir_nodes));
+        (queues, weir_nodes)
     }
 
-    /// Takes the queues from the interface: another broker configures the routers.
+    /// Takes queues and keepers from the interface: another broker configures routers and nodes.
     pub(crate) fn end(&self) {
         self.nodes.send_replace(NodeQueues::default());
+        self.weir_nodes.send_replace(WeirNodes::default());
     }
 }
 

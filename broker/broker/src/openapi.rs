@@ -45,9 +45,9 @@ pub(crate) async fn schema() -> Response {
         manages that network alone. Every message is JSON or, by Content-Type and Accept, XML of \
         the same meaning, whose schema is /v1/broker.xsd."),
     paths(
-        routes::networks, routes::set_link, routes::commit, routes::renew, routes::traffic,
-        routes::history, routes::connections, routes::show, routes::create, routes::try_out,
-        routes::change, routes::remove, routes::report, openapi, schema
+        routes::networks, routes::physical_links, routes::set_link, routes::commit, routes::renew,
+        routes::traffic, routes::history, routes::connections, routes::show, routes::create,
+        routes::try_out, routes::change, routes::remove, routes::report, openapi, schema
     ),
     components(schemas(BrokerRefusal)),
     modifiers(&TokenScheme, &XmlMessages),

@@ -72,6 +72,9 @@ pub(crate) struct ObservedParts {
     /// Failed parts, without links that an administrator has set down.
     pub(crate) failed: FailedParts,
     pub(crate) routers: Vec<RouterState>,
+    /// Weir nodes.
+    #[serde(default)]
+    pub(crate) nodes: Vec<RouterState>,
 }
 
 /// A remembered request.

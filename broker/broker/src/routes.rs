@@ -18,7 +18,8 @@ use tokio::time::Instant;
 use weir_api_types::error::ErrorCode;
 use weir_broker_api_types::{
     AdmissionView, ConnectionChange, ConnectionView, HistoryEntry, HostGateway, LinkSetting,
-    LinkTraffic, LinkUse, NetworkView, RequestedConnection, TunnelPath, TunnelReport, TunnelView,
+    LinkTraffic, LinkUse, NetworkView, PhysicalLinkView, RequestedConnection, TunnelPath,
+    TunnelReport, TunnelView,
 };
 use weir_network::{
     AdmittedFlows, ConnectionId, ConnectionRequest, ConnectionState, FlowDirection,
@@ -40,6 +41,7 @@ use crate::requests::unknown;
 use crate::responses::BrokerRefusals;
 use crate::state::{BrokerState, outer_addresses, state_name, unknown_id};
 use crate::traffic::{LinkDevice, TrafficReader};
+use crate::weir_node_queue::WeirNodes;
 
 /// State that the handlers share.
 pub(crate) struct BrokerInterface {
@@ -48,6 +50,8 @@ pub(crate) struct BrokerInterface {
     /// Queues of the routers; none while another broker configures them.
     pub(crate) nodes: watch::Receiver<NodeQueues>,
     pub(crate) tokens: Vec<BrokerToken>,
+    pub(crate) weir_nodes: watch::Receiver<WeirNodes>,
+    pub(crate) physical_links: Vec<PhysicalLinkView>,
     pub(crate) traffic: TrafficReader,
     /// True if other brokers work on the same store.
     pub(crate) is_shared: bool,
@@ -68,6 +72,26 @@ pub(crate) async fn networks(
         seen.map(|(id, network)| interface.network_view(id, network, state)).collect()
     });
     Ok(MessageAnswer::ok("networks", &views))
+}
+
+/// Physical links, with what networks are promised of them. The administrator of one network sees
+/// those that carry it, and its own shares.
+#[utoipa::path(get, path = "/v1/links",
+    responses((status = 200, body = Vec<PhysicalLinkView>), BrokerRefusals))]
+pub(crate) async fn physical_links(
+    State(interface): Shared,
+    headers: HeaderMap,
+) -> Result<MessageAnswer, BrokerRefusal> {
+    let caller = interface.caller(&headers)?;
+    let mut links = interface.physical_links.clone();
+    if caller.network.is_some() {
+        for link in &mut links {
+            link.shares.retain(|share| caller.sees(&share.network));
+            link.free_bps = None;
+        }
+        links.retain(|link| !link.shares.is_empty());
+    }
+    Ok(MessageAnswer::ok("links", &links))
 }
 
 /// Takes a link out of service, or puts it back.
@@ -418,26 +442,33 @@ impl BrokerInterface {
         network: &ConfiguredNetwork,
         state: &BrokerState,
     ) -> NetworkView {
-        let mut routers = BTreeSet::new();
+        let (mut routers, mut nodes) = (BTreeSet::new(), BTreeSet::new());
         let mut links = Vec::new();
         for (arc, known) in state.directory.arcs(id) {
             routers.extend([known.from.as_str(), known.to.as_str()]);
+            nodes.extend(&known.nodes);
             let (reserved_bps, reservable_bps) = state.network.use_of(id, arc).unwrap_or_default();
             links.push(LinkUse {
                 link: known.link.clone(),
                 from: known.from.clone(),
                 to: known.to.clone(),
+                over: known.over.clone(),
                 reservable_bps,
                 reserved_bps,
                 set_down: state.failed.is_set_down(&network.name, &known.link),
                 fault: state.failed.fault_of(&network.name, known),
             });
         }
-        let nodes = self.nodes.borrow();
-        let told = &state.observed.routers;
-        let routers = routers.into_iter().filter_map(|name| match nodes.get(name) {
+        let queues = self.nodes.borrow();
+        let told = &state.observed;
+        let routers = routers.into_iter().filter_map(|name| match queues.get(name) {
             Some(node) => Some(node.status().router),
-            None => told.iter().find(|of| of.name == name).cloned(),
+            None => told.routers.iter().find(|of| of.name == name).cloned(),
+        });
+        let kept = self.weir_nodes.borrow();
+        let nodes = nodes.into_iter().filter_map(|name| match kept.get(name) {
+            Some(node) => Some(node.status().node),
+            None => told.nodes.iter().find(|of| of.name == *name).cloned(),
         });
         let gateways = state
             .directory
@@ -446,6 +477,7 @@ impl BrokerInterface {
         NetworkView {
             name: network.name.clone(),
             routers: routers.collect(),
+            nodes: nodes.collect(),
             gateways: gateways.collect(),
             hosts: state.directory.hosts(id).map(|(_, host)| host.name.clone()).collect(),
             links,

@@ -20,6 +20,7 @@ use crate::server::HttpsServer;
 use crate::state::BrokerState;
 use crate::store::{BrokerStore, RowChange, listen, random_digits};
 use crate::traffic::TrafficReader;
+use crate::weir_node_queue;
 use crate::writer::{Writer, WriterSettings};
 
 /// Runs the broker until SIGTERM or SIGINT. Connections stay as they are on the nodes.
@@ -58,6 +59,8 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
         _ = stopped.changed() => return Ok(()),
     };
     let (nodes, seen_nodes) = watch::channel(Arc::default());
+    let (weir_nodes, seen_weir_nodes) = watch::channel(Arc::default());
+    let clients = weir_node_queue::clients(config)?;
     let (changed, committed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     if store.is_shared() {
         let (url, holder) = (opening.url.clone(), opening.holder.clone());
@@ -71,13 +74,21 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
         state: Arc::clone(&state),
         orders,
         nodes: seen_nodes,
+        weir_nodes: seen_weir_nodes,
+        physical_links: config.physical_links(),
         tokens: settings.token.clone(),
         traffic: TrafficReader::new(),
         is_shared: store.is_shared(),
     };
     let serving = tokio::spawn(server.serve(router(Arc::new(interface))));
-    let nodes =
-        NodeStarter { config: Arc::new(config.clone()), key, changed: Arc::clone(&changed), nodes };
+    let nodes = NodeStarter {
+        config: Arc::new(config.clone()),
+        key,
+        changed: Arc::clone(&changed),
+        nodes,
+        clients,
+        weir_nodes,
+    };
     let settings = WriterSettings {
         router_patience: settings.router_patience,
         rearrange: settings.rearrange,

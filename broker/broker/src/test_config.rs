@@ -8,6 +8,27 @@ pub(crate) fn with(networks: &[&str]) -> BrokerConfig {
     BrokerConfig::parse(&(HEAD.to_owned() + &networks.concat())).unwrap()
 }
 
+/// Parses a configuration with what a text adds to the broker's own settings.
+pub(crate) fn parse(text: &str) -> Result<BrokerConfig, String> {
+    BrokerConfig::parse(&(HEAD.to_owned() + text))
+}
+
+/// Returns two nodes with a physical link of 100 Mbit/s, of which 90 are reservable, and the
+/// networks `blue` and `red` with these shares of it.
+pub(crate) fn shared(blue: &str, red: &str) -> String {
+    let mut text = NODES.to_owned();
+    for (name, vlan, number, share) in [("blue", "10", "1", blue), ("red", "20", "2", red)] {
+        let own = PAIR
+            .replace("[[network.link]]", "[[network.link]]\nover = \"n1-n2\"")
+            .replace("\nouter =", &format!("\nvlan = {vlan}\nouter ="))
+            .replace("::1\" }\n", &format!("::1\", vif = \"{name}1\" }}\n"))
+            .replace("::2\" }\n", &format!("::2\", vif = \"{name}2\" }}\n"))
+            .replace("rate = \"100Mbit\"", &format!("rate = \"{share}\""));
+        text += &own.replace("NAME", name).replace("NUMBER", number);
+    }
+    text
+}
+
 /// Returns a network of one link `l` of 100 Mbit/s and 3 ms, between the routers of the end nodes
 /// `x` and `y`. Its routers and addresses have its number.
 pub(crate) fn pair(name: &str, number: u8) -> String {
@@ -78,4 +99,19 @@ a = { router = "NAME-1", device = "c", address = "fd11:NUMBER::1" }
 b = { router = "NAME-2", device = "a", address = "fd11:NUMBER::2" }
 rate = "100Mbit"
 delay = "3ms"
+"#;
+
+const NODES: &str = r#"
+[[node]]
+name = "n1"
+api = "/run/weir/node-n1.sock"
+[[node]]
+name = "n2"
+api = "/run/weir/node-n2.sock"
+[[link]]
+name = "n1-n2"
+a = { node = "n1", port = "p" }
+b = { node = "n2", port = "p" }
+rate = "100Mbit"
+reservable = "90Mbit"
 "#;

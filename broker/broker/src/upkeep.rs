@@ -22,12 +22,12 @@ impl Writer {
     pub(crate) fn lead(&mut self) {
         let Some(fence) = self.store.fence().filter(|_| !self.leads()) else { return };
         let (starter, store) = (&self.settings.nodes, self.store.identity());
-        let nodes = self.locked(|state| {
+        let (nodes, weir_nodes) = self.locked(|state| {
             state.configured_by = None;
             state.renew_all(clock::now());
             starter.start(state, store, fence)
         });
-        self.nodes = Some(nodes);
+        (self.nodes, self.weir_nodes) = (Some(nodes), weir_nodes);
         self.lease_ends = None;
         // Broken connections are tried at the start, once the routers were read.
         self.restore_at = Some(Instant::now());
@@ -74,13 +74,15 @@ impl Writer {
         let now = Instant::now();
         let Some(nodes) = &self.nodes else { return Ok(()) };
         let statuses = nodes.iter().map(|(name, node)| (name, node.status()));
+        let weir_nodes = self.weir_nodes.iter().map(|(name, node)| (name, node.status()));
         let patience = self.settings.router_patience;
-        let Some(observed) = FailedParts::observed(statuses, patience, now) else {
+        let Some(observed) = FailedParts::observed(statuses, weir_nodes, patience, now) else {
             return Ok(());
         };
         if self.store.is_shared() {
             let routers = nodes.values().map(|node| node.status().router).collect();
-            let parts = ObservedParts { failed: observed.clone(), routers };
+            let nodes = self.weir_nodes.values().map(|node| node.status().node).collect();
+            let parts = ObservedParts { failed: observed.clone(), routers, nodes };
             if self.locked(|state| state.observed != parts) {
                 self.locked(|state| state.observed = parts.clone());
                 batch.rows.push(RowChange::Observe(Box::new(parts)));

@@ -32,6 +32,7 @@ use crate::refusal::BrokerRefusal;
 use crate::schedule::PreemptedConnection;
 use crate::state::{BrokerState, StepProgress};
 use crate::store::{BrokerStore, RowChange};
+use crate::weir_node_queue::WeirNodes;
 
 /// A caller whose connection is in its steps, with the times so far.
 pub(crate) struct ServedCaller {
@@ -46,6 +47,8 @@ pub(crate) struct Writer {
     pub(crate) store: BrokerStore,
     /// The routers' queues; none while another broker configures them.
     pub(crate) nodes: Option<NodeQueues>,
+    /// The keepers of Weir nodes; none while another broker configures them.
+    pub(crate) weir_nodes: WeirNodes,
     outcomes: mpsc::UnboundedSender<WriterOrder>,
     pub(crate) served: BTreeMap<ConnectionId, ServedCaller>,
     pub(crate) settings: WriterSettings,
@@ -127,6 +130,7 @@ impl Writer {
             state,
             store,
             nodes,
+            weir_nodes: WeirNodes::default(),
             outcomes,
             served,
             settings,

@@ -132,7 +132,7 @@ fn annotation(schema: &Value, level: usize) -> String {
 }
 
 /// Outermost elements of the messages, the schemas of what is in them, and whether it is a list.
-const MESSAGES: [(&str, &str, bool); 11] = [
+const MESSAGES: [(&str, &str, bool); 12] = [
     ("request", "RequestedConnection", false),
     ("change", "ConnectionChange", false),
     ("setting", "LinkSetting", false),
@@ -140,6 +140,7 @@ const MESSAGES: [(&str, &str, bool); 11] = [
     ("connection", "ConnectionView", false),
     ("connections", "ConnectionView", true),
     ("networks", "NetworkView", true),
+    ("links", "PhysicalLinkView", true),
     ("history", "HistoryEntry", true),
     ("traffic", "LinkTraffic", true),
     ("report", "TunnelReport", true),

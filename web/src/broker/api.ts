@@ -144,6 +144,16 @@ export interface LinkSetting {
   up: boolean;
 }
 
+/** A network's share of a physical link. */
+export interface LinkShareView {
+  /** Its link. */
+  link: string;
+  /** The network. */
+  network: string;
+  /** Its guaranteed rate, bit/s. */
+  rate_bps: number;
+}
+
 /** The rate that one direction of a link lacks. */
 export interface LinkShortage {
   /** The router that sends. */
@@ -178,6 +188,8 @@ export interface LinkUse {
   from: string;
   /** The link. */
   link: string;
+  /** The physical link that carries it; absent on a link of the network's own. */
+  over?: string;
   /** Rate that connections may reserve, bit/s. */
   reservable_bps: number;
   /** Reserved, bit/s. */
@@ -200,8 +212,26 @@ export interface NetworkView {
   links: LinkUse[];
   /** Its name. */
   name: string;
+  /** Weir nodes that carry its links on physical links. */
+  nodes: RouterState[];
   /** Its routers. */
   routers: RouterState[];
+}
+
+/** A physical link, and what networks are promised of it in each direction. */
+export interface PhysicalLinkView {
+  /** Rate that a further network may be promised, bit/s; absent for who sees one network alone. */
+  free_bps?: number;
+  /** Its name. */
+  link: string;
+  /** The nodes at its ends. */
+  nodes: string[];
+  /** Its rate, bit/s. */
+  rate_bps: number;
+  /** Rate that networks may be promised together, bit/s; the rest is for management and routing. */
+  reservable_bps: number;
+  /** Shares of networks. */
+  shares: LinkShareView[];
 }
 
 /** A request for a connection. */
@@ -247,7 +277,7 @@ export interface RequestedConnection {
   to_port?: number | null;
 }
 
-/** A router as the broker sees it. */
+/** A router or Weir node as the broker sees it. */
 export interface RouterState {
   /** The last fault. */
   fault?: string;

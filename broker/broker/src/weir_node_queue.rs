@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The keeper of one Weir node: it compares the node with what it is to have, at an interval, and
+//! puts right what differs.
+//!
+//! What a node is to have follows from the configuration alone, so nobody asks for changes here,
+//! and no queue is needed as a router has one ([`crate::node_queue`]). The node's interface makes
+//! each call whole or not at all, and what was done is read back.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::time::{Instant, MissedTickBehavior};
+use weir_broker_api_types::RouterState;
+use weir_client::{Client, ClientError};
+
+use crate::config::BrokerConfig;
+use crate::node_queue::QueueSettings;
+use crate::physical::WeirNodeConfig;
+use crate::weir_node::{self, NodeParts, ReadNode};
+
+/// The keepers of all Weir nodes, by name.
+pub(crate) type WeirNodes = Arc<BTreeMap<String, WeirNode>>;
+
+/// Clients of all Weir nodes, by name.
+pub(crate) type NodeClients = Arc<BTreeMap<String, Client>>;
+
+/// A handle of a keeper.
+#[derive(Clone)]
+pub(crate) struct WeirNode {
+    status: Arc<Mutex<WeirNodeStatus>>,
+}
+
+/// State of a node as its keeper knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct WeirNodeStatus {
+    pub(crate) node: RouterState,
+    /// The time since which it does not answer, or does not have what it is to have; none while it
+    /// has.
+    pub(crate) unsound_since: Option<Instant>,
+}
+
+/// Makes the clients of all nodes; they do not connect yet.
+///
+/// # Errors
+/// A file with a token or with authorities cannot be read, or an address has another form.
+pub(crate) fn clients(config: &BrokerConfig) -> io::Result<NodeClients> {
+    let each = config.node.iter().map(|node| Ok((node.name.clone(), client(node)?)));
+    each.collect::<io::Result<_>>().map(Arc::new)
+}
+
+/// Starts the keepers of all nodes. A keeper ends when nobody has its handle any more.
+pub(crate) fn start(
+    config: &Arc<BrokerConfig>,
+    clients: &NodeClients,
+    changed: &Arc<Notify>,
+) -> WeirNodes {
+    let mut wanted = weir_node::wanted(config);
+    let each = clients.iter().map(|(name, client)| {
+        let settings = QueueSettings { check: config.broker.check, changed: Arc::clone(changed) };
+        let state = RouterState { name: name.clone(), reachable: false, repaired: 0, fault: None };
+        let status = WeirNodeStatus { node: state, unsound_since: Some(Instant::now()) };
+        let status = Arc::new(Mutex::new(status));
+        let keeper = NodeKeeper {
+            name: name.clone(),
+            client: client.clone(),
+            wanted: wanted.remove(name).unwrap_or_default(),
+            config: Arc::clone(config),
+            was_sound: false,
+            status: Arc::clone(&status),
+        };
+        tokio::spawn(keeper.serve(settings));
+        (name.clone(), WeirNode { status })
+    });
+    Arc::new(each.collect())
+}
+
+impl WeirNode {
+    /// Returns the state of the node as its keeper knows it.
+    pub(crate) fn status(&self) -> WeirNodeStatus {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The keeper of a node.
+struct NodeKeeper {
+    name: String,
+    client: Client,
+    wanted: NodeParts,
+    config: Arc<BrokerConfig>,
+    /// True if the node had everything when it was last read.
+    was_sound: bool,
+    status: Arc<Mutex<WeirNodeStatus>>,
+}
+
+/// Why a node does not have what it is to have.
+#[derive(Debug)]
+enum KeepFault {
+    /// No exchange with the node.
+    Silent(String),
+    /// It answers, and refuses or has something else.
+    Unsound(String),
+}
+
+impl NodeKeeper {
+    async fn serve(mut self, QueueSettings { check, changed }: QueueSettings) {
+        let mut ticks = tokio::time::interval_at(Instant::now(), check);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if Arc::strong_count(&self.status) == 1 {
+                return;
+            }
+            let kept = self.keep().await;
+            if self.note(kept) {
+                changed.notify_one();
+            }
+        }
+    }
+
+    /// Compares the node with what is wanted, and repairs it.
+    async fn keep(&mut self) -> Result<(), KeepFault> {
+        let mut said = None;
+        for _attempt in 0..=ATTEMPTS {
+            let ReadNode { parts, ports } = self.read().await?;
+            let calls = weir_node::plan(&self.wanted, &parts);
+            if calls.is_empty() {
+                let fault = weir_node::fault(&self.config, &self.name, &ports);
+                return fault.map_or(Ok(()), |fault| Err(KeepFault::Unsound(fault)));
+            }
+            if std::mem::take(&mut self.was_sound) {
+                self.locked(|status| status.node.repaired += 1);
+            }
+            for call in calls {
+                match self
+                    .ask(move |client| {
+                        client.ask::<Value>(call.method, &call.path, call.body.as_ref())
+                    })
+                    .await
+                {
+                    Ok(_) => {}
+                    // Another call may still succeed; the node is read again in any case.
+                    Err(ClientError::Refused(refusal)) => said = Some(refusal.message),
+                    Err(error) => return Err(KeepFault::Silent(error.to_string())),
+                }
+            }
+        }
+        let said = said.unwrap_or_else(|| "it has something else after each attempt".to_owned());
+        Err(KeepFault::Unsound(said))
+    }
+
+    async fn read(&self) -> Result<ReadNode, KeepFault> {
+        let document = self.ask(|client| client.text("/v1/document")).await;
+        let document = document.map_err(|error| match error {
+            // It answers, but not to the broker: a tenant's token, or none.
+            ClientError::Refused(refusal) => KeepFault::Unsound(refusal.message),
+            error => KeepFault::Silent(error.to_string()),
+        })?;
+        weir_node::read(&document).map_err(KeepFault::Unsound)
+    }
+
+    /// Asks the node on a thread that may wait.
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Client) -> Result<T, ClientError> + Send + 'static,
+    ) -> Result<T, ClientError> {
+        let client = self.client.clone();
+        let asked = tokio::task::spawn_blocking(move || question(&client)).await;
+        asked.unwrap_or_else(|error| {
+            let error = io::Error::other(error.to_string());
+            Err(ClientError::Io { endpoint: self.name.clone(), error })
+        })
+    }
+
+    /// Keeps what came of a comparison. Returns true if the node's soundness changed.
+    fn note(&mut self, kept: Result<(), KeepFault>) -> bool {
+        self.was_sound = kept.is_ok();
+        self.locked(|status| {
+            let before = (status.unsound_since.is_some(), status.node.fault.clone());
+            let (reachable, fault) = match kept {
+                Ok(()) => (true, None),
+                Err(KeepFault::Unsound(text)) => (true, Some(text)),
+                Err(KeepFault::Silent(text)) => (false, Some(text)),
+            };
+            match fault {
+                None => status.unsound_since = None,
+                Some(_) => _ = status.unsound_since.get_or_insert_with(Instant::now),
+            }
+            (status.node.reachable, status.node.fault) = (reachable, fault);
+            before != (status.unsound_since.is_some(), status.node.fault.clone())
+        })
+    }
+
+    fn locked<T>(&self, change: impl FnOnce(&mut WeirNodeStatus) -> T) -> T {
+        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Makes the client of a node; it does not connect yet.
+fn client(node: &WeirNodeConfig) -> io::Result<Client> {
+    let named = |what: &dyn std::fmt::Display, error: io::Error| {
+        io::Error::new(error.kind(), format!("node \"{}\": {what}: {error}", node.name))
+    };
+    let client = match node.api.starts_with("https://") {
+        true => {
+            let remote = Client::remote(&node.api, node.ca.as_deref());
+            remote.map_err(|error| named(&"api", error))?
+        }
+        false => Client::new(Path::new(&node.api)),
+    };
+    let client = client.with_patience(PATIENCE);
+    let Some(file) = &node.token_file else { return Ok(client) };
+    let token = fs::read_to_string(file).map_err(|error| named(&file.display(), error))?;
+    Ok(client.with_token(token.trim()))
+}
+
+/// A second attempt starts from what was read back.
+const ATTEMPTS: usize = 2;
+
+/// The longest wait for an answer, as for a router's.
+const PATIENCE: Duration = Duration::from_secs(10);
