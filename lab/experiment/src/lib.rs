@@ -39,7 +39,7 @@ pub use recording::Recording;
 pub use requirement::{Requirement, RequirementTable, RowPart};
 pub use star::{StarTopology, TENANTS_MAX, UPLINK, provide_frames};
 pub use testbed::{Forwarder, Testbed, build_lab, wait_until_forwarding};
-pub use traffic_run::{TimedPolicy, TrafficRecord, TrafficRun, UNTIL_DONE};
+pub use traffic_run::{TimedPolicy, TrafficFlows, TrafficRecord, TrafficRun, UNTIL_DONE};
 pub use virtual_time::SimArm;
 
 /// Converts a count to a sample, which is exact up to 2⁵³.

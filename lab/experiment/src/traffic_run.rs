@@ -41,6 +41,17 @@ pub struct TrafficRun {
     pub length: Duration,
 }
 
+/// Senders and receivers anywhere in namespaces of a lab.
+#[derive(Clone, Copy, Debug)]
+pub struct TrafficFlows<'f> {
+    /// The senders; `start_ns` counts from the common start.
+    pub senders: &'f [SendSpec],
+    /// The receivers.
+    pub receivers: &'f [ReceiveSpec],
+    /// Length of the traffic; [`UNTIL_DONE`]: until the work beside it is done.
+    pub length: Duration,
+}
+
 /// The result of a run.
 #[derive(Clone, Debug)]
 pub struct TrafficRecord {
@@ -96,6 +107,32 @@ impl TrafficRun {
         beside: impl FnOnce(&Testbed) -> Result<T>,
     ) -> Result<(TrafficRecord, T)> {
         let node = rig.node();
+        let (senders, receivers, length) = (&self.senders[..], &self.receivers[..], self.length);
+        TrafficFlows { senders, receivers, length }.run(node, |start_ns| {
+            node.map_or(Ok(()), |node| self.make_changes(node, start_ns))?;
+            clock::sleep_until(start_ns)?;
+            beside(rig)
+        })
+    }
+
+    fn make_changes(&self, node: &NodeProcess, start_ns: u64) -> Result {
+        for change in &self.changes {
+            clock::sleep_until(start_ns.saturating_add(clock::nanos(change.at)))?;
+            node.reload(&change.policy)?;
+        }
+        Ok(())
+    }
+}
+
+impl TrafficFlows<'_> {
+    /// Lets the traffic flow, and calls `beside` with the time at which it starts. Receivers count
+    /// until `beside` has returned; senders stop when their time is over. The counters of `node`
+    /// are read at the end, once its queues are empty.
+    pub fn run<T>(
+        &self,
+        node: Option<&NodeProcess>,
+        beside: impl FnOnce(u64) -> Result<T>,
+    ) -> Result<(TrafficRecord, T)> {
         // Receivers begin first, then all senders at the same instant. Receivers end last.
         let (stop_sending, stop_receiving) = (AtomicBool::new(false), AtomicBool::new(false));
         let (ready, is_ready) = mpsc::channel();
@@ -134,11 +171,7 @@ impl TrafficRun {
                 scope.spawn(move || weir_traffic::send(&spec, stop, &mut |_| {}))
             };
             let senders: Vec<_> = self.senders.iter().map(send).collect();
-            let changed = node.map_or(Ok(()), |node| self.make_changes(node, start_ns));
-            let done = changed.and_then(|()| {
-                clock::sleep_until(start_ns)?;
-                beside(rig)
-            });
+            let done = beside(start_ns);
             let ends = done.is_err() || self.length == UNTIL_DONE;
             stop_sending.fetch_or(ends, Ordering::Relaxed);
             let sent: Result<Vec<_>> = senders.into_iter().map(joined).collect();
@@ -156,14 +189,6 @@ impl TrafficRun {
             let seconds = usize::try_from(length.as_secs()).unwrap_or(0);
             Ok((TrafficRecord { start_ns, seconds, sent, received, status }, done))
         })
-    }
-
-    fn make_changes(&self, node: &NodeProcess, start_ns: u64) -> Result {
-        for change in &self.changes {
-            clock::sleep_until(start_ns.saturating_add(clock::nanos(change.at)))?;
-            node.reload(&change.policy)?;
-        }
-        Ok(())
     }
 }
 

@@ -20,8 +20,18 @@ use weir_platform::StateDir;
 use weir_platform::run::{Command, Host, Platform};
 use weir_testbed::Lab;
 
+/// Files of a lab, and its routers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BrokerScenario {
+    pub(super) topology: &'static str,
+    pub(super) configuration: &'static str,
+    /// Routers in the order of their management links.
+    pub(super) routers: &'static [&'static str],
+}
+
 /// The network, its SSH servers and the broker's files. All is gone with this value.
 pub struct BrokerLab {
+    routers: usize,
     program: WeirProgram,
     token: String,
     servers: Vec<EndedChild>,
@@ -35,6 +45,15 @@ impl BrokerLab {
     /// # Errors
     /// There is no SSH server, or the lab cannot be built.
     pub fn up() -> Result<Self> {
+        Self::of(&BrokerScenario {
+            topology: TOPOLOGY,
+            configuration: CONFIGURATION,
+            routers: &ROUTERS,
+        })
+    }
+
+    /// Builds another network, as [`Self::up`] does.
+    pub(super) fn of(scenario: &BrokerScenario) -> Result<Self> {
         if !Path::new(SSHD).exists() {
             let (what, needs) = ("a broker's lab".to_owned(), "openssh-server".to_owned());
             return Err(ExperimentError::Missing { what, needs });
@@ -42,13 +61,14 @@ impl BrokerLab {
         weir_experiment::product::broker_path()?;
         weir_traffic::stop_on_signals()?;
         let place = RunFolder::take(NAME, &StateDir::from_env())?;
-        let lab = build_lab(TOPOLOGY, &place)?;
+        let lab = build_lab(scenario.topology, &place)?;
         let program = WeirProgram::new(lab.namespace(MANAGEMENT)?, place.folder())?;
         let (token, digest) =
             weir_api::token::new().map_err(|error| ExperimentError::io("token", error))?;
-        let mut built = Self { program, token, servers: Vec::new(), lab, place };
+        let (servers, routers) = (Vec::new(), scenario.routers.len());
+        let mut built = Self { routers, program, token, servers, lab, place };
         let host_key = built.make_keys()?;
-        let mut file = CONFIGURATION.replace("HOST_KEY", &host_key);
+        let mut file = scenario.configuration.replace("HOST_KEY", &host_key);
         file = file.replace("TOKEN_SHA256", &digest.to_string());
         built.write("token", &built.token)?;
         for network in ["blue", "red"] {
@@ -61,7 +81,7 @@ impl BrokerLab {
             );
         }
         built.write("broker.toml", &file)?;
-        for (index, router) in ROUTERS.iter().enumerate() {
+        for (index, router) in scenario.routers.iter().enumerate() {
             built.start_server(router, index + 1)?;
         }
         Ok(built)
@@ -78,10 +98,11 @@ impl BrokerLab {
                 return Ok(Some(false));
             }
             let networks = self.ask(Method::GET, "/v1/networks", None);
-            let routers = networks.iter().flat_map(|all| all.as_array()).flatten();
-            let routers = routers.flat_map(|of| of["routers"].as_array()).flatten();
-            let reached = routers.filter(|of| of["reachable"] == true).count();
-            Ok((reached == ROUTERS.len()).then_some(true))
+            let networks = networks.iter().flat_map(|all| all.as_array()).flatten();
+            let of = |key| networks.clone().flat_map(move |of| of[key].as_array()).flatten();
+            let reached = of("routers").filter(|of| of["reachable"] == true).count();
+            let kept = of("nodes").all(|of| of["reachable"] == true && of["fault"].is_null());
+            Ok((reached == self.routers && kept).then_some(true))
         })?;
         if answers == Some(true) {
             return Ok(broker);
@@ -131,7 +152,12 @@ impl BrokerLab {
 
     /// Runs a command at a node and returns what it printed.
     pub(super) fn run(&self, node: &str, command: Command) -> Result<String> {
-        Ok(Host::default().run(&command.in_namespace(&format!("{NAME}-{node}")))?)
+        Ok(Host::default().run(&command.in_namespace(&namespace(node)))?)
+    }
+
+    /// Returns `weir` in the namespace of a node, with a folder of the node's name.
+    pub(super) fn program_at(&self, node: &str) -> Result<WeirProgram> {
+        WeirProgram::new(self.lab.namespace(node)?, &self.file(node))
     }
 
     /// Starts a program at a node.
@@ -287,6 +313,11 @@ impl Drop for EndedChild {
         // One that ended already needs nothing.
         let _ended = self.0.kill().and_then(|()| self.0.wait());
     }
+}
+
+/// Returns the namespace of a node.
+pub(super) fn namespace(node: &str) -> String {
+    format!("{NAME}-{node}")
 }
 
 /// Returns the path of a connection that the broker showed.

@@ -15,6 +15,8 @@ mod paths;
 mod rearrangement;
 mod restoration;
 mod setup;
+mod shared_lab;
+mod sharing;
 mod times;
 
 use weir_experiment::RowPart::{Plain, With};
@@ -44,6 +46,11 @@ const ROWS: &[Requirement] = &[
         &[Plain(admission::show)],
     )
     .correctness(),
+    row(
+        7,
+        "networks on one physical link: a flood in one costs another nothing, no frame crosses",
+        &[Plain(sharing::show)],
+    ),
     row(8, "changes between equal paths lose and reorder nothing", &[Plain(path_change::show)]),
     row(
         9,
