@@ -3,6 +3,7 @@
 
 mod admission;
 pub mod broker_lab;
+mod brokers;
 mod burst;
 mod crash;
 mod doors;
@@ -12,6 +13,7 @@ mod guarantee;
 mod oracle;
 mod path_change;
 mod paths;
+mod postgres;
 mod rearrangement;
 mod restoration;
 mod setup;
@@ -43,7 +45,7 @@ const ROWS: &[Requirement] = &[
     row(
         6,
         "random requests: no arc above its capacity, the smallest change named is the smallest",
-        &[Plain(admission::show)],
+        &[Plain(admission::show), Plain(brokers::show)],
     )
     .correctness(),
     row(
