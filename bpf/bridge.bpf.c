@@ -9,7 +9,9 @@
  *                   filter, and into skb->mark, which a host that routes leaves alone
  *   weir_to_vif     egress of a vif's device: frames of other slices, limits of what it receives
  *   weir_from_port  ingress of a port's device: addresses of vifs that come from beyond it, and
- *                   frames for a vif that is beyond a limit of what it receives
+ *                   frames for a vif that is beyond a limit of what it receives; then, where vifs
+ *                   have minimums of what they receive, its class in the tree of an ifb, by which
+ *                   the frame comes back here without a program
  *   weir_to_port    egress of a port's device, before the tree: counts what each class is offered
  *
  * Each passes on: programs of others at the same device run after them. Only a frame that
@@ -33,6 +35,8 @@
 #define UNITS 4
 /* The handle of every tree; the class of a frame is this and the number of its owner. */
 #define HANDLE 0x7e10u
+/* Beside the number of a vif: its class in the tree of what comes from a port. */
+#define INBOUND 0x4000u
 
 /* Time is in 1/256 ns, modulo 2^64. */
 #define TIME_SHIFT 8
@@ -40,19 +44,6 @@
 /* A BIG TCP super-frame, beyond which a frame is not charged. */
 #define UNITS_MAX 0x1ffff
 #define TRIES 8
-
-/* An address of a vif that is silent for so long is forgotten (IEEE 802.1Q, 8.8.3). */
-#define AGE_NS 300000000000ull
-/* An address moves between a vif and a port after this silence, as the switch has it. */
-#define SETTLE_NS 2000000000ull
-/* The time at which an address was last seen is written at most this often. */
-#define SEEN_NS 500000000ull
-/* The table is swept of old addresses at most this often, and only for one that has no room. */
-#define SWEEP_NS 1000000000ull
-/* Learned addresses of all vifs at most; the rest of the table is for given ones. */
-#define LEARNED_MAX 16384
-#define ADDRESSES 32768
-#define BEYOND 16384
 
 /* TCX_NEXT and TCX_DROP, which older headers lack. */
 #define NEXT -1
@@ -83,7 +74,8 @@ struct {
 /* A port; the key is the ifindex of its device. */
 struct uplink {
 	__u32 bridge;
-	__u32 reserved;
+	/* The ifindex of the device whose tree its frames wait in; 0: they go on at once. */
+	__u32 through;
 	/* Frames from beyond it with the address of a vif. */
 	__u64 moved_packets;
 	__u64 moved_bytes;
@@ -95,53 +87,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct uplink);
 } uplinks SEC(".maps");
-
-struct address_key {
-	__u32 bridge;
-	__u16 mac[ETH_ALEN / 2];
-	__u16 zero;
-};
-
-/* An address of a vif: given by the policy, or learned. */
-struct address {
-	__u16 owner;
-	__u16 given;
-	/* The ifindex of its device; 0 where an earlier version entered the address. */
-	__u32 device;
-	/* The time at which it last sent; nanoseconds. */
-	__u64 seen;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, ADDRESSES);
-	__type(key, struct address_key);
-	__type(value, struct address);
-} addresses SEC(".maps");
-
-/* The count of learned addresses by owner; at 0, of all. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, OWNERS);
-	__type(key, __u32);
-	__type(value, __u32);
-} learned SEC(".maps");
-
-/* The times at which addresses beyond the ports were seen: many displace each other, no vif's. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, BEYOND);
-	__type(key, struct address_key);
-	__type(value, __u64);
-} beyond SEC(".maps");
-
-/* The time of the last sweep. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} swept SEC(".maps");
 
 /* A device whose frames may leave past the bridge, and that takes such frames; by its ifindex. */
 struct exit {
@@ -202,6 +147,14 @@ struct {
 	__type(value, struct counts);
 } counts SEC(".maps");
 
+/* The frames of each vif that came to the tree of what comes from a port. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, OWNERS);
+	__type(key, __u32);
+	__type(value, struct tally);
+} inbound SEC(".maps");
+
 static __always_inline struct counts *counts_of(__u32 owner, enum way way)
 {
 	__u32 index = owner * WAYS + way;
@@ -216,112 +169,7 @@ static __always_inline void count(struct tally *tally, const struct tally *size)
 }
 
 #include "bridge_limits.h"
-
-static __always_inline int is_given(const struct member *member, const __u16 *source)
-{
-	for (__u32 i = 0; i < MACS; i++) {
-		if (i >= member->macs)
-			break;
-		if (member->mac[i][0] == source[0] && member->mac[i][1] == source[1] &&
-		    member->mac[i][2] == source[2])
-			return 1;
-	}
-	return 0;
-}
-
-static __always_inline void add_learned(__u32 owner, __s32 more)
-{
-	__u32 all = 0;
-	__u32 *count = bpf_map_lookup_elem(&learned, &owner);
-
-	if (count)
-		__sync_fetch_and_add(count, more);
-	count = bpf_map_lookup_elem(&learned, &all);
-	if (count)
-		__sync_fetch_and_add(count, more);
-}
-
-static __always_inline int has_room(__u32 owner, __u32 most)
-{
-	__u32 zero = 0;
-	__u32 *own = bpf_map_lookup_elem(&learned, &owner);
-	__u32 *all = bpf_map_lookup_elem(&learned, &zero);
-
-	return own && all && *own < most && *all < LEARNED_MAX;
-}
-
-/* Forgets a learned address, unless another processor has done so meanwhile. */
-static __always_inline void forget(void *map, const struct address_key *key,
-				   const struct address *address)
-{
-	__u32 owner = address->owner;
-
-	if (!bpf_map_delete_elem(map, key))
-		add_learned(owner, -1);
-}
-
-/* Forgets an address if it is old. */
-static long forget_old(void *map, struct address_key *key, struct address *address, __u64 *now)
-{
-	if (!address->given && *now - address->seen >= AGE_NS)
-		forget(map, key, address);
-	return 0;
-}
-
-static __always_inline void sweep(__u64 now)
-{
-	__u32 zero = 0;
-	__u64 *last = bpf_map_lookup_elem(&swept, &zero);
-	__u64 before;
-
-	if (!last)
-		return;
-	before = *(volatile __u64 *)last;
-	if (now - before < SWEEP_NS || __sync_val_compare_and_swap(last, before, now) != before)
-		return;
-	bpf_for_each_map_elem(&addresses, forget_old, &now, 0);
-}
-
-/*
- * Learns an address of a vif, unless it is somebody else's or one too many. Sets `due` if it had
- * not been noted for SEEN_NS: that frame crosses the bridge in any case.
- */
-static __always_inline enum reason learn(const struct member *member,
-					 const struct address_key *key, __u32 device, int *due)
-{
-	struct address *known = bpf_map_lookup_elem(&addresses, key);
-	struct address fresh = { .owner = member->owner, .device = device };
-	__u64 now = bpf_ktime_get_ns();
-	__u64 *seen;
-
-	if (known && known->owner == member->owner) {
-		if (now - known->seen >= SEEN_NS) {
-			known->seen = now;
-			known->device = device;
-			*due = 1;
-		}
-		return PASS;
-	}
-	if (known) {
-		if (known->given || now - known->seen < AGE_NS)
-			return MOVED;
-		forget(&addresses, key, known);
-	}
-	seen = bpf_map_lookup_elem(&beyond, key);
-	if (seen && now - *seen < SETTLE_NS)
-		return MOVED;
-	if (!has_room(member->owner, member->macs_max)) {
-		sweep(now);
-		if (!has_room(member->owner, member->macs_max))
-			return MACS_FULL;
-	}
-	fresh.seen = now;
-	*due = 1;
-	if (bpf_map_update_elem(&addresses, key, &fresh, BPF_NOEXIST))
-		return MOVED;
-	add_learned(member->owner, 1);
-	return PASS;
-}
+#include "bridge_addresses.h"
 
 /*
  * Checks the header of a frame from a vif, in the order of the switch. Takes a priority tag off.
@@ -369,18 +217,6 @@ static __always_inline int takes(const struct __sk_buff *skb, __u32 device)
 	return exit && (skb->gso_size || skb->len <= exit->frame_max);
 }
 
-/* Returns true if a given address was not noted for SEEN_NS; notes it. */
-static __always_inline int is_due(const struct address_key *from, __u64 now)
-{
-	struct address *address = bpf_map_lookup_elem(&addresses, from);
-
-	if (address && now - address->seen < SEEN_NS)
-		return 0;
-	if (address)
-		address->seen = now;
-	return 1;
-}
-
 /*
  * The device by which a frame from a vif leaves past the bridge; 0: it crosses it. The destination
  * spoke from beyond the port a moment ago, so that it is neither on another device nor a group.
@@ -401,9 +237,14 @@ static __always_inline __u32 exit_of(struct __sk_buff *skb, const struct member 
 	seen = bpf_map_lookup_elem(&beyond, &key);
 	if (!seen || now - *seen >= SETTLE_NS)
 		return 0;
-	__builtin_memcpy(key.mac, &head[3], ETH_ALEN);
-	if (member->macs && is_due(&key, now))
-		return 0;
+	if (member->macs) {
+		struct address *given;
+
+		__builtin_memcpy(key.mac, &head[3], ETH_ALEN);
+		given = bpf_map_lookup_elem(&addresses, &key);
+		if (!given || note_seen(given, given->device, now))
+			return 0;
+	}
 	return takes(skb, exit->to) ? exit->to : 0;
 }
 
@@ -492,29 +333,68 @@ static __always_inline int is_beyond_limit(struct __sk_buff *skb, const struct m
 	return 1;
 }
 
-/* Judges a frame from a port for the vif of an address, from a source that the bridge knows. */
-static __always_inline int towards_vif(struct __sk_buff *skb, const struct address_key *to,
-				       __u64 now)
+/* The vif that a frame from a port is for, with its address; 0 if it is none. */
+static __always_inline struct member *vif_of(const struct address_key *to,
+					     const struct address **found)
 {
-	struct address *address = bpf_map_lookup_elem(&addresses, to);
-	__u32 ifindex = skb->ifindex, device;
+	const struct address *address = bpf_map_lookup_elem(&addresses, to);
 	struct member *member;
+	__u32 device;
 
 	if (!address || !address->device)
-		return NEXT;
+		return 0;
 	device = address->device;
 	member = bpf_map_lookup_elem(&members, &device);
 	/* The address may be that of a vif that was here before. */
 	if (!member || member->owner != address->owner)
+		return 0;
+	*found = address;
+	return member;
+}
+
+/* Judges a frame from a port for the vif of an address, from a source that the bridge knows. */
+static __always_inline int towards_vif(struct __sk_buff *skb, const struct address_key *to,
+				       __u64 now)
+{
+	const struct address *address = 0;
+	struct member *member = vif_of(to, &address);
+	__u32 ifindex = skb->ifindex;
+
+	if (!member || !address)
 		return NEXT;
 	if (is_beyond_limit(skb, member, now))
 		return DROP;
 	/* A learned address that is silent may be somewhere else by now: the bridge decides. */
 	if (!address->given && now - address->seen >= SETTLE_NS)
 		return NEXT;
-	if (!bpf_map_lookup_elem(&exits, &ifindex) || !takes(skb, device))
+	if (!bpf_map_lookup_elem(&exits, &ifindex) || !takes(skb, address->device))
 		return NEXT;
-	return bpf_redirect(device, 0);
+	return bpf_redirect(address->device, 0);
+}
+
+/*
+ * Lets a frame from a port wait for its vif's turn in the tree of an ifb: those for no vif, or for
+ * all, in the class of the rest. It comes back behind this hook and crosses the bridge. The class
+ * is no vif's, so that nobody takes the frame for one that a vif sent.
+ */
+static __always_inline int wait_turn(struct __sk_buff *skb, __u32 through,
+				     const struct address_key *to, int is_plain, __u64 now)
+{
+	const struct address *address = 0;
+	struct member *member = vif_of(to, &address);
+
+	if (member) {
+		__u32 owner = member->owner;
+		struct tally *offered = bpf_map_lookup_elem(&inbound, &owner), size;
+
+		if (is_plain && is_beyond_limit(skb, member, now))
+			return DROP;
+		skb->priority = HANDLE << 16 | INBOUND | owner;
+		measure(skb, &size);
+		if (offered)
+			count(offered, &size);
+	}
+	return bpf_redirect(through, 0);
 }
 
 /*
@@ -553,10 +433,12 @@ int weir_from_port(struct __sk_buff *skb)
 	__u16 head[ETH_ALEN] = {};
 	struct address_key from = {}, to = {};
 	__u64 now, *seen;
+	int is_plain, is_new;
 
 	if (!uplink || bpf_skb_load_bytes(skb, 0, head, sizeof(head)))
 		return NEXT;
-	from.bridge = uplink->bridge;
+	from.bridge = to.bridge = uplink->bridge;
+	__builtin_memcpy(to.mac, head, ETH_ALEN);
 	__builtin_memcpy(from.mac, &head[3], ETH_ALEN);
 	now = bpf_ktime_get_ns();
 	seen = bpf_map_lookup_elem(&beyond, &from);
@@ -565,14 +447,14 @@ int weir_from_port(struct __sk_buff *skb)
 	 * gives it one removes it here. Any other crosses the bridge, if it may, and so the bridge
 	 * remembers where it is.
 	 */
-	if (!seen || now - *seen >= SEEN_NS)
-		return is_moved(skb, uplink, &from, seen, now) ? DROP : NEXT;
+	is_new = !seen || now - *seen >= SEEN_NS;
+	if (is_new && is_moved(skb, uplink, &from, seen, now))
+		return DROP;
 	/* A tag may name another vif's VLAN, a class another slice: both are judged at the vif. */
-	if (skb->vlan_present || class_of(skb))
-		return NEXT;
-	to.bridge = from.bridge;
-	__builtin_memcpy(to.mac, head, ETH_ALEN);
-	return towards_vif(skb, &to, now);
+	is_plain = !is_new && !skb->vlan_present && !class_of(skb);
+	if (uplink->through)
+		return wait_turn(skb, uplink->through, &to, is_plain, now);
+	return is_plain ? towards_vif(skb, &to, now) : NEXT;
 }
 
 SEC("tc")

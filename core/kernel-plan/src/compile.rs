@@ -3,31 +3,29 @@
 //!
 //! Each port has a tree: the link, below it a class for frames that no vif sent, one for each slice
 //! with a vif there, below these routers and vifs. A slice, router or vif has one number
-//! everywhere: its class at each port, its buckets, its counters. A vif that may not receive more
-//! than a rate has a small tree at its own device. Rules are turned into the vifs that they make of
-//! this host's devices first.
+//! everywhere: its class at each port, its buckets, its counters. A port has a second such tree of
+//! what it brings, if a vif is guaranteed any of it. A vif that may not receive more than a rate
+//! has a small tree at its own device. Rules are turned into the vifs that they make of this host's
+//! devices first.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use weir_policy::{
-    BridgeDevice, Direction, Guarantees, Policy, Port, PortId, Queue, QueueKind, RouterId, Share,
-    SliceId, Vif,
-};
-use weir_units::{BitRate, ByteCount};
+use weir_policy::{BridgeDevice, Policy, Port, Queue, RouterId, Share, SliceId, Vif};
+use weir_units::ByteCount;
 
 use crate::bucket::BucketTerms;
 use crate::facts::{BridgePortFacts, HostFacts};
 use crate::held::{self, KernelProblem, UnheldKey};
 use crate::object::{
-    BucketObject, BucketUnit, ClassObject, ExitObject, Hook, KernelObject, LeafObject,
-    MemberObject, ObjectKey, ProgramObject, RootObject, UplinkObject,
+    BucketObject, BucketUnit, ExitObject, Hook, KernelObject, MemberObject, ProgramObject,
+    UplinkObject,
 };
 use crate::setup::{KernelSetup, OWNER_FIRST, OWNERS_MAX};
-use crate::terms::{ClassWish, HFSC_BPS_MAX, LeafKind, LinkTerms, QdiscTree};
-use crate::text::{LINK_CLASS, OTHERS_CLASS};
+use crate::text::OTHERS_CLASS;
+use crate::trees::inbound_device;
 
 /// The result of a compilation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +52,7 @@ pub fn compile(
     facts: &HostFacts,
     before: &KernelSetup,
 ) -> Result<CompiledPolicy, Vec<KernelProblem>> {
-    let mut problems = held::problems(policy);
+    let mut problems = held::problems(policy, facts);
     host_problems(policy, facts, &mut problems);
     if !problems.is_empty() {
         return Err(problems);
@@ -72,9 +70,7 @@ pub fn compile(
     let mut objects = Vec::new();
     let mut trees = Vec::new();
     for (id, port) in policy.ports() {
-        let tree = compiler.tree_of(&port.device, port.rate);
-        compiler.port(id, port, tree, &mut objects);
-        trees.push(tree);
+        trees.push(compiler.port(id, port, &mut objects));
     }
     let unheld = held::unheld(&expanded, facts, &trees);
     compiler.receivers(&mut objects);
@@ -207,120 +203,31 @@ fn vif_name(policy: &Policy, vif: &Vif) -> String {
     format!("vif {} on {} of {place}", vif.name, policy[vif.port].name)
 }
 
-struct Compiler<'p> {
-    policy: &'p Policy,
-    facts: &'p HostFacts,
-    before: &'p KernelSetup,
-    present: Vec<&'p Vif>,
+pub(crate) struct Compiler<'p> {
+    pub(crate) policy: &'p Policy,
+    pub(crate) facts: &'p HostFacts,
+    pub(crate) before: &'p KernelSetup,
+    pub(crate) present: Vec<&'p Vif>,
     owners: &'p BTreeMap<String, u16>,
 }
 
 impl Compiler<'_> {
-    /// The scheduler of a device: the one that it has, HFSC where the kernel has it, else HTB.
-    fn tree_of(&self, device: &str, rate: BitRate) -> QdiscTree {
-        if let Some(KernelObject::Root(root)) = self.before.find(ObjectKey::Root(device)) {
-            return root.tree;
-        }
-        let hfsc = self.facts.qdiscs.hfsc && rate.as_bps() <= HFSC_BPS_MAX;
-        if hfsc || !self.facts.qdiscs.htb { QdiscTree::Hfsc } else { QdiscTree::Htb }
-    }
-
     fn number(&self, name: &str) -> u16 {
         let number = self.owners.get(name).copied();
         debug_assert!(number.is_some(), "every owner was given a number");
         number.unwrap_or(OTHERS_CLASS)
     }
 
-    fn slice(&self, slice: SliceId) -> u16 {
+    pub(crate) fn slice(&self, slice: SliceId) -> u16 {
         self.number(&slice_name(self.policy, slice))
     }
 
-    fn router(&self, router: RouterId) -> u16 {
+    pub(crate) fn router(&self, router: RouterId) -> u16 {
         self.number(&router_name(self.policy, router))
     }
 
-    fn vif(&self, vif: &Vif) -> u16 {
+    pub(crate) fn vif(&self, vif: &Vif) -> u16 {
         self.number(&vif_name(self.policy, vif))
-    }
-
-    fn port(&self, id: PortId, port: &Port, tree: QdiscTree, objects: &mut Vec<KernelObject>) {
-        let device = &port.device;
-        let packet = self.policy.node.frame_size.packet_max();
-        let link = LinkTerms { rate: port.rate, packet, late: port.catch_up };
-        objects.push(KernelObject::Root(RootObject { device: device.clone(), tree }));
-        let mut class = |minor, parent, terms| {
-            let device = device.clone();
-            objects.push(KernelObject::Class(ClassObject { device, minor, parent, terms }));
-        };
-        let burst = Share::burst_lasting(Some(port.rate), packet, port.catch_up);
-        class(LINK_CLASS, 0, tree.link_terms(&link, burst));
-        let others = Share::default();
-        class(OTHERS_CLASS, LINK_CLASS, tree.terms(&wish(&others, BitRate::ZERO), &link));
-        let sums = Guarantees::of_rates(self.policy, Direction::Send);
-        let here: Vec<&Vif> = self.present.iter().filter(|vif| vif.port == id).copied().collect();
-        for (slice, config) in self.policy.slices() {
-            if here.iter().any(|vif| vif.slice == slice) {
-                let minimum = sums.slice(slice, id);
-                let terms = tree.terms(&group_wish(&config.send, minimum), &link);
-                class(self.slice(slice), LINK_CLASS, terms);
-            }
-        }
-        for (router, config) in self.policy.routers() {
-            if here.iter().any(|vif| vif.router == Some(router)) {
-                let minimum = sums.router(router, id);
-                let terms = tree.terms(&group_wish(&config.send, minimum), &link);
-                class(self.router(router), self.slice(config.slice), terms);
-            }
-        }
-        for vif in &here {
-            let parent = match vif.router {
-                Some(router) => self.router(router),
-                None => self.slice(vif.slice),
-            };
-            let delay = vif.delay.map(|delay| (delay, vif.delay_packet));
-            let part = part_of(self.policy, vif, &here);
-            let own = ClassWish { delay, part, ..wish(&vif.send, vif.send.min_rate) };
-            let terms = tree.terms(&own, &link);
-            class(self.vif(vif), parent, terms);
-        }
-        let mut leaf = |minor, queue: &Queue| {
-            let (device, kind) = (device.clone(), self.leaf(queue));
-            objects.push(KernelObject::Leaf(LeafObject { device, minor, kind }));
-        };
-        leaf(OTHERS_CLASS, &Queue::default());
-        here.iter().for_each(|vif| leaf(self.vif(vif), &vif.send_queue));
-    }
-
-    /// Adds a tree at the device of each vif that may not receive more than a rate: a queue before
-    /// it lets TCP keep the rate, which a bucket alone does not. A device with a discipline of
-    /// somebody else has the bucket alone.
-    fn receivers(&self, objects: &mut Vec<KernelObject>) {
-        for vif in &self.present {
-            let Some(rate) = vif.receive.rate else { continue };
-            if self.facts.foreign_qdisc(&vif.device).is_some() {
-                continue;
-            }
-            let (device, tree) = (&vif.device, self.tree_of(&vif.device, rate));
-            let packet = self.policy.node.frame_size.packet_max();
-            let link = LinkTerms { rate, packet, late: self.policy[vif.port].catch_up };
-            let whole = tree.link_terms(&link, vif.receive.burst);
-            let all = tree.terms(&wish(&Share::default(), rate), &link);
-            let class = |minor, parent, terms| {
-                let device = device.clone();
-                KernelObject::Class(ClassObject { device, minor, parent, terms })
-            };
-            let kind = self.leaf(&vif.receive_queue);
-            objects.extend([
-                KernelObject::Root(RootObject { device: device.clone(), tree }),
-                class(LINK_CLASS, 0, whole),
-                class(OTHERS_CLASS, LINK_CLASS, all),
-                KernelObject::Leaf(LeafObject {
-                    device: device.clone(),
-                    minor: OTHERS_CLASS,
-                    kind,
-                }),
-            ]);
-        }
     }
 
     /// The devices whose frames may leave past the bridge.
@@ -337,21 +244,6 @@ impl Compiler<'_> {
             let vifs = vifs.filter(|vif| self.facts.why_crosses(&vif.device).is_none());
             own.into_iter().chain(vifs.map(move |vif| exit(&vif.device, &port.device)))
         })
-    }
-
-    fn leaf(&self, queue: &Queue) -> LeafKind {
-        if queue.kind == QueueKind::Flows && self.facts.qdiscs.fq_codel {
-            let codel = queue.codel.unwrap_or_default();
-            let micros = |nanos: weir_units::Nanos| nanos.as_nanos().div_ceil(1000);
-            return LeafKind::FqCodel {
-                packets: queue.packets,
-                target_us: micros(codel.target),
-                interval_us: micros(codel.interval),
-                ecn: codel.ecn,
-            };
-        }
-        // A super-frame that is longer than the queue would never enter.
-        LeafKind::Bfifo { bytes: queue.bytes.get().max(SUPER_FRAMES_BYTES) }
     }
 
     fn buckets(&self, objects: &mut Vec<KernelObject>) {
@@ -387,9 +279,10 @@ impl Compiler<'_> {
     }
 
     fn members(&self, objects: &mut Vec<KernelObject>) {
-        for port in &self.policy.ports {
+        for (id, port) in self.policy.ports() {
             let (device, bridge) = (port.device.clone(), port.bridge.clone().unwrap_or_default());
-            objects.push(KernelObject::Uplink(UplinkObject { device, bridge }));
+            let through = inbound_device(self.policy, self.facts, id, port);
+            objects.push(KernelObject::Uplink(UplinkObject { device, bridge, through }));
         }
         for vif in &self.present {
             let (device, owner) = (vif.device.clone(), self.vif(vif));
@@ -460,40 +353,5 @@ fn buckets_of(
         .filter_map(move |(unit, terms)| terms.map(|terms| BucketObject { owner, unit, terms }))
 }
 
-/// A vif's part of what is left beyond the guarantees, if all those `here` want of it: by the
-/// priority of its slice, and of its router and itself among their siblings.
-fn part_of(policy: &Policy, vif: &Vif, here: &[&Vif]) -> [u64; 2] {
-    let mates = here.iter().filter(|one| one.slice == vif.slice);
-    let mut routers: Vec<RouterId> = mates.clone().filter_map(|one| one.router).collect();
-    routers.sort_unstable();
-    routers.dedup();
-    let priority = |share: &Share| u64::from(share.priority);
-    let of_routers = routers.iter().map(|router| priority(&policy[*router].send));
-    let alone = mates.clone().filter(|one| one.router.is_none());
-    let siblings: u64 = of_routers.chain(alone.map(|one| priority(&one.send))).sum();
-    let above = priority(&policy[vif.slice].send).min(1_000).saturating_mul(priority(&vif.send));
-    let Some(router) = vif.router else { return [above, siblings] };
-    let inside = mates.filter(|one| one.router == Some(router));
-    let inside: u64 = inside.map(|one| priority(&one.send)).sum();
-    let above = above.saturating_mul(priority(&policy[router].send));
-    [above, siblings.saturating_mul(inside)]
-}
-
-fn wish(share: &Share, min_rate: BitRate) -> ClassWish {
-    ClassWish {
-        min_rate,
-        rate: share.rate,
-        priority: share.priority,
-        part: [1, 1],
-        burst: share.burst,
-        delay: None,
-        is_leaf: true,
-    }
-}
-
-fn group_wish(share: &Share, min_rate: BitRate) -> ClassWish {
-    ClassWish { is_leaf: false, ..wish(share, min_rate) }
-}
-
 /// Two of the longest super-frames that a guest sends.
-const SUPER_FRAMES_BYTES: u64 = 2 << 16;
+pub(crate) const SUPER_FRAMES_BYTES: u64 = 2 << 16;

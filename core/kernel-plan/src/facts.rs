@@ -36,7 +36,7 @@ impl HostFacts {
     }
 }
 
-/// The queueing disciplines that a kernel has.
+/// The queueing disciplines that a kernel has, and the device that they need for what it receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QdiscSupport {
     /// `sch_hfsc`.
@@ -45,6 +45,8 @@ pub struct QdiscSupport {
     pub htb: bool,
     /// `sch_fq_codel`.
     pub fq_codel: bool,
+    /// Devices of kind `ifb`.
+    pub ifb: bool,
 }
 
 /// The facts of one device. A device that is made later has a larger number.
@@ -57,6 +59,8 @@ pub struct BridgePortFacts {
     /// A root discipline that somebody put there, such as `tbf 8001:`; `None` for the kernel's
     /// default and for the one of a plan.
     pub foreign_qdisc: Option<String>,
+    /// True if somebody put a `noqueue` there as root discipline, which limits nothing (libvirt).
+    pub given_noqueue: bool,
     /// An ingress discipline that somebody put there, such as `ingress ffff:`: its filters come
     /// after Weir's program, and may police (libvirt's `<outbound>`).
     pub foreign_ingress: Option<String>,

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use weir_policy::{
-    Direction, ExpandedPolicy, PihForm, Policy, Port, Queue, QueueKind, SchedulerKind, Share, Vif,
+    Direction, ExpandedPolicy, PihForm, Policy, Port, Queue, QueueKind, SchedulerKind, Vif,
 };
 
 use crate::facts::HostFacts;
@@ -56,9 +56,12 @@ impl fmt::Display for UnheldKey {
     }
 }
 
-/// The keys for which the policy is refused, whatever the host has.
-pub(crate) fn problems(policy: &Policy) -> Vec<KernelProblem> {
+/// The keys for which the policy is refused.
+pub(crate) fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem> {
     let mut list = Vec::new();
+    if !facts.qdiscs.ifb {
+        receive_problems(policy, &mut list);
+    }
     for port in &policy.ports {
         let at = |key: &str| format!("port {:?}.{key}", port.name);
         let keys = [("pih", port.pih != PihForm::Header), ("cycle", port.cycle.is_some())];
@@ -78,15 +81,11 @@ pub(crate) fn problems(policy: &Policy) -> Vec<KernelProblem> {
         let at = |key: &str| format!("slice {:?}.{key}", slice.name);
         let keys = [("vlan", slice.vlan.is_some()), ("pih", slice.pih.is_some())];
         list.extend(given(&keys, at));
-        let receive = share_problem(&slice.receive);
-        list.extend(receive.map(|key| KernelProblem::not_yet(at(key))));
     }
     for router in &policy.routers {
         let at = |key: &str| format!("router {:?}.{key}", router.name);
         let keys = [("xtc", router.xtc.is_some()), ("realtime", router.realtime.is_some())];
         list.extend(given(&keys, at));
-        let receive = share_problem(&router.receive);
-        list.extend(receive.map(|key| KernelProblem::not_yet(at(key))));
     }
     for vif in &policy.vifs {
         vif_problems(vif, &|key| format!("vif {:?}.{key}", vif.name), &mut list);
@@ -99,8 +98,6 @@ fn rule_problems(port: &Port, list: &mut Vec<KernelProblem>) {
     for (index, rule) in port.rules.iter().enumerate() {
         let at = |key: &str| format!("port {:?}.rule {}.{key}", port.name, index + 1);
         vif_problems(&rule.vif, &at, list);
-        let receive = share_problem(&rule.slice.receive);
-        list.extend(receive.map(|key| KernelProblem::not_yet(at(&format!("slice_{key}")))));
     }
 }
 
@@ -114,7 +111,6 @@ fn vif_problems(vif: &Vif, at: &dyn Fn(&str) -> String, list: &mut Vec<KernelPro
         ("receive.shaper", smooth(Direction::Receive)),
     ];
     list.extend(given(&keys, at));
-    list.extend(share_problem(&vif.receive).map(|key| KernelProblem::not_yet(at(key))));
     if vif.macs.len() > MACS_MAX {
         let count = vif.macs.len();
         let reason = format!("{count} addresses; the programs check {MACS_MAX} at most");
@@ -130,9 +126,32 @@ fn given<'k>(
     given.map(move |(key, _)| KernelProblem::not_yet(at(key)))
 }
 
-/// The key of a share towards vifs that needs a tree in front of them.
-fn share_problem(receive: &Share) -> Option<&'static str> {
-    (!receive.min_rate.is_zero()).then_some("receive.min_rate")
+/// The guarantees of what is received, on a host that has no device for a tree before its bridge.
+fn receive_problems(policy: &Policy, list: &mut Vec<KernelProblem>) {
+    let slices = policy.slices.iter().map(|one| (named("slice", &one.name), "", &one.receive));
+    let routers = policy.routers.iter().map(|one| (named("router", &one.name), "", &one.receive));
+    let vifs = policy.vifs.iter().map(|one| (named("vif", &one.name), "", &one.receive));
+    let rules = policy.ports.iter().flat_map(|port| {
+        port.rules.iter().enumerate().flat_map(|(index, rule)| {
+            let item = format!("port {:?}.rule {}", port.name, index + 1);
+            [(item.clone(), "", &rule.vif.receive), (item, "slice_", &rule.slice.receive)]
+        })
+    });
+    let all = slices.chain(routers).chain(vifs).chain(rules);
+    let given = all.filter(|(_, _, receive)| !receive.min_rate.is_zero());
+    let reason = "needs devices of kind ifb (CONFIG_IFB), which this kernel lacks";
+    list.extend(given.map(|(item, part, _)| {
+        KernelProblem::new(format!("{item}.{part}receive.min_rate"), reason)
+    }));
+}
+
+/// The kinds of a port's trees.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortTrees {
+    /// Of what its vifs send.
+    pub(crate) send: QdiscTree,
+    /// Of what they receive from it, if it has one.
+    pub(crate) receive: Option<QdiscTree>,
 }
 
 /// The keys that trees and queues do not hold, and the devices that no vif names. `trees` are those
@@ -140,38 +159,57 @@ fn share_problem(receive: &Share) -> Option<&'static str> {
 pub(crate) fn unheld(
     expanded: &ExpandedPolicy,
     facts: &HostFacts,
-    trees: &[QdiscTree],
+    trees: &[PortTrees],
 ) -> Vec<UnheldKey> {
     let policy = &expanded.policy;
     let mut list = Vec::new();
     let mut say = |place: String, reason: String| list.push(UnheldKey { place, reason });
-    send_unheld(policy, trees, &mut say);
+    let sending: Vec<_> = trees.iter().map(|trees| Some(trees.send)).collect();
+    let receiving: Vec<_> = trees.iter().map(|trees| trees.receive).collect();
+    share_unheld(policy, Direction::Send, &sending, &mut say);
+    share_unheld(policy, Direction::Receive, &receiving, &mut say);
     for vif in &policy.vifs {
         let item = named("vif", &vif.name);
         for (key, reason) in foreign_limits(vif, facts) {
             say(format!("{item}.{key}"), reason);
         }
-        if vif.delay.is_some() && tree_of(vif, trees) == QdiscTree::Htb {
+        if vif.delay.is_some() && tree_of(vif, &sending) == Some(QdiscTree::Htb) {
             let reason = "not held by HTB here; HFSC (sch_hfsc) would";
             say(format!("{item}.delay"), reason.to_string());
         }
         for (key, reason) in queue_unheld(&vif.send_queue, facts) {
             say(format!("{item}.send.queue.{key}"), reason.to_string());
         }
+        let is_scheduled = tree_of(vif, &receiving).is_some();
         for (key, reason) in queue_unheld(&vif.receive_queue, facts) {
-            // Without a rate there is no queue.
-            if vif.receive.rate.is_some() {
+            // Without a rate or a minimum there is no queue.
+            if vif.receive.rate.is_some() || is_scheduled {
                 say(format!("{item}.receive.queue.{key}"), reason.to_string());
             }
         }
-        if vif.receive.priority != 1 {
-            let reason = "what vifs receive is limited, not scheduled";
+        if vif.receive.priority != 1 && !is_scheduled {
+            let reason = "what vifs receive is limited, not scheduled, where none of the port has a \
+                          receive.min_rate";
             say(format!("{item}.receive.priority"), reason.to_string());
         }
     }
     list.extend(crossing(policy, facts));
+    list.extend(waiting(policy, &receiving));
     list.extend(unnamed(expanded, facts));
     list
+}
+
+/// Names the ports whose frames wait in a tree although `node.redirect` would have them pass.
+fn waiting(policy: &Policy, trees: &[Option<QdiscTree>]) -> impl Iterator<Item = UnheldKey> {
+    let ports = policy.ports.iter().zip(trees);
+    let ports = ports.filter(|(_, tree)| policy.node.redirect && tree.is_some());
+    ports.map(|(port, _)| {
+        let reason = format!(
+            "port {:?} holds receive.min_rate: its frames wait in a tree, and cross the bridge",
+            port.name
+        );
+        UnheldKey { place: "node.redirect".to_string(), reason }
+    })
 }
 
 /// Names the devices whose frames cross the bridge although `node.redirect` would have them pass.
@@ -186,39 +224,50 @@ fn crossing(policy: &Policy, facts: &HostFacts) -> impl Iterator<Item = UnheldKe
     })
 }
 
-/// Tells of the keys of `send` that the trees do not hold.
-fn send_unheld(policy: &Policy, trees: &[QdiscTree], say: &mut impl FnMut(String, String)) {
-    let slices = policy.slices.iter().map(|one| (named("slice", &one.name), &one.send));
-    let routers = policy.routers.iter().map(|one| (named("router", &one.name), &one.send));
-    let has_hfsc = trees.contains(&QdiscTree::Hfsc);
+/// Tells of the keys of a direction that its trees do not hold; `None`: a port has none.
+fn share_unheld(
+    policy: &Policy,
+    direction: Direction,
+    trees: &[Option<QdiscTree>],
+    say: &mut impl FnMut(String, String),
+) {
+    let of = match direction {
+        Direction::Send => "send",
+        Direction::Receive => "receive",
+    };
+    let slices = policy.slices.iter().map(|one| (named("slice", &one.name), one.share(direction)));
+    let routers =
+        policy.routers.iter().map(|one| (named("router", &one.name), one.share(direction)));
+    let has_hfsc = trees.contains(&Some(QdiscTree::Hfsc));
     if has_hfsc {
         let groups = slices.clone().chain(routers.clone());
-        for (item, _) in groups.filter(|(_, send)| !send.min_rate.is_zero()) {
+        for (item, _) in groups.filter(|(_, share)| !share.min_rate.is_zero()) {
             let reason = "HFSC guarantees rates to vifs only: what is beyond theirs is shared by \
                           priority";
-            say(format!("{item}.send.min_rate"), reason.to_string());
+            say(format!("{item}.{of}.min_rate"), reason.to_string());
         }
     }
     // Each share has the trees that bound its priority. HTB bounds that of a slice alone: it
     // divides a slice's turns among its vifs in any proportion.
     let kinds = [QdiscTree::Hfsc, QdiscTree::Htb];
-    let kinds: Vec<QdiscTree> = kinds.into_iter().filter(|tree| trees.contains(tree)).collect();
+    let kinds: Vec<QdiscTree> =
+        kinds.into_iter().filter(|tree| trees.contains(&Some(*tree))).collect();
     let if_hfsc = |is_hfsc: bool| if is_hfsc { &[QdiscTree::Hfsc][..] } else { &[] };
-    let slices = slices.map(|(item, send)| (item, send, &kinds[..]));
-    let routers = routers.map(|(item, send)| (item, send, if_hfsc(has_hfsc)));
+    let slices = slices.map(|(item, share)| (item, share, &kinds[..]));
+    let routers = routers.map(|(item, share)| (item, share, if_hfsc(has_hfsc)));
     let vifs = policy.vifs.iter().map(|one| {
-        let is_hfsc = tree_of(one, trees) == QdiscTree::Hfsc;
-        (named("vif", &one.name), &one.send, if_hfsc(is_hfsc))
+        let is_hfsc = tree_of(one, trees) == Some(QdiscTree::Hfsc);
+        (named("vif", &one.name), one.share(direction), if_hfsc(is_hfsc))
     });
-    for (item, send, bounding) in slices.chain(routers).chain(vifs) {
-        for tree in bounding.iter().filter(|tree| send.priority > tree.priority_max()) {
-            let (priority, most, held) = (send.priority, tree.priority_max(), held(*tree));
+    for (item, share, bounding) in slices.chain(routers).chain(vifs) {
+        for tree in bounding.iter().filter(|tree| share.priority > tree.priority_max()) {
+            let (priority, most, held) = (share.priority, tree.priority_max(), held(*tree));
             let reason = format!("{priority} counts as {most}, the most that {held}");
-            say(format!("{item}.send.priority"), reason);
+            say(format!("{item}.{of}.priority"), reason);
         }
-        if send.min_pps.as_pps() > 0 {
+        if share.min_pps.as_pps() > 0 {
             let reason = "a share of packets is checked against node.capacity only";
-            say(format!("{item}.send.min_pps"), reason.to_string());
+            say(format!("{item}.{of}.min_pps"), reason.to_string());
         }
     }
 }
@@ -227,8 +276,8 @@ fn named(kind: &str, name: &str) -> String {
     format!("{kind} {name:?}")
 }
 
-fn tree_of(vif: &Vif, trees: &[QdiscTree]) -> QdiscTree {
-    trees.get(vif.port.0 as usize).copied().unwrap_or(QdiscTree::Htb)
+fn tree_of(vif: &Vif, trees: &[Option<QdiscTree>]) -> Option<QdiscTree> {
+    trees.get(vif.port.0 as usize).copied().flatten()
 }
 
 /// Names the disciplines of somebody else at a vif's device, each with the key that it bears upon:

@@ -19,6 +19,7 @@
 //! ```text
 //! vif's device ─► program: spoofing, limits, class ─► bridge ─┬─► tree at the port's device
 //!                                                             └─► program of another vif ─► vif
+//! port's device ─► program: addresses, class ─► tree at an ifb ─► bridge ─► program of a vif ─► vif
 //! ```
 //!
 //! A plan knows no system call: the same one is applied here, or printed, or applied to a model in
@@ -34,18 +35,20 @@ mod held;
 mod object;
 mod plan;
 mod setup;
+mod shares;
 mod terms;
 mod text;
+mod trees;
 
 pub use bucket::BucketTerms;
 pub use compile::{CompiledPolicy, compile};
 pub use facts::{BridgePortFacts, HostFacts, QdiscSupport};
 pub use held::{KernelProblem, UnheldKey};
 pub use object::{
-    BucketObject, BucketUnit, ClassObject, ExitObject, Hook, KernelObject, LeafObject,
-    MemberObject, ObjectKey, ProgramObject, RootObject, UplinkObject,
+    BucketObject, BucketUnit, ClassObject, ExitObject, Hook, InboundObject, KernelObject,
+    LeafObject, MemberObject, ObjectKey, ProgramObject, RootObject, UplinkObject,
 };
 pub use plan::{KernelPlan, PlanAction, PlanStep};
 pub use setup::{KernelSetup, OWNERS_MAX};
 pub use terms::{ClassTerms, LeafKind, QdiscTree, RealTimeTerms};
-pub use text::{HANDLE, OTHERS_CLASS};
+pub use text::{HANDLE, INBOUND_CLASS, OTHERS_CLASS};

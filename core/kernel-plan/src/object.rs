@@ -16,7 +16,9 @@ use crate::terms::{ClassTerms, LeafKind, QdiscTree};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KernelObject {
-    /// The scheduler of a port's device.
+    /// A device (ifb) in whose tree waits what comes from a port.
+    Inbound(InboundObject),
+    /// The scheduler of a device.
     Root(RootObject),
     /// A class of it.
     Class(ClassObject),
@@ -34,6 +36,13 @@ pub enum KernelObject {
     Program(ProgramObject),
 }
 
+/// A device (ifb) in whose tree waits what comes from a port, and by which it comes back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InboundObject {
+    /// The device, which is made.
+    pub device: String,
+}
+
 /// The scheduler of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootObject {
@@ -41,6 +50,10 @@ pub struct RootObject {
     pub device: String,
     /// The scheduler.
     pub tree: QdiscTree,
+    /// True if the device had a `noqueue` that somebody put there, as libvirt does: it holds
+    /// nothing, so the tree takes its place, and it comes back when the tree goes.
+    #[serde(default)]
+    pub over_noqueue: bool,
 }
 
 /// A class.
@@ -99,6 +112,9 @@ pub struct UplinkObject {
     pub device: String,
     /// Its bridge, of which an address belongs to one vif.
     pub bridge: String,
+    /// The device in whose tree its frames wait before they cross the bridge; `None`: in none.
+    #[serde(default)]
+    pub through: Option<String>,
 }
 
 /// A vif, as the programs know it by its device.
@@ -158,6 +174,8 @@ pub enum Hook {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectKey<'o> {
     /// By device.
+    Inbound(&'o str),
+    /// By device.
     Root(&'o str),
     /// By device and number.
     Class(&'o str, u16),
@@ -180,6 +198,7 @@ impl KernelObject {
     #[must_use]
     pub fn key(&self) -> ObjectKey<'_> {
         match self {
+            Self::Inbound(inbound) => ObjectKey::Inbound(&inbound.device),
             Self::Root(root) => ObjectKey::Root(&root.device),
             Self::Class(class) => ObjectKey::Class(&class.device, class.minor),
             Self::Leaf(leaf) => ObjectKey::Leaf(&leaf.device, leaf.minor),

@@ -59,13 +59,16 @@ impl KernelPlan {
     }
 
     /// The way to `after` from a setup whose values are not known, since a plan was under way:
-    /// what is there already is set again. A scheduler stays, since its kind never changes.
+    /// what is there already is set again. A device or a scheduler stays, since it has no values.
     #[must_use]
     pub fn renewing(before: &KernelSetup, after: &KernelSetup) -> Self {
         let mut plan = Self::between(before, after);
         let same = |object: &&KernelObject| before.find(object.key()) == Some(*object);
         let again = after.objects.iter().filter(same);
-        let again = again.filter(|object| !matches!(object, KernelObject::Root(_)));
+        let made = |object: &KernelObject| {
+            matches!(object, KernelObject::Root(_) | KernelObject::Inbound(_))
+        };
+        let again = again.filter(|object| !made(object));
         let set = |object: &KernelObject| PlanStep {
             before: Some(object.clone()),
             after: Some(object.clone()),

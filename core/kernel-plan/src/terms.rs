@@ -5,14 +5,15 @@
 //! `delay` for a packet of `delay_packet` bytes, the link-share curve is `priority`, the upper
 //! limit is `rate`. Only leaves have real-time curves.
 //!
-//! **HTB** has two rates a class: its own, which is `min_rate`, and a ceiling up to which it
-//! borrows from its parent, which is `rate`. Leaves that borrow take turns by their quantum; those
-//! of inner classes mean nothing. A leaf's quantum is therefore its part of what its slice gets by
-//! the `priority` of all levels, in units of what the link sends in 2 ms: a turn of the highest
-//! priority then lasts 0.2 s at most, but on links so slow that a unit is two frames. A leaf sends
-//! a whole super-frame in its turn however small its quantum is; TCP makes none larger than what it
-//! sends in 1 ms, at twice its rate while it starts. A class without a minimum has the smallest
-//! rate, since HTB has none without. A delay cannot be said.
+//! **HTB** has two rates a class: its own, and a ceiling up to which it borrows from its parent,
+//! which is `rate`. Its own is what it gets if all classes are busy: `min_rate`, or its part of the
+//! link by `priority`, whichever is more; so a busy link is shared by tokens, frame by frame. Leaves
+//! that borrow take turns by their quantum; those of inner classes mean nothing. A leaf's quantum is
+//! therefore its part of what its slice gets by the `priority` of all levels, in units of what the
+//! link sends in 2 ms: a turn of the highest priority then lasts 0.2 s at most, but on links so slow
+//! that a unit is one frame. A leaf sends a whole super-frame in its turn however small its quantum
+//! is; TCP makes none larger than what it sends in 1 ms, at twice its rate while it starts. A class
+//! without any part has the smallest rate, since HTB has none without. A delay cannot be said.
 //!
 //! Both count the bytes of a super-frame with the headers of its segments, since the kernel adds
 //! these before a discipline sees the frame.
@@ -94,6 +95,8 @@ pub enum LeafKind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClassWish {
     pub(crate) min_rate: BitRate,
+    /// Its rate if all classes of the tree are busy, bits a second: at least its minimum.
+    pub(crate) busy: u64,
     pub(crate) rate: Option<BitRate>,
     pub(crate) priority: u32,
     /// Its part of what is left beyond the guarantees, among the leaves of the tree, as a fraction:
@@ -152,13 +155,18 @@ impl QdiscTree {
             }
             Self::Htb => {
                 let ceil = wish.rate.unwrap_or(link.rate).as_bps().min(whole);
-                let rate = wish.min_rate.as_bps().clamp(RATE_LEAST_BPS.min(ceil), ceil);
+                let rate = wish.busy.max(wish.min_rate.as_bps());
+                let rate = rate.clamp(RATE_LEAST_BPS.min(ceil), ceil);
                 let lasting =
                     |rate, time| Share::burst_lasting(Some(rate), link.packet, time).get();
                 let late = |bps| lasting(BitRate::from_bps(bps), link.late);
-                let cburst = if wish.rate.is_some() { wish.burst.get() } else { late(ceil) };
+                // A class that has any token left sends a whole frame: one less of burst.
+                let frame = link.packet.get();
+                let limited = wish.burst.get().saturating_sub(frame).max(frame);
+                let cburst = if wish.rate.is_some() { limited } else { late(ceil) };
                 let [above, below] = wish.part;
-                let unit = lasting(link.rate, QUANTUM_LASTS).min(QUANTUM_BYTES_MAX);
+                let unit = link.rate.bytes_in_floor(QUANTUM_LASTS).get();
+                let unit = unit.min(QUANTUM_BYTES_MAX).max(frame);
                 let quantum = above.saturating_mul(unit) / below.max(1);
                 let most = u64::from(self.priority_max()) * unit;
                 let quantum = quantum.clamp(QUANTUM_LEAST_BYTES, most);
@@ -171,6 +179,7 @@ impl QdiscTree {
     pub(crate) fn link_terms(self, link: &LinkTerms, burst: ByteCount) -> ClassTerms {
         let wish = ClassWish {
             min_rate: link.rate,
+            busy: link.rate.as_bps(),
             rate: Some(link.rate),
             priority: 1,
             part: [1, 1],

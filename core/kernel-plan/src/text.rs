@@ -6,8 +6,8 @@ use alloc::string::String;
 use core::fmt;
 
 use crate::object::{
-    BucketObject, ClassObject, ExitObject, KernelObject, LeafObject, MemberObject, RootObject,
-    UplinkObject,
+    BucketObject, ClassObject, ExitObject, InboundObject, KernelObject, LeafObject, MemberObject,
+    RootObject, UplinkObject,
 };
 use crate::plan::{KernelPlan, PlanAction, PlanStep};
 use crate::terms::{ClassTerms, LeafKind, RealTimeTerms};
@@ -18,11 +18,15 @@ pub const HANDLE: u16 = 0x7e10;
 
 /// The class of the whole link.
 pub(crate) const LINK_CLASS: u16 = 1;
-/// The class of frames that no vif sent.
+/// The class of frames that no vif sent; in the tree of what comes from a port, of those that are
+/// for no vif.
 pub const OTHERS_CLASS: u16 = 2;
+/// Beside the number of a slice, router or vif: its class in the tree of what comes from a port. No
+/// owner has such a number, so that a frame there is not taken for one that a vif sent.
+pub const INBOUND_CLASS: u16 = 0x4000;
 
 impl PlanStep {
-    /// The line for `tc -batch`; `None` for an update of a table or a program.
+    /// The line for `tc -batch`, or two of them; `None` for every other step.
     #[must_use]
     pub fn tc_line(&self) -> Option<String> {
         let action = self.action();
@@ -30,25 +34,47 @@ impl PlanStep {
             KernelObject::Root(root) => Some(root_line(action, root)),
             KernelObject::Class(class) => Some(class_line(action, class)),
             KernelObject::Leaf(leaf) => Some(leaf_line(action, leaf)),
-            KernelObject::Bucket(_)
+            KernelObject::Inbound(_)
+            | KernelObject::Bucket(_)
             | KernelObject::Uplink(_)
             | KernelObject::Member(_)
             | KernelObject::Exit(_)
             | KernelObject::Program(_) => None,
         }
     }
+
+    /// The arguments of `ip` for a device that is made or removed; `None` for every other step.
+    #[must_use]
+    pub fn ip_line(&self) -> Option<String> {
+        let KernelObject::Inbound(InboundObject { device }) = self.object()? else { return None };
+        Some(match self.action() {
+            PlanAction::Remove => format!("link del {device}"),
+            PlanAction::Add | PlanAction::Change => format!("link add name {device} up type ifb"),
+        })
+    }
 }
 
 fn root_line(action: PlanAction, root: &RootObject) -> String {
-    let RootObject { device, tree } = root;
+    let RootObject { device, tree, over_noqueue } = root;
     let name = tree.name();
     match action {
-        PlanAction::Remove => format!("qdisc del dev {device} root handle {HANDLE:x}: {name}"),
+        PlanAction::Remove => {
+            let gone = format!("qdisc del dev {device} root handle {HANDLE:x}: {name}");
+            let back = if *over_noqueue { noqueue_line(device) } else { String::new() };
+            gone + &back
+        }
         PlanAction::Add | PlanAction::Change => {
             let default = OTHERS_CLASS;
-            format!("qdisc add dev {device} root handle {HANDLE:x}: {name} default {default:x}")
+            // One that is there is somebody else's, and stays; a `noqueue` has nothing to lose.
+            let verb = if *over_noqueue { "replace" } else { "add" };
+            format!("qdisc {verb} dev {device} root handle {HANDLE:x}: {name} default {default:x}")
         }
     }
+}
+
+/// What comes back on a line of its own, if the tree could be removed.
+fn noqueue_line(device: &str) -> String {
+    format!("\nqdisc add dev {device} root noqueue")
 }
 
 fn class_line(action: PlanAction, class: &ClassObject) -> String {
@@ -133,15 +159,21 @@ impl fmt::Display for KernelPlan {
 impl fmt::Display for PlanStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(line) = self.tc_line() {
-            return write!(f, "tc {line}");
+            return write!(f, "tc {}", line.replace('\n', "\ntc "));
+        }
+        if let Some(line) = self.ip_line() {
+            return write!(f, "ip {line}");
         }
         let gone = self.action() == PlanAction::Remove;
         match self.object() {
             Some(KernelObject::Bucket(bucket)) => bucket_text(f, bucket, gone),
-            Some(KernelObject::Uplink(UplinkObject { device, bridge })) => match gone {
-                true => write!(f, "# table uplinks: {device}: none"),
-                false => write!(f, "# table uplinks: {device}: bridge {bridge}"),
-            },
+            Some(KernelObject::Uplink(UplinkObject { device, bridge, through })) => {
+                if gone {
+                    return write!(f, "# table uplinks: {device}: none");
+                }
+                write!(f, "# table uplinks: {device}: bridge {bridge}")?;
+                through.as_ref().map_or(Ok(()), |through| write!(f, ", through {through}"))
+            }
             Some(KernelObject::Member(member)) => member_text(f, member, gone),
             Some(KernelObject::Exit(ExitObject { device, to, frame_max })) => match gone {
                 true => write!(f, "# table exits: {device}: none"),

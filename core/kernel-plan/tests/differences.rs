@@ -179,7 +179,7 @@ proptest! {
         series in prop::collection::vec(prop::collection::vec(vif(), 6), 1..5),
         hfsc in any::<bool>(),
     ) {
-        let qdiscs = QdiscSupport { hfsc, htb: true, fq_codel: hfsc };
+        let qdiscs = QdiscSupport { hfsc, htb: true, fq_codel: hfsc, ifb: true };
         let mut before = KernelSetup::default();
         let mut kernel = ModelKernel::default();
         for vifs in &series {

@@ -25,11 +25,15 @@ fn policy_of(name: &str) -> Policy {
 
 fn facts(policy: &Policy, qdiscs: QdiscSupport) -> HostFacts {
     let mut facts = HostFacts { qdiscs, programs: true, ..HostFacts::default() };
-    for port in &policy.ports {
+    for (number, port) in (1000..).zip(&policy.ports) {
         let bridge = port.bridge.clone();
         let frame_max = 1514;
-        let own =
-            BridgePortFacts { bridge: bridge.clone(), frame_max, ..BridgePortFacts::default() };
+        let own = BridgePortFacts {
+            number,
+            bridge: bridge.clone(),
+            frame_max,
+            ..BridgePortFacts::default()
+        };
         facts.devices.insert(port.device.clone(), own);
         // The host of a policy with rules has these devices beside the port's, in this order.
         let others = GUESTS.iter().filter(|_| !port.rules.is_empty());
@@ -82,8 +86,8 @@ fn every_plan_is_as_expected() {
         entries.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
     assert!(policies.len() >= 6, "{}", policies.len());
     let hosts = [
-        ("htb", QdiscSupport { htb: true, ..QdiscSupport::default() }),
-        ("hfsc", QdiscSupport { hfsc: true, htb: true, fq_codel: true }),
+        ("htb", QdiscSupport { htb: true, ifb: true, ..QdiscSupport::default() }),
+        ("hfsc", QdiscSupport { hfsc: true, htb: true, fq_codel: true, ifb: true }),
     ];
     let mut wrong = Vec::new();
     for path in policies {
@@ -120,6 +124,14 @@ fn obstacles_of_the_host_are_named() {
     assert_eq!(
         refused(|facts| facts.qdiscs.htb = false),
         "node.dataplane: this kernel has neither sch_hfsc nor sch_htb"
+    );
+    let mut guaranteed = policy.clone();
+    guaranteed.vifs[0].receive.min_rate = weir_units::BitRate::from_mbps(1);
+    let refusal = compile(&guaranteed, &facts(&policy, htb), &KernelSetup::default()).unwrap_err();
+    assert_eq!(
+        refusal[0].to_string(),
+        "vif \"t0\".receive.min_rate: needs devices of kind ifb (CONFIG_IFB), which this kernel \
+         lacks"
     );
     assert_eq!(
         refused(|facts| drop(facts.devices.remove("up0"))),
@@ -209,7 +221,7 @@ fn each_port_tells_what_its_own_tree_does_not_hold() {
     vif.delay = Some(weir_units::Nanos::from_micros(500));
     // More than the kernel's HFSC can be told.
     policy.ports[1].rate = weir_units::BitRate::from_mbps(100_000);
-    let both = QdiscSupport { hfsc: true, htb: true, fq_codel: true };
+    let both = QdiscSupport { hfsc: true, htb: true, fq_codel: true, ifb: true };
     let facts = facts(&policy, both);
     let compiled = compile(&policy, &facts, &KernelSetup::default()).unwrap();
     let said: Vec<String> = compiled.unheld.iter().map(ToString::to_string).collect();
@@ -256,4 +268,27 @@ fn numbers_of_vifs_that_go_are_used_again_in_a_second_step() {
         "port.rule: the rules may make 1013 slices, routers and vifs with those written, at most \
          1008 fit: lower devices_max"
     );
+}
+
+/// Goal: a `noqueue` that libvirt put at a guest's device is no limit: the tree takes its place, is
+/// the same for the next plan, and gives it back.
+#[test]
+fn a_given_noqueue_makes_room_and_comes_back() {
+    let mut policy = policy_of("one-vif");
+    policy.vifs[0].receive.rate = Some(weir_units::BitRate::from_mbps(10));
+    let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
+    let mut facts = facts(&policy, htb);
+    facts.devices.get_mut("t0").unwrap().given_noqueue = true;
+    let nothing = KernelSetup::default();
+    let first = compile(&policy, &facts, &nothing).unwrap().setup;
+    let plan = KernelPlan::between(&nothing, &first);
+    let text = plan.to_string();
+    assert!(text.contains("tc qdisc replace dev t0 root handle 7e10: htb default 2\n"), "{text}");
+    assert!(text.contains("tc qdisc add dev up0 root handle 7e10: htb default 2\n"), "{text}");
+    // Now the tree is there.
+    facts.devices.get_mut("t0").unwrap().given_noqueue = false;
+    assert_eq!(compile(&policy, &facts, &first).unwrap().setup, first);
+    let back = plan.reversed().to_string();
+    let lines = "tc qdisc del dev t0 root handle 7e10: htb\ntc qdisc add dev t0 root noqueue\n";
+    assert!(back.contains(lines), "{back}");
 }

@@ -22,6 +22,8 @@ pub struct OwnerCounts {
     pub receive: WayCounts,
     /// Frames of the vif that came to the tree of its port.
     pub port: WayCounts,
+    /// Frames for the vif that came to the tree of what its port brings.
+    pub inbound: CountPair,
 }
 
 /// The counters of one owner in one way.
@@ -118,6 +120,17 @@ impl WayCounts {
         let policed = std::array::from_fn(|index| pair(1 + Self::REASONS.len() + index));
         Self { passed: pair(0), dropped, policed }
     }
+}
+
+/// The sum of the rows of all processors, each a pair.
+pub(crate) fn sum_of_pairs(rows: &[Vec<u8>]) -> CountPair {
+    let mut sum = [0_u64; 2];
+    for row in rows {
+        for (at, sum) in [0, 8].into_iter().zip(&mut sum) {
+            *sum = sum.wrapping_add(u64::from_ne_bytes(bytes_at(row, at)));
+        }
+    }
+    sum
 }
 
 /// The bytes of a table's key or value from `at` on; zero beyond its end.

@@ -9,7 +9,7 @@ use weir_kernel_plan::{
     BridgePortFacts, ExitObject, HANDLE, HostFacts, KernelObject, KernelSetup, ProgramObject,
     QdiscSupport, UplinkObject,
 };
-use weir_platform::doctor::offers_qdisc;
+use weir_platform::doctor::{offers_link, offers_qdisc};
 use weir_platform::inspect::{self, LinkView, QdiscView};
 use weir_platform::run::{Command, Platform};
 use weir_policy::MacAddr;
@@ -48,7 +48,9 @@ pub(crate) fn read_facts(
     for link in &links {
         let root = qdiscs.iter().find(|qdisc| qdisc.dev == link.ifname && qdisc.root);
         let own = trees.contains(&link.ifname);
-        let is_known = |qdisc: &QdiscView| is_default(qdisc) || own && is_tree(qdisc);
+        let given_noqueue = root.is_some_and(|qdisc| !is_default(qdisc) && is_noqueue(qdisc));
+        let is_known =
+            |qdisc: &QdiscView| is_default(qdisc) || is_noqueue(qdisc) || own && is_tree(qdisc);
         let foreign = root.filter(|qdisc| !is_known(qdisc));
         let foreign_qdisc = foreign.map(|qdisc| {
             let whose = if is_tree(qdisc) { " (of another node of Weir)" } else { "" };
@@ -61,6 +63,7 @@ pub(crate) fn read_facts(
             number,
             bridge,
             foreign_qdisc,
+            given_noqueue,
             foreign_ingress,
             frame_max: link.mtu.saturating_add(ETHER_HEADER),
             must_cross: must_cross(link),
@@ -85,13 +88,14 @@ pub(crate) fn read_facts(
     Ok(HostView { facts, numbers, addresses, qdiscs, classes })
 }
 
-/// Returns the disciplines that this kernel has. Tries them in a namespace of its own.
+/// Returns the disciplines and devices that this kernel has. Tries them in a namespace of its own.
 #[must_use]
 pub(crate) fn support() -> QdiscSupport {
     QdiscSupport {
         hfsc: offers_qdisc("hfsc"),
         htb: offers_qdisc("htb"),
         fq_codel: offers_qdisc("fq_codel"),
+        ifb: offers_link("ifb"),
     }
 }
 
@@ -99,6 +103,7 @@ impl HostView {
     /// The part of `setup` that the host has.
     pub(crate) fn present(&self, setup: &KernelSetup, tables: &dyn TablesView) -> KernelSetup {
         let has = |object: &&KernelObject| match object {
+            KernelObject::Inbound(inbound) => self.numbers.contains_key(&inbound.device),
             KernelObject::Root(root) => {
                 let there = |qdisc: &QdiscView| qdisc.root && is_tree(qdisc);
                 self.has_qdisc(&root.device, there)
@@ -118,9 +123,15 @@ impl HostView {
                 let number = self.numbers.get(&member.device);
                 number.is_some_and(|number| tables.has_member(*number, member))
             }
-            KernelObject::Uplink(uplink) => {
-                let number = self.numbers.get(&uplink.device);
-                number.is_some_and(|number| tables.has_uplink(*number))
+            // Where frames wait must not have become another device.
+            KernelObject::Uplink(UplinkObject { device, through, .. }) => {
+                let number = |name: &String| self.numbers.get(name).copied();
+                let through = through.as_ref().map(number);
+                match (number(device), through) {
+                    (None, _) | (_, Some(None)) => false,
+                    (Some(number), None) => tables.has_uplink(number, 0),
+                    (Some(number), Some(Some(through))) => tables.has_uplink(number, through),
+                }
             }
             // Its values are set by a plan, but where it leads must not have become another device.
             KernelObject::Exit(ExitObject { device, to, .. }) => {
@@ -188,6 +199,11 @@ const NETFILTER: [&str; 3] =
 /// The kernel gives its own defaults no number of their own.
 fn is_default(qdisc: &QdiscView) -> bool {
     qdisc.handle == "0:"
+}
+
+/// It limits nothing, whoever put it there.
+fn is_noqueue(qdisc: &QdiscView) -> bool {
+    qdisc.kind == "noqueue"
 }
 
 /// Filters hang on it at the device's ingress. Weir's programs need none (TCX).

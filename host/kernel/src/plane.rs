@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use weir_kernel_plan::{
-    CompiledPolicy, HANDLE, KernelObject, KernelPlan, KernelSetup, LeafObject, OTHERS_CLASS,
-    PlanAction, PlanStep, QdiscSupport, RootObject, UplinkObject, compile,
+    CompiledPolicy, INBOUND_CLASS, InboundObject, KernelObject, KernelPlan, KernelSetup,
+    LeafObject, OTHERS_CLASS, PlanAction, PlanStep, QdiscSupport, UplinkObject, compile,
 };
 use weir_platform::journal::{Journal, JournalEntry};
 use weir_platform::run::{Command, Host, Platform};
@@ -44,6 +44,8 @@ pub struct MemberCounts {
     pub send: LeafCounts,
     /// Counters of the queue before it, if it has one.
     pub receive: Option<LeafCounts>,
+    /// Counters of its queue in the tree of what its port brings, if there is one.
+    pub inbound: Option<LeafCounts>,
 }
 
 /// The counters of a node.
@@ -221,23 +223,42 @@ impl KernelPlane {
         compiled.map(drop).map_err(KernelPlaneError::Refused)
     }
 
-    /// Writes into the journal how each new tree is undone.
+    /// Writes into the journal how each new tree or device is undone.
     fn record_undos(
         &self,
         plan: &KernelPlan,
         journal: &mut Journal,
     ) -> Result<(), KernelPlaneError> {
         let namespace = netns::current()?;
+        let mut programs_last = false;
         for step in plan.steps.iter().filter(|step| step.action() == PlanAction::Add) {
-            let Some(KernelObject::Root(root)) = step.object() else { continue };
-            let RootObject { device, tree } = root;
-            let line = format!("tc qdisc del dev {device} root handle {HANDLE:x}: {}", tree.name());
-            let undo = Undo::run(Command::line(&line).maybe_in_namespace(namespace.as_deref()));
+            let (device, line, what) = match step.object() {
+                Some(KernelObject::Root(root)) => {
+                    let device = &root.device;
+                    let back = step.reversed().tc_line().unwrap_or_default();
+                    let back = format!("tc {}", back.replace('\n', "\ntc "));
+                    (device, back, format!("{device}: a tree"))
+                }
+                Some(KernelObject::Inbound(InboundObject { device })) => {
+                    let what = format!("{device}: a device for what a port brings");
+                    (device, format!("ip link del {device}"), what)
+                }
+                _ => continue,
+            };
+            let lines = line.lines().map(Command::line);
+            let lines = lines.map(|line| line.maybe_in_namespace(namespace.as_deref()));
+            let undo = Undo::Run(lines.collect());
             if journal.holds(&undo) {
                 continue;
             }
-            let (purpose, what) = (ChangePurpose::device(device), format!("{device}: a tree"));
+            let purpose = ChangePurpose::device(device);
             journal.record_all([JournalEntry { purpose, what: &what, undo: &undo }])?;
+            programs_last |= matches!(step.object(), Some(KernelObject::Inbound(_)));
+        }
+        if programs_last {
+            // Undone before the devices that the programs lead to: no frame gets lost there.
+            let folder = self.tables.place().to_owned();
+            journal.record("programs and their tables", Undo::RemoveTree(folder))?;
         }
         Ok(())
     }
@@ -257,8 +278,8 @@ impl KernelPlane {
         let mut failed = None;
         for group in plan.steps.chunk_by(run_together) {
             if let Err(error) = self.run_group(group, view, host, false) {
-                // If a tree could not be made, one that is there is somebody else's: it stays.
-                tried += if makes_tree(&group[0]) { 0 } else { group.len() };
+                // If one could not be made, that which is there is somebody else's: it stays.
+                tried += if makes_owned(&group[0]) { 0 } else { group.len() };
                 failed = Some(error);
                 break;
             }
@@ -309,6 +330,12 @@ impl KernelPlane {
             host.run(&batch("tc", lines))?;
             return Ok(());
         }
+        if let [step] = group
+            && let Some(line) = step.ip_line()
+        {
+            host.run(&Command::line(&format!("ip {line}")))?;
+            return Ok(());
+        }
         group.iter().try_for_each(|step| self.run_step(step, view))
     }
 
@@ -321,7 +348,12 @@ impl KernelPlane {
             KernelObject::Bucket(bucket) => self.tables.set_bucket(bucket),
             KernelObject::Uplink(uplink) => match number(&uplink.device) {
                 Some(number) if gone => self.tables.remove_uplink(number),
-                Some(of) => self.tables.set_uplink(of, number(&uplink.bridge).unwrap_or(0)),
+                Some(of) => {
+                    // The plan may have made it a moment ago.
+                    let through = uplink.through.as_ref().and_then(|name| device_number(name));
+                    let bridge = number(&uplink.bridge).unwrap_or(0);
+                    self.tables.set_uplink(of, (bridge, through.unwrap_or(0)))
+                }
                 None => Ok(()),
             },
             KernelObject::Member(member) => match number(&member.device) {
@@ -347,7 +379,10 @@ impl KernelPlane {
                 }
                 Some(_) | None => Ok(()),
             },
-            KernelObject::Root(_) | KernelObject::Class(_) | KernelObject::Leaf(_) => Ok(()),
+            KernelObject::Inbound(_)
+            | KernelObject::Root(_)
+            | KernelObject::Class(_)
+            | KernelObject::Leaf(_) => Ok(()),
         }
     }
 
@@ -359,7 +394,8 @@ impl KernelPlane {
         let mut counts = PlaneCounts::default();
         let queues = queues(&Host::default())?;
         let at = |device: &str, minor| queues.get(&(device.to_owned(), minor)).copied();
-        // A vif has a class on one port alone. At its own device, one queue has all frames.
+        // A vif has a class on one port alone, and one in the tree of what that brings. At its own
+        // device, one queue has all frames.
         let (mut sending, mut receiving) = (BTreeMap::new(), BTreeMap::new());
         for object in &self.record.setup.objects {
             match object {
@@ -391,8 +427,14 @@ impl KernelPlane {
                         let base = self.base(&member.device, OTHERS_CLASS);
                         queue.dropped = queue.dropped_of(programs.receive.passed, base);
                     }
+                    let minor = INBOUND_CLASS | member.owner;
+                    let inbound = sending.get(&minor).copied().map(|(device, mut queue)| {
+                        let base = self.base(device, minor);
+                        queue.dropped = queue.dropped_of(programs.inbound, base);
+                        queue
+                    });
                     let owner = member.owner;
-                    let of_member = MemberCounts { owner, programs, send, receive };
+                    let of_member = MemberCounts { owner, programs, send, receive, inbound };
                     counts.members.insert(member.device.clone(), of_member);
                 }
                 _ => {}
@@ -413,6 +455,9 @@ impl PlaneCounts {
         let (offered, queue) = if *minor == OTHERS_CLASS {
             let member = self.members.get(device)?;
             (member.programs.receive.passed, member.receive.unwrap_or_default())
+        } else if let Some(owner) = inbound_owner(*minor) {
+            let member = self.members.values().find(|member| member.owner == owner)?;
+            (member.programs.inbound, member.inbound.unwrap_or_default())
         } else {
             let member = self.members.values().find(|member| member.owner == *minor)?;
             (member.programs.port.passed, member.send)
@@ -420,6 +465,11 @@ impl PlaneCounts {
         let (device, minor) = (device.clone(), *minor);
         Some(LeafBase { device, minor, offered, dropped: queue.dropped })
     }
+}
+
+/// The vif of a class in the tree of what a port brings.
+fn inbound_owner(minor: u16) -> Option<u16> {
+    (minor & INBOUND_CLASS != 0).then_some(minor & !INBOUND_CLASS)
 }
 
 /// The devices with a tree.
@@ -438,15 +488,18 @@ fn uplinks(setup: &KernelSetup) -> impl Iterator<Item = &UplinkObject> {
     })
 }
 
-/// Tells whether two steps run as one batch. Commands do, except that each tree is made alone: if
-/// one fails, it is known which were made.
+/// Tells whether two steps run as one batch. Commands of `tc` do, except that each tree is made
+/// alone: if one fails, it is known which were made.
 fn run_together(a: &PlanStep, b: &PlanStep) -> bool {
-    let alone = makes_tree(a) || makes_tree(b);
+    let alone = makes_owned(a) || makes_owned(b);
     !alone && a.tc_line().is_some() && b.tc_line().is_some()
 }
 
-fn makes_tree(step: &PlanStep) -> bool {
-    step.action() == PlanAction::Add && matches!(step.object(), Some(KernelObject::Root(_)))
+/// Tells whether a step makes a tree or a device, each of which has one owner.
+fn makes_owned(step: &PlanStep) -> bool {
+    let object = step.object();
+    let is_owned = matches!(object, Some(KernelObject::Root(_) | KernelObject::Inbound(_)));
+    step.action() == PlanAction::Add && is_owned
 }
 
 /// Returns the queue that a step makes, whose counters begin at zero. A queue of the same kind

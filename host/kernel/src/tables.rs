@@ -14,7 +14,7 @@ use weir_platform::program::load_object;
 use weir_ports::{Pins, link_program, now, pin_link, renew_link};
 
 use crate::addresses::{AddressTable, EtherAddress, HOST};
-use crate::counters::{CountPair, OwnerCounts, WayCounts, bytes_at};
+use crate::counters::{CountPair, OwnerCounts, WayCounts, bytes_at, sum_of_pairs};
 use crate::error::KernelPlaneError;
 
 /// The loaded programs and their tables.
@@ -33,6 +33,11 @@ impl Tables {
         let namespace = fs::metadata(NAMESPACE)
             .map_err(|error| KernelPlaneError::io("read", Path::new(NAMESPACE), error))?;
         Ok(root.join(format!("weir-kernel-{node}-{}-{LAYOUT}", namespace.ino())))
+    }
+
+    /// The folder.
+    pub(crate) fn place(&self) -> &Path {
+        &self.folder
     }
 
     /// Loads the programs. The tables are those that an earlier process left in `folder`, or new
@@ -113,11 +118,16 @@ impl Tables {
         self.update("limits", &index, &value)
     }
 
-    /// Enters a port with the number of its bridge. Its counters go on.
-    pub(crate) fn set_uplink(&self, number: u32, bridge: u32) -> Result<(), KernelPlaneError> {
+    /// Enters a port with the numbers of its bridge and of the device in whose tree its frames wait;
+    /// 0: in none. Its counters go on.
+    pub(crate) fn set_uplink(
+        &self,
+        number: u32,
+        (bridge, through): (u32, u32),
+    ) -> Result<(), KernelPlaneError> {
         let [packets, bytes] = self.moved(number)?.unwrap_or_default();
         // `struct uplink` of `bpf/bridge.bpf.c`.
-        let mut value = [bridge, 0].map(u32::to_ne_bytes).concat();
+        let mut value = [bridge, through].map(u32::to_ne_bytes).concat();
         value.extend([packets, bytes].map(u64::to_ne_bytes).concat());
         self.update("uplinks", &number.to_ne_bytes(), &value)
     }
@@ -128,9 +138,13 @@ impl Tables {
 
     /// Frames that came from beyond a port with the address of a vif; `None` without such a port.
     pub(crate) fn moved(&self, number: u32) -> Result<Option<CountPair>, KernelPlaneError> {
-        let found = self.map("uplinks")?.lookup(&number.to_ne_bytes(), MapFlags::ANY);
-        let value = found.map_err(|error| KernelPlaneError::bpf("read the ports", error))?;
+        let value = self.uplink(number)?;
         Ok(value.map(|value| [8, 16].map(|at| u64::from_ne_bytes(bytes_at(&value, at)))))
+    }
+
+    fn uplink(&self, number: u32) -> Result<Option<Vec<u8>>, KernelPlaneError> {
+        let found = self.map("uplinks")?.lookup(&number.to_ne_bytes(), MapFlags::ANY);
+        found.map_err(|error| KernelPlaneError::bpf("read the ports", error))
     }
 
     /// Enters the host's own addresses at a bridge.
@@ -249,7 +263,12 @@ impl Tables {
                 .map_err(|error| KernelPlaneError::bpf("read the counters", error))?;
             Ok::<_, KernelPlaneError>(WayCounts::sum(&rows.unwrap_or_default()))
         };
-        Ok(OwnerCounts { send: way(0)?, receive: way(1)?, port: way(2)? })
+        let inbound = self
+            .map("inbound")?
+            .lookup_percpu(&u32::from(owner).to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| KernelPlaneError::bpf("read the counters", error))?;
+        let inbound = sum_of_pairs(&inbound.unwrap_or_default());
+        Ok(OwnerCounts { send: way(0)?, receive: way(1)?, port: way(2)?, inbound })
     }
 
     fn clear_counts(&self, owner: u16) -> Result<(), KernelPlaneError> {
@@ -262,7 +281,13 @@ impl Tables {
             map.update_percpu(&index.to_ne_bytes(), &zero, MapFlags::ANY)
                 .map_err(|error| KernelPlaneError::bpf("clear the counters", error))?;
         }
-        Ok(())
+        let zero = vec![vec![0_u8; size_of::<CountPair>()]; processors];
+        let cleared = self.map("inbound")?.update_percpu(
+            &u32::from(owner).to_ne_bytes(),
+            &zero,
+            MapFlags::ANY,
+        );
+        cleared.map_err(|error| KernelPlaneError::bpf("clear the counters", error))
     }
 
     /// Replaces the programs of links that an earlier process left by these, between two frames.
@@ -324,8 +349,9 @@ pub(crate) trait TablesView {
     fn is_filled(&self) -> bool;
     /// True if the device of that number is entered as that vif.
     fn has_member(&self, number: u32, member: &MemberObject) -> bool;
-    /// True if the device of that number is entered as a port.
-    fn has_uplink(&self, number: u32) -> bool;
+    /// True if the device of that number is entered as a port whose frames wait in the tree of the
+    /// device `through`; 0: in none.
+    fn has_uplink(&self, number: u32, through: u32) -> bool;
     /// True if frames of the device of that number may leave by `to`.
     fn has_exit(&self, number: u32, to: u32) -> bool;
     /// True if the program is attached.
@@ -344,8 +370,9 @@ impl TablesView for Tables {
         entry.is_some_and(|entry| u16::from_ne_bytes(bytes_at(&entry, 0)) == member.owner)
     }
 
-    fn has_uplink(&self, number: u32) -> bool {
-        matches!(self.moved(number), Ok(Some(_)))
+    fn has_uplink(&self, number: u32, through: u32) -> bool {
+        let entry = self.uplink(number).ok().flatten();
+        entry.is_some_and(|entry| u32::from_ne_bytes(bytes_at(&entry, 4)) == through)
     }
 
     fn has_exit(&self, number: u32, to: u32) -> bool {
@@ -371,7 +398,7 @@ impl TablesView for PinnedLinks {
         self.has_link(number, Hook::Send)
     }
 
-    fn has_uplink(&self, number: u32) -> bool {
+    fn has_uplink(&self, number: u32, _through: u32) -> bool {
         self.has_link(number, Hook::Uplink)
     }
 

@@ -319,6 +319,57 @@ fn devices_are_taken_by_rule_as_they_come_and_go() {
     assert!(apply(&mut lab).2, "nothing is to do");
 }
 
+/// Goal: where a vif is guaranteed what it receives, frames from the port wait in its class before
+/// the bridge, and those for nobody in that of the rest; the next process finds nothing to do, what
+/// somebody removed is made again, and nothing is left without a guarantee or after an undo.
+#[test]
+fn what_a_port_brings_waits_for_its_turn() {
+    let Some(mut lab) = TestBridge::new("what_a_port_brings") else { return };
+    netfilter("0");
+    let mut policy = lab.policy();
+    policy.vifs[0].macs = vec![weir_policy::MacAddr(OWN)];
+    lab.apply(&policy);
+    let inbound = format!("wrx{}", device_number("up0").unwrap());
+    let is_there = || device_number(&inbound).is_some();
+    assert!(!is_there(), "nobody is guaranteed anything");
+    let passes = |lab: &TestBridge| {
+        let of = |lab: &TestBridge| lab.plane.counts().unwrap().members["t0"].clone();
+        let (before, queue) = (of(lab), of(lab).inbound.unwrap_or_default().sent[0]);
+        lab.send("wire0", &frame(OWN, WIRE, &[0x08, 0]), 20);
+        lab.send("wire0", &frame([0xff; 6], WIRE, &[0x08, 0]), 20);
+        let passed = before.programs.receive.passed[0] + 40;
+        lab.wait("at the vif", |lab| of(lab).programs.receive.passed[0] >= passed);
+        let after = of(lab);
+        let waited = after.inbound.map_or(0, |leaf| leaf.sent[0]) - queue;
+        (waited, after.programs.inbound[0] - before.programs.inbound[0])
+    };
+    assert_eq!(passes(&lab), (0, 0));
+    policy.vifs[0].receive.min_rate = weir_units::BitRate::from_mbps(300);
+    lab.apply(&policy);
+    assert!(is_there());
+    assert_eq!(passes(&lab), (20, 20));
+    let classes = run(&format!("tc class show dev {inbound}"));
+    assert!(classes.contains("rate 300Mbit ceil 1Gbit"), "{classes}");
+    // The next process goes on with it.
+    let folder = StateDir::at(&lab.state);
+    lab.plane = KernelPlane::open(&folder, "edge1", &mut lab.journal).unwrap();
+    assert_eq!(passes(&lab), (20, 20));
+    assert!(lab.plane.apply(&policy, &mut lab.journal).unwrap().plan.is_empty());
+    run(&format!("ip link del {inbound}"));
+    lab.apply(&policy);
+    assert_eq!(passes(&lab), (20, 20));
+    policy.vifs[0].receive.min_rate = weir_units::BitRate::ZERO;
+    lab.apply(&policy);
+    assert!(!is_there());
+    assert_eq!(passes(&lab), (0, 0));
+    policy.vifs[1].receive.min_rate = weir_units::BitRate::from_mbps(1);
+    lab.apply(&policy);
+    assert!(is_there());
+    let host = lab.journal.host();
+    let undone = lab.journal.undo_since(&host, 0).unwrap();
+    assert!(undone.failed.is_empty() && !is_there(), "{undone:?}");
+}
+
 /// Goal: a hundred guests that come at once are taken by one plan, and gone by one.
 #[test]
 fn a_hundred_guests_come_and_go_at_once() {

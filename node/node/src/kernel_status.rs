@@ -44,13 +44,29 @@ fn vif_status(vif: &Vif, counts: Option<&MemberCounts>) -> IfaceStatus {
         waiting: counts.is_none(),
         ..IfaceStatus::default()
     };
-    let Some(MemberCounts { programs, send, receive, .. }) = counts else { return base };
+    let Some(MemberCounts { programs, send, receive, inbound, .. }) = counts else { return base };
     let send = queued_status(&programs.send, send);
-    let receive = match receive {
+    let mut receive = match receive {
         Some(queue) => queued_status(&programs.receive, queue),
         None => way_status(&programs.receive),
     };
+    inbound.iter().for_each(|queue| add_inbound(&mut receive, queue));
     IfaceStatus { send, receive, ..base }
+}
+
+/// Adds what waits for the vif, or was dropped, in the tree of what its port brings: the vif's own
+/// program has not seen it.
+fn add_inbound(receive: &mut DirectionStatus, queue: &LeafCounts) {
+    let (backlog, dropped) = (amount(queue.backlog), amount(queue.dropped));
+    let more = backlog.plus(dropped);
+    receive.received = receive.received.plus(more);
+    receive.enqueued = receive.enqueued.plus(more);
+    receive.backlog = receive.backlog.plus(backlog);
+    receive.dropped_after = receive.dropped_after.plus(dropped);
+    for (name, amount) in dropped_by(queue) {
+        let before = receive.dropped_after_by.entry(name.to_owned()).or_default();
+        *before = before.plus(amount);
+    }
 }
 
 fn port_send(tree: &LeafCounts) -> DirectionStatus {
@@ -94,22 +110,28 @@ fn way_status(way: &WayCounts) -> DirectionStatus {
 fn queued_status(way: &WayCounts, queue: &LeafCounts) -> DirectionStatus {
     let base = way_status(way);
     let (backlog, dropped_after) = (amount(queue.backlog), amount(queue.dropped));
+    let by = dropped_by(queue).map(|(name, amount)| (name.to_owned(), amount));
+    DirectionStatus {
+        sent: base.enqueued.minus(dropped_after).minus(backlog),
+        dropped_after,
+        dropped_after_by: by.collect(),
+        backlog,
+        ..base
+    }
+}
+
+/// What a queue dropped, by reason.
+fn dropped_by(queue: &LeafCounts) -> impl Iterator<Item = (&'static str, Amount)> {
+    let dropped = amount(queue.dropped);
     // The queue counts a super-frame as one. Its packets are shared by the reasons in proportion.
     let part = |count: u64| {
         let part = u128::from(count) * u128::from(queue.early) / u128::from(queue.drops.max(1));
         u64::try_from(part).unwrap_or(u64::MAX)
     };
-    let early = Amount { packets: part(dropped_after.packets), bytes: part(dropped_after.bytes) };
+    let early = Amount { packets: part(dropped.packets), bytes: part(dropped.bytes) };
     let bound = if queue.in_packets { "queue_packets" } else { "queue_bytes" };
-    let by = [("codel", early), (bound, dropped_after.minus(early))];
-    let by = by.into_iter().filter(|(_, amount)| *amount != Amount::default());
-    DirectionStatus {
-        sent: base.enqueued.minus(dropped_after).minus(backlog),
-        dropped_after,
-        dropped_after_by: by.map(|(name, amount)| (name.to_owned(), amount)).collect(),
-        backlog,
-        ..base
-    }
+    let by = [("codel", early), (bound, dropped.minus(early))];
+    by.into_iter().filter(|(_, amount)| *amount != Amount::default())
 }
 
 const fn amount([packets, bytes]: CountPair) -> Amount {
@@ -125,6 +147,36 @@ const POLICED: [&str; 6] =
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: what waits before the bridge, or was dropped there, is the vif's: the identities hold
+    /// with a queue at its own device and without.
+    #[test]
+    fn identities_hold_with_a_tree_before_the_bridge() {
+        let receive = WayCounts { passed: [100, 151_400], ..WayCounts::default() };
+        let programs = weir_kernel::OwnerCounts { receive, ..Default::default() };
+        let inbound = LeafCounts {
+            drops: 1,
+            backlog: [4, 6_056],
+            dropped: [7, 10_598],
+            ..LeafCounts::default()
+        };
+        let own = LeafCounts { drops: 1, dropped: [2, 3_028], ..LeafCounts::default() };
+        let vif = Vif::new("t0", weir_policy::SliceId(0), weir_policy::PortId(0));
+        for (queue, dropped) in [(None, 7), (Some(own), 9)] {
+            let counts = MemberCounts {
+                programs: programs.clone(),
+                receive: queue,
+                inbound: Some(inbound),
+                ..MemberCounts::default()
+            };
+            let status = vif_status(&vif, Some(&counts)).receive;
+            assert_eq!(status.received, status.enqueued);
+            let after = status.sent.plus(status.dropped_after).plus(status.backlog);
+            assert_eq!(status.enqueued, after);
+            assert_eq!((status.dropped_after.packets, status.backlog.packets), (dropped, 4));
+            assert_eq!(status.dropped_after_by["queue_bytes"], status.dropped_after);
+        }
+    }
 
     /// Goal: the identities of a status hold for what programs and queue counted.
     #[test]

@@ -71,19 +71,12 @@ pub const KERNEL: Plane = Plane {
 pub const KERNEL_HFSC: Plane = Plane {
     name: "kernel-hfsc",
     about: "the same with a tree of HFSC, which Weir takes where the kernel has it",
-    abilities: HFSC_ABILITIES,
-    place: PlaneKind::Kernel(|rig, policy| bridge_plane(rig, policy, HFSC_ABILITIES, "hfsc")),
+    abilities: Abilities::ALL,
+    place: PlaneKind::Kernel(|rig, policy| bridge_plane(rig, policy, Abilities::ALL, "hfsc")),
 };
 
-const KERNEL_ABILITIES: Abilities = Abilities::all_but(&[
-    RECEIVE_MINIMUM,
-    (Ability::Delay, "an HTB class has no delay bound; HFSC has one"),
-]);
-
-const HFSC_ABILITIES: Abilities = Abilities::all_but(&[RECEIVE_MINIMUM]);
-
-const RECEIVE_MINIMUM: (Ability, &str) =
-    (Ability::ReceiveMinimum, "refused: `receive.min_rate` is not held yet");
+const KERNEL_ABILITIES: Abilities =
+    Abilities::all_but(&[(Ability::Delay, "an HTB class has no delay bound; HFSC has one")]);
 
 /// Starts a node on the host's bridge whose tree has to be of that kind.
 fn bridge_plane<'r>(

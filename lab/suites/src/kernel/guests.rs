@@ -28,13 +28,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     for guest in &GUESTS {
         rig.ask("sw", Command::line(&format!("ip link set {} nomaster", guest.device)))?;
     }
-    wait_for_vifs(&rig, &[])?;
-    // A bridge is UNKNOWN for a moment after its first device is up.
-    let up = clock::wait_for(PATIENCE, POLL, || {
-        let bridge = rig.ask("sw", Command::line("ip -br link show br0"))?;
-        Ok(bridge.contains(" UP ").then_some(()))
-    })?;
-    up.ok_or_else(|| ExperimentError::Node("br0 does not come up".to_owned()))?;
+    wait_for_vifs(&rig, &[], PATIENCE)?;
+    wait_for_bridge(&rig)?;
     let before = host(&rig)?;
     let rounds = if rec.quick { 1 } else { 3 };
     let mut left = 0;
@@ -43,20 +38,20 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
             script(&rig, guest.start)?;
         }
         let vifs = GUESTS.map(|guest| guest.vif);
-        wait_for_vifs(&rig, &vifs)?;
+        wait_for_vifs(&rig, &vifs, PATIENCE)?;
         if round == 0 {
             measure(rec, &rig)?;
         }
         for guest in &GUESTS {
             script(&rig, guest.stop)?;
         }
-        wait_for_vifs(&rig, &[])?;
+        wait_for_vifs(&rig, &[], PATIENCE)?;
         left += differences(&before, &host(&rig)?);
     }
     let mut named = 0;
     for own in &OWN_LIMITS {
         script(&rig, own.made)?;
-        wait_for_vifs(&rig, &[own.guest.vif])?;
+        wait_for_vifs(&rig, &[own.guest.vif], PATIENCE)?;
         for line in own.lines {
             let told = clock::wait_for(PATIENCE, POLL, || {
                 Ok(rig.running()?.said().contains(line).then_some(()))
@@ -65,7 +60,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         }
         script(&rig, own.gone)?;
         script(&rig, own.guest.stop)?;
-        wait_for_vifs(&rig, &[])?;
+        wait_for_vifs(&rig, &[], PATIENCE)?;
     }
     rig.stop_node()?;
     let after = host(&rig)?;
@@ -126,8 +121,17 @@ fn measure(rec: &mut Recording<'_>, rig: &Testbed) -> Result {
     rec.claim("link", "the link in the least used second", Rule::LeastTotal, bound, &all)
 }
 
+/// Waits until the bridge is up: it is UNKNOWN for a moment after its first device is.
+pub(super) fn wait_for_bridge(rig: &Testbed) -> Result {
+    let up = clock::wait_for(PATIENCE, POLL, || {
+        let bridge = rig.ask("sw", Command::line("ip -br link show br0"))?;
+        Ok(bridge.contains(" UP ").then_some(()))
+    })?;
+    up.ok_or_else(|| ExperimentError::Node("br0 does not come up".to_owned()))
+}
+
 /// The star's policy, whose vifs are made by rules.
-fn by_rule(star: &StarTopology) -> Result<Policy> {
+pub(super) fn by_rule(star: &StarTopology) -> Result<Policy> {
     let rule = |pattern: &str, slice: &str| {
         format!(
             "[[port.rule]]\nmatch = \"{pattern}\"\nslice = \"{slice}\"\ndevices_max = 2\n\
@@ -159,9 +163,9 @@ fn script(rig: &Testbed, text: &str) -> Result {
     rig.ask("sw", Command::new("sh", ["-ec", text])).map(drop)
 }
 
-fn wait_for_vifs(rig: &Testbed, wanted: &[&str]) -> Result {
+pub(super) fn wait_for_vifs(rig: &Testbed, wanted: &[&str], patience: Duration) -> Result {
     let mut names = Vec::new();
-    let done = clock::wait_for(PATIENCE, POLL, || {
+    let done = clock::wait_for(patience, POLL, || {
         names = rig.running()?.status()?.vifs.into_iter().map(|vif| vif.name).collect();
         let all = wanted.iter().all(|vif| names.iter().any(|name| name == vif));
         Ok((all && names.len() == wanted.len()).then_some(()))
@@ -170,7 +174,7 @@ fn wait_for_vifs(rig: &Testbed, wanted: &[&str]) -> Result {
 }
 
 /// Disciplines, links and their programs, without numbers of devices.
-fn host(rig: &Testbed) -> Result<Vec<String>> {
+pub(super) fn host(rig: &Testbed) -> Result<Vec<String>> {
     let commands =
         ["tc qdisc show", "tc class show dev up0", "ip -br link show", "bridge link show"];
     let plain = |line: &String| line.split_once(": ").map_or(&**line, |(_, rest)| rest).to_owned();

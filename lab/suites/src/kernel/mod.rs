@@ -13,6 +13,7 @@ mod low_delay;
 mod packets;
 mod plans;
 mod pods;
+mod received;
 mod setting;
 mod stand_in;
 mod tenants;
@@ -28,7 +29,11 @@ const NAME: &str = "kernel";
 
 const ROWS: &[Requirement] = &[
     row(1, "bulk TCP keeps the speed of the bridge", &[Plain(bulk::show)]),
-    row(2, "four tenants on one link: each has its guarantee", &[Plain(tenants::show)]),
+    row(
+        2,
+        "four tenants on one link: each has its guarantee, of what it sends and what it receives",
+        &[Plain(tenants::show), Plain(received::show)],
+    ),
     row(3, "a flood of 64-byte frames costs little and nobody else", &[Plain(flood::show)]),
     row(4, "a bridge with the host's only address, adopted and let go", &[Plain(adoption::show)]),
     row(5, "1000 live changes; guests join and leave: nothing lost", &[Plain(changes::show)]),
