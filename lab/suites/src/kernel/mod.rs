@@ -8,6 +8,7 @@ mod flood;
 mod guests;
 mod host_lines;
 mod hostile;
+mod libvirt;
 mod life;
 mod low_delay;
 mod packets;
@@ -48,8 +49,8 @@ const ROWS: &[Requirement] = &[
     row(9, "low delay inside a tenant's own share", &[Plain(low_delay::show)]),
     row(
         10,
-        "guests of Proxmox, Incus and libvirt, replayed: by rule; pods by CNI",
-        &[Plain(guests::show), Plain(pods::show)],
+        "guests of Proxmox, Incus and libvirt, replayed: by rule; pods by CNI; a guest of libvirt",
+        &[Plain(guests::show), Plain(pods::show), Plain(libvirt::show)],
     ),
     row(
         12,
