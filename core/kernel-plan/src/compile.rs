@@ -19,13 +19,13 @@ use weir_units::ByteCount;
 use crate::bucket::BucketTerms;
 use crate::facts::{BridgePortFacts, HostFacts};
 use crate::held::{self, KernelProblem, UnheldKey};
+use crate::inbound::inbound_device;
 use crate::object::{
     BucketObject, BucketUnit, ExitObject, Hook, KernelObject, MemberObject, ProgramObject,
     UplinkObject,
 };
 use crate::setup::{KernelSetup, OWNER_FIRST, OWNERS_MAX};
 use crate::text::OTHERS_CLASS;
-use crate::trees::inbound_device;
 
 /// The result of a compilation.
 #[derive(Clone, Debug, PartialEq, Eq)]

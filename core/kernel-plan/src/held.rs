@@ -188,8 +188,8 @@ pub(crate) fn unheld(
             }
         }
         if vif.receive.priority != 1 && !is_scheduled {
-            let reason = "what vifs receive is limited, not scheduled, where none of the port has a \
-                          receive.min_rate";
+            let reason = "what vifs receive is limited, not scheduled, where none of the port has \
+                          a receive.min_rate";
             say(format!("{item}.receive.priority"), reason.to_string());
         }
     }

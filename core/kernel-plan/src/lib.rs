@@ -19,7 +19,7 @@
 //! ```text
 //! vif's device ─► program: spoofing, limits, class ─► bridge ─┬─► tree at the port's device
 //!                                                             └─► program of another vif ─► vif
-//! port's device ─► program: addresses, class ─► tree at an ifb ─► bridge ─► program of a vif ─► vif
+//! port's device ─► program: addresses, class ─► tree at an ifb ─► bridge ─► program ─► vif
 //! ```
 //!
 //! A plan knows no system call: the same one is applied here, or printed, or applied to a model in
@@ -32,6 +32,7 @@ mod bucket;
 mod compile;
 mod facts;
 mod held;
+mod inbound;
 mod object;
 mod plan;
 mod setup;

@@ -103,7 +103,7 @@ pub(crate) fn routers_of(vifs: &[&Vif]) -> BTreeSet<RouterId> {
 struct Node {
     number: u16,
     part: Part,
-    members: Vec<Node>,
+    members: Vec<Self>,
 }
 
 impl Node {
@@ -128,6 +128,9 @@ const LEVEL_SHIFT: u32 = 16;
 mod tests {
     use super::*;
 
+    /// Weights, leasts and mosts, and what each is to get.
+    type DivideCase<'c> = (&'c [(u64, u64, u64)], &'c [u64]);
+
     fn parts(list: &[(u64, u64, u64)]) -> Vec<Part> {
         list.iter().map(|&(weight, least, most)| Part { weight, least, most }).collect()
     }
@@ -136,16 +139,17 @@ mod tests {
     #[test]
     fn an_amount_is_divided_by_weight_between_least_and_most() {
         let all = 1_000_000;
-        for (list, expected) in [
-            (vec![(3, 0, all), (1, 0, all)], vec![75_000, 25_000]),
-            (vec![(1, 40_000, all), (1, 0, all), (2, 0, all)], vec![40_000, 20_000, 40_000]),
-            (vec![(1, 0, 10_000), (1, 0, all), (1, 0, all)], vec![10_000, 45_000, 45_000]),
-            (vec![(1, 0, 10_000), (1_000_000, 0, 20_000)], vec![10_000, 20_000]),
-            (vec![], vec![]),
+        let cases: [DivideCase<'_>; 6] = [
+            (&[(3, 0, all), (1, 0, all)], &[75_000, 25_000]),
+            (&[(1, 40_000, all), (1, 0, all), (2, 0, all)], &[40_000, 20_000, 40_000]),
+            (&[(1, 0, 10_000), (1, 0, all), (1, 0, all)], &[10_000, 45_000, 45_000]),
+            (&[(1, 0, 10_000), (1_000_000, 0, 20_000)], &[10_000, 20_000]),
+            (&[], &[]),
             // No policy asks for it: then each has its least.
-            (vec![(1, 80_000, all), (1, 70_000, all)], vec![80_000, 70_000]),
-        ] {
-            assert_eq!(divide(100_000, &parts(&list)), expected, "{list:?}");
+            (&[(1, 80_000, all), (1, 70_000, all)], &[80_000, 70_000]),
+        ];
+        for (list, expected) in cases {
+            assert_eq!(divide(100_000, &parts(list)), expected, "{list:?}");
         }
     }
 

@@ -6,14 +6,15 @@
 //! limit is `rate`. Only leaves have real-time curves.
 //!
 //! **HTB** has two rates a class: its own, and a ceiling up to which it borrows from its parent,
-//! which is `rate`. Its own is what it gets if all classes are busy: `min_rate`, or its part of the
-//! link by `priority`, whichever is more; so a busy link is shared by tokens, frame by frame. Leaves
-//! that borrow take turns by their quantum; those of inner classes mean nothing. A leaf's quantum is
-//! therefore its part of what its slice gets by the `priority` of all levels, in units of what the
-//! link sends in 2 ms: a turn of the highest priority then lasts 0.2 s at most, but on links so slow
-//! that a unit is one frame. A leaf sends a whole super-frame in its turn however small its quantum
-//! is; TCP makes none larger than what it sends in 1 ms, at twice its rate while it starts. A class
-//! without any part has the smallest rate, since HTB has none without. A delay cannot be said.
+//! which is `rate`. Its own is what it gets if all classes are busy: `min_rate`, or its part of
+//! the link by `priority`, whichever is more; so a busy link is shared by tokens, frame by frame.
+//! Leaves that borrow take turns by their quantum; those of inner classes mean nothing. A leaf's
+//! quantum is therefore its part of what its slice gets by the `priority` of all levels, in units
+//! of what the link sends in 2 ms: a turn of the highest priority then lasts 0.2 s at most, but on
+//! links so slow that a unit is one frame. A leaf sends a whole super-frame in its turn however
+//! small its quantum is; TCP makes none larger than what it sends in 1 ms, at twice its rate while
+//! it starts. A class without any part has the smallest rate, since HTB has none without. A delay
+//! cannot be said.
 //!
 //! Both count the bytes of a super-frame with the headers of its segments, since the kernel adds
 //! these before a discipline sees the frame.

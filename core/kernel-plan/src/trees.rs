@@ -3,7 +3,6 @@
 //! before the bridge; and of all that one vif receives, at its own device.
 
 use alloc::collections::BTreeSet;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -13,8 +12,8 @@ use weir_policy::{
 use weir_units::{BitRate, ByteCount};
 
 use crate::compile::{Compiler, SUPER_FRAMES_BYTES};
-use crate::facts::HostFacts;
 use crate::held::PortTrees;
+use crate::inbound::inbound_device;
 use crate::object::{ClassObject, InboundObject, KernelObject, LeafObject, ObjectKey, RootObject};
 use crate::terms::{ClassTerms, ClassWish, HFSC_BPS_MAX, LeafKind, LinkTerms, QdiscTree};
 use crate::text::{INBOUND_CLASS, LINK_CLASS, OTHERS_CLASS};
@@ -41,24 +40,6 @@ impl PortTree<'_> {
             Direction::Receive => INBOUND_CLASS | number,
         }
     }
-}
-
-/// The device in whose tree waits what a port brings; `None` where no vif is guaranteed any of it.
-/// It is named after the number of the port's device, since names of devices are short.
-pub(crate) fn inbound_device(
-    policy: &Policy,
-    facts: &HostFacts,
-    id: PortId,
-    port: &Port,
-) -> Option<String> {
-    let of_rules = port.rules.iter().flat_map(|rule| [&rule.vif.receive, &rule.slice.receive]);
-    let is_given = |share: &Share| !share.min_rate.is_zero();
-    let written = !Guarantees::of_rates(policy, Direction::Receive).port(id).is_zero();
-    let is_wanted = written || of_rules.into_iter().any(is_given);
-    is_wanted.then(|| {
-        let number = facts.devices.get(&port.device).map_or(0, |found| found.number);
-        format!("wrx{number}")
-    })
 }
 
 impl Compiler<'_> {

@@ -118,8 +118,8 @@ impl Tables {
         self.update("limits", &index, &value)
     }
 
-    /// Enters a port with the numbers of its bridge and of the device in whose tree its frames wait;
-    /// 0: in none. Its counters go on.
+    /// Enters a port with the numbers of its bridge and of the device in whose tree its frames
+    /// wait; 0: in none. Its counters go on.
     pub(crate) fn set_uplink(
         &self,
         number: u32,

@@ -77,7 +77,8 @@ fn write(path: &Path, text: &str) -> Result {
     Ok(())
 }
 
-/// Waits until the guest has asked for an address twice. Returns the frames that the wire's end saw.
+/// Waits until the guest has asked for an address twice. Returns the frames that the wire's end
+/// saw.
 fn sent(rig: &Testbed) -> Result<u64> {
     let of_vif = || -> Result<u64> {
         let status = rig.running()?.status()?;
