@@ -72,7 +72,7 @@ fn root_line(action: PlanAction, root: &RootObject) -> String {
     }
 }
 
-/// What comes back on a line of its own, if the tree could be removed.
+/// The line that gives it back, after that which removes the tree.
 fn noqueue_line(device: &str) -> String {
     format!("\nqdisc add dev {device} root noqueue")
 }

@@ -120,7 +120,7 @@ fn queued_status(way: &WayCounts, queue: &LeafCounts) -> DirectionStatus {
     }
 }
 
-/// What a queue dropped, by reason.
+/// The drops of a queue, by reason.
 fn dropped_by(queue: &LeafCounts) -> impl Iterator<Item = (&'static str, Amount)> {
     let dropped = amount(queue.dropped);
     // The queue counts a super-frame as one. Its packets are shared by the reasons in proportion.
