@@ -123,7 +123,7 @@ impl HostView {
                 let number = self.numbers.get(&member.device);
                 number.is_some_and(|number| tables.has_member(*number, member))
             }
-            // Where frames wait must not have become another device.
+            // The device that its frames wait at must not have become another.
             KernelObject::Uplink(UplinkObject { device, through, .. }) => {
                 let number = |name: &String| self.numbers.get(name).copied();
                 let through = through.as_ref().map(number);
