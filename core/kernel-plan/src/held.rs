@@ -148,9 +148,9 @@ fn receive_problems(policy: &Policy, list: &mut Vec<KernelProblem>) {
 /// The kinds of a port's trees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortTrees {
-    /// Of what its vifs send.
+    /// The tree of what its vifs send.
     pub(crate) send: QdiscTree,
-    /// Of what they receive from it, if it has one.
+    /// The tree of what they receive from it, if it has one.
     pub(crate) receive: Option<QdiscTree>,
 }
 
