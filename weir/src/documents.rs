@@ -107,7 +107,7 @@ _weir_with_names() {
 complete -F _weir_with_names -o bashdefault -o default weir
 "#;
 
-/// The same.
+/// Completes the names of a running node in fish.
 const FISH_NAMES: &str = r#"
 function __weir_names_a_vif
     __fish_seen_subcommand_from show capture explain

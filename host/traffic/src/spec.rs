@@ -306,7 +306,7 @@ impl TcpSend {
 }
 
 impl XdpSend {
-    /// These streams, with the usual patience.
+    /// Returns a sender of these streams with the usual patience.
     pub const fn new(streams: Vec<XdpStream>) -> Self {
         Self { streams, catch_up_us: default_catch_up_us(), clock_every: one() }
     }

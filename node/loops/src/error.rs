@@ -82,7 +82,7 @@ impl From<HostError> for RouterError {
 /// Changes of the host that are not undone. They stay in the journal.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Leftovers {
-    /// These could not be undone.
+    /// Changes that could not be undone.
     #[error("not undone: {}", .0.join("; "))]
     Failed(Vec<String>),
     /// The journal could not be read or written.

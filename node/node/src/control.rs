@@ -42,8 +42,8 @@ pub trait Control: Send + Sync + 'static {
     /// would be now.
     ///
     /// # Errors
-    /// Those of a change, as far as they can be foreseen: a device may fail to open, and a disk to
-    /// take the record.
+    /// What [`Self::change`] would refuse and can be foreseen: a device may still fail to open, and
+    /// a disk to take the record.
     fn foresee(&self, request: &ChangeRequest<'_>, edits: &[Edit])
     -> Result<PolicyChange, Refusal>;
 

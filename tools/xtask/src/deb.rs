@@ -75,7 +75,7 @@ impl Tree {
         self.put(path, 0o644, &read(Path::new(from))?)
     }
 
-    /// The same, compressed, without the time and the name that gzip would add.
+    /// Writes a file compressed, without the time and the name that gzip would add.
     fn zip(&self, path: &str, content: &[u8]) -> Result<(), String> {
         self.put(path, 0o644, content)?;
         let file = self.root.join(path);

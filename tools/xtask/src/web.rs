@@ -16,7 +16,7 @@ pub(crate) fn renew() -> Result<(), String> {
     PAGES.iter().try_for_each(|(script, _)| npm(&["run", script]))
 }
 
-/// The same, but compares with what is checked in. `Some` says why it was not tried.
+/// Builds the pages and compares them with what is checked in. `Some` says why it was not tried.
 pub(crate) fn check() -> Result<Option<String>, String> {
     if output(Command::new("npm").arg("--version")).is_err() {
         return Ok(Some("no npm on this machine".to_owned()));

@@ -159,7 +159,7 @@ pub(super) struct RowSide {
     /// Flows that have a queue now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) flows: Option<u32>,
-    /// Those of them that go before the others.
+    /// Sparse flows, which go before the others.
     pub(super) sparse_flows: u32,
     /// Packets marked "congestion experienced".
     pub(super) marks_per_s: f64,

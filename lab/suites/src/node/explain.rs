@@ -90,7 +90,7 @@ const fn side(view: &ExplainView, way: Direction) -> &ExplainSide {
 /// Some tenants of a scenario.
 #[derive(Clone, Copy)]
 enum TenantSet {
-    /// These.
+    /// Tenants by number.
     Only(&'static [u32]),
     /// This one and all after it.
     From(u32),
