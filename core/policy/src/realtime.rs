@@ -236,5 +236,5 @@ impl RouterRealtimeTable {
 const TIME_MIN: u64 = 100_000;
 /// And its longest is 4.19 s (`kernel.sched_deadline_period_max_us`).
 const TIME_MAX: u64 = 4 * SECOND;
-/// That of control groups of version 2 which nobody gave another.
+/// The weight of a control group of version 2 which nobody gave another.
 const WEIGHT: u32 = 100;

@@ -76,7 +76,7 @@ pub struct IntervalMeasures {
     pub delays: Nanos,
     /// The least time by which a packet left ahead of the rate.
     pub lead: Nanos,
-    /// That of the interval before.
+    /// `lead` of the interval before.
     pub lead_before: Nanos,
     /// Time of the rate that was lost, since no packet was there to use it.
     pub idle: Nanos,

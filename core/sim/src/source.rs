@@ -47,7 +47,7 @@ pub enum SizePattern {
         /// Greatest length.
         most: u16,
     },
-    /// These lengths in turn.
+    /// A list of lengths, used in turn.
     Cycle(Vec<u16>),
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Message {
 /// The outcome of sending a batch.
 #[derive(Debug)]
 pub(crate) enum SendOutcome {
-    /// That many were taken, at least 1.
+    /// Packets taken, at least 1.
     Sent(usize),
     /// None was taken; the device is full.
     Full,

@@ -87,7 +87,7 @@ pub(crate) struct Receive {
     run: Run,
 }
 
-/// Where, how long, on which processors.
+/// Namespace, time and processors of a run.
 #[derive(Debug, Args)]
 struct Run {
     /// Named network namespace to work in

@@ -164,7 +164,7 @@ pub struct LogLine {
     /// The decision in a line: sample, error, action, reason. It may name things of others or of
     /// the host.
     pub text: String,
-    /// That line without things of others and of the host.
+    /// `text` without things of others and of the host.
     pub plain: String,
 }
 

@@ -53,7 +53,7 @@ struct Member {
     source: CpuSource,
     meter: CpuMeter,
     given: CpuShare,
-    /// That of `given`.
+    /// The timing of `given`.
     timing: BudgetTiming,
     /// CPU time when it was last looked at.
     used: Option<Nanos>,

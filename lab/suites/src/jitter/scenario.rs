@@ -32,7 +32,7 @@ pub struct ShapedScenario {
     pub duration: Duration,
     /// Most spread of the smooth window's delay, in that of Xen's own bucket.
     pub spread_by_xen: f64,
-    /// Who sends.
+    /// The sender.
     pub sender: ShapedSender,
 }
 

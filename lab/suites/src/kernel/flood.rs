@@ -126,7 +126,7 @@ struct FloodResult {
     offered_pps: f64,
     /// The part of what the other tenant sent that arrived in the median second.
     median_second: f64,
-    /// That part in its worst second.
+    /// The least part that arrived in a second.
     least_second: f64,
 }
 
