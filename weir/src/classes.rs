@@ -54,7 +54,7 @@ fn line(of: &ClassStatusView) -> String {
     if let Some(weight) = asked.weight {
         let _fits = write!(text, ", weight {weight}");
     }
-    if of.in_force {
+    if of.in_force || of.budget_ppm.is_some() {
         let budget = of.budget_ppm.map(|ppm| format!(", budget {}", share(ppm)));
         let used = of.used_ppm.map(|ppm| format!(", used {}", share(ppm)));
         let threads = if of.threads == 1 { "thread" } else { "threads" };
@@ -66,7 +66,9 @@ fn line(of: &ClassStatusView) -> String {
     }
     text.push('\n');
     if let Some(trouble) = &of.trouble {
-        let _fits = writeln!(text, "  not in force: {trouble}");
+        let what =
+            if of.budget_ppm.is_some() { "not in force as it is set" } else { "not in force" };
+        let _fits = writeln!(text, "  {what}: {trouble}");
     }
     text
 }
@@ -94,6 +96,11 @@ mod tests {
         );
         periodic["in_force"] = false.into();
         periodic["trouble"] = "process 17: not there".into();
+        let text = one(periodic.clone());
+        let (first, second) = text.split_once('\n').unwrap();
+        assert!(first.contains("budget 25%"), "what its threads still have: {text}");
+        assert_eq!(second, "  not in force as it is set: process 17: not there\n");
+        periodic.as_object_mut().unwrap().remove("budget_ppm");
         let text = one(periodic);
         assert!(text.ends_with("\n  not in force: process 17: not there\n"), "{text}");
     }

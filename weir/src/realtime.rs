@@ -105,14 +105,19 @@ pub(crate) fn page(of: &AdviceView) -> String {
     }
     line(format!("together {} of a processor", CpuShare::from_ppm(of.used_ppm)));
     if of.lost > 0 {
-        line(format!("{} switches are missing: the kernel's ring was full", of.lost));
+        line(format!(
+            "{} switches are missing: the kernel's ring was full; observe again, since gaps \
+                      and work may be too long here",
+            of.lost
+        ));
     }
     line(format!("advice: {}", of.because));
     if let (Some(class), Some(deadline), Some(cpu)) = (of.class, of.deadline_ns, of.cpu_ppm) {
         let (deadline, cpu) = (Nanos::new(deadline), CpuShare::from_ppm(cpu));
         let class = name(class);
         let set = format!("weir set router {router} --realtime {class}");
-        line(format!("to apply: {set} --deadline {deadline} --cpu {cpu}"));
+        // A period that is set already would stay.
+        line(format!("to apply: {set} --deadline {deadline} --period {deadline} --cpu {cpu}"));
     }
     page
 }
@@ -194,8 +199,14 @@ mod tests {
         };
         let text = page(&view);
         assert!(text.starts_with("router voice: 1 threads, 200 activations in 2s\n"), "{text}");
-        let command = "weir set router voice --realtime periodic --deadline 10ms --cpu 13%\n";
+        let command = "weir set router voice --realtime periodic --deadline 10ms --period 10ms \
+                       --cpu 13%\n";
         assert!(text.ends_with(command), "{text}");
+        assert!(!text.contains("missing"), "{text}");
+        view.lost = 40;
+        let unsure = page(&view);
+        let line = "40 switches are missing: the kernel's ring was full; observe again, since";
+        assert!(unsure.contains(line), "{unsure}");
         (view.class, view.deadline_ns, view.cpu_ppm) = (Some(RealtimeClass::Normal), None, None);
         assert!(!page(&view).contains("to apply"));
     }

@@ -76,6 +76,19 @@ fn a_dry_run_touches_nothing() {
     assert_eq!(plan.status.code(), Some(1));
     let text = String::from_utf8_lossy(&plan.stdout).into_owned();
     assert!(text.contains("NOT POSSIBLE") && text.contains("away1"), "{text}");
+    // A set of classes that does not fit.
+    let class = "{ type = \"periodic\", deadline = \"2ms\", period = \"10ms\", cpu = \"20%\", \
+                 process = \"1\" }";
+    let router =
+        |name| format!("[[router]]\nname = \"{name}\"\nslice = \"gold\"\nrealtime = {class}\n");
+    site.write(&format!("{POLICY}\n{}{}", router("first"), router("dense")));
+    let plan = site.run(&["--dry-run"]).end();
+    assert_eq!(plan.status.code(), Some(1), "densities of 200 %, at most 100: {plan:?}");
+    let text = String::from_utf8_lossy(&plan.stdout).into_owned();
+    assert!(text.contains("# NOT POSSIBLE: router dense: realtime: densities"), "{text}");
+    let plan = site.run(&["--dry-run", "--json"]).end();
+    let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
+    assert_eq!(plan["possible"], false);
     site.is_again(&before);
 }
 

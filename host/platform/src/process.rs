@@ -145,6 +145,14 @@ pub fn with_environment(entry: &str) -> Vec<Identity> {
     found.filter(Identity::is_alive).collect()
 }
 
+/// The process that a thread is of; `None` if it is gone.
+#[must_use]
+pub fn process_of_thread(thread: Identity) -> Option<Identity> {
+    let status = fs::read_to_string(format!("/proc/{}/status", thread.pid)).ok()?;
+    let id = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    Identity::of(id.trim().parse().ok()?).filter(|_| thread.is_alive())
+}
+
 /// The threads of a process, none if it is gone.
 #[must_use]
 pub fn threads_of(process: Identity) -> Vec<Identity> {
@@ -173,6 +181,19 @@ const POLL: Duration = Duration::from_millis(5);
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn a_thread_is_of_its_process() {
+        let own = Identity::own().unwrap();
+        let (told, heard) = std::sync::mpsc::channel();
+        let thread = thread::spawn(move || {
+            let own = fs::read_link("/proc/thread-self").unwrap();
+            let id = own.file_name().unwrap().to_str().unwrap().parse().unwrap();
+            told.send(process_of_thread(Identity::of(id).unwrap())).unwrap();
+        });
+        assert_eq!(heard.recv().unwrap(), Some(own));
+        thread.join().unwrap();
+    }
 
     #[test]
     fn an_identity_outlives_its_process_and_is_not_taken_over() {

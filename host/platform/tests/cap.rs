@@ -14,9 +14,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{SetOnDrop, TestState, is_root, soon};
+use weir_control::realtime::ProcessorPool;
 use weir_platform::cap::napi::{self, NapiDevice};
 use weir_platform::cap::{
-    Actuator, Budgets, CapError, CgroupCap, DeadlineCap, QuotaShape, cgroup, check_period,
+    Actuator, Budgets, CapError, CgroupCap, DeadlineCap, PERCENT_GRANTED, QuotaShape, cgroup,
+    check_period,
 };
 use weir_platform::cpu::{self, Class};
 use weir_platform::host;
@@ -293,7 +295,8 @@ fn a_flooded_namespace_router_is_held_by_deadline_budgets() {
         host::apply(&mut journal, &changes).unwrap();
         threads.extend(napi::new_threads(name, &before).unwrap());
     }
-    let budgets = Budgets::of(2, CpuShare::ZERO);
+    let granted = CpuShare::from_percent(PERCENT_GRANTED);
+    let budgets = Budgets::of(ProcessorPool { count: 2, granted }, CpuShare::ZERO);
     let mut cap = DeadlineCap::new(&mut journal, "vr1", &threads, budgets.clone()).unwrap();
     assert_eq!(cap.in_force().unwrap(), None);
     let end = AtomicBool::new(false);

@@ -12,9 +12,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use common::{TestState, is_root};
-use weir_control::realtime::TimingDemand;
+use weir_control::realtime::{ProcessorPool, TimingDemand};
 use weir_platform::cap::Actuator;
-use weir_platform::cap::{BudgetUser, Budgets, DeadlineCap};
+use weir_platform::cap::{BudgetUser, Budgets, DeadlineCap, PERCENT_GRANTED};
 use weir_platform::cpu::{self, Class, CpuRequest};
 use weir_platform::journal::Journal;
 use weir_platform::meter::CpuSource;
@@ -61,6 +61,11 @@ fn demand(percent: u32) -> TimingDemand {
     TimingDemand { share: CpuShare::from_percent(percent), deadline, period, core: None }
 }
 
+/// Two processors of a host with the kernel's usual limit.
+fn two() -> ProcessorPool {
+    ProcessorPool { count: 2, granted: CpuShare::from_percent(PERCENT_GRANTED) }
+}
+
 /// The sum of the budgets of threads, as the kernel has them.
 fn given(threads: &[&Waiter]) -> CpuShare {
     let share = |thread: &&Waiter| match thread.class() {
@@ -94,7 +99,7 @@ fn threads_come_and_go_and_a_cap_leaves_the_guarantee() {
     let nice = ["-n", "5", "-p", &first.identity.pid.to_string()].map(str::to_owned);
     assert!(Command::new("renice").args(nice).output().unwrap().status.success());
     assert_eq!(first.class(), Class::Normal { nice: 5 });
-    let budgets = Budgets::of(2, CpuShare::ZERO);
+    let budgets = Budgets::of(two(), CpuShare::ZERO);
     let enter = |threads: &[&Waiter]| {
         let sources: Vec<CpuSource> = threads.iter().map(|thread| thread.source()).collect();
         budgets.enter("r", &sources, BudgetUser::Class).unwrap();
@@ -144,6 +149,47 @@ fn threads_come_and_go_and_a_cap_leaves_the_guarantee() {
     }
 }
 
+/// Goal: nine threads that wait do not take a guarantee from the one that works.
+#[test]
+fn one_of_ten_threads_works_and_has_nine_tenths() {
+    if !can_have_deadlines("one_of_ten_threads_works_and_has_nine_tenths") {
+        return;
+    }
+    let waiters: Vec<Waiter> = (0..9).map(|_| Waiter::start()).collect();
+    let (told, heard) = channel();
+    let (end, ended): (Sender<()>, Receiver<()>) = channel();
+    let thread = std::thread::spawn(move || {
+        let own = std::fs::read_link("/proc/thread-self").unwrap();
+        told.send(own.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
+        while ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            std::hint::spin_loop();
+        }
+    });
+    let worker = Identity::of(heard.recv().unwrap()).unwrap();
+    let budgets = Budgets::of(two(), CpuShare::ZERO);
+    let mut sources: Vec<CpuSource> = waiters.iter().map(Waiter::source).collect();
+    sources.push(CpuSource::Thread(worker));
+    budgets.enter("r", &sources, BudgetUser::Class).unwrap();
+    let has = |thread| match cpu::class_of_thread(thread).unwrap() {
+        Class::Deadline { runtime, period, .. } => CpuShare::of_floor(runtime, period),
+        other => panic!("{other:?}"),
+    };
+    // A busy machine gives it little before the first looks; and each look doubles what it has.
+    let least = CpuShare::from_percent(18).as_ppm() - 1_000;
+    let reached = (0..600).any(|_| {
+        budgets.guarantee("r", demand(20)).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        has(worker).as_ppm() >= least
+    });
+    let others: Vec<CpuShare> = waiters.iter().map(|one| has(one.identity)).collect();
+    assert!(reached, "{} beside {others:?}", has(worker));
+    assert!(others.iter().all(|share| share.as_ppm() >= 1_900), "{others:?}");
+    budgets.end_guarantee("r").unwrap();
+    drop(end);
+    thread.join().unwrap();
+    waiters.into_iter().for_each(Waiter::end);
+}
+
 /// A process that sleeps, and ends with the test.
 struct Sleeper(Child);
 
@@ -166,7 +212,7 @@ fn the_undo_of_a_cap_leaves_the_class() {
     let process = Identity::of(sleeper.0.id()).unwrap();
     let class = || cpu::class_of_thread(process).unwrap();
     let before = class();
-    let budgets = Budgets::of(2, CpuShare::ZERO);
+    let budgets = Budgets::of(two(), CpuShare::ZERO);
     budgets.enter("r", &[CpuSource::Thread(process)], BudgetUser::Class).unwrap();
     budgets.guarantee("r", demand(20)).unwrap();
     let guaranteed = class();

@@ -112,10 +112,11 @@ pub struct ClassStatusView {
     pub slice: String,
     /// The class as the policy gives it.
     pub class: RealtimeClassView,
-    /// True if the class is in force.
+    /// True if the class is in force as the policy has it.
     pub in_force: bool,
     /// Budget of all its threads together, in millionths of a processor: the guarantee, or the cap
-    /// of `xtc` where that is more. Absent for a weight, and while the class is not in force.
+    /// of `xtc` where that is more. Absent for a weight, and while they have none. While the class
+    /// is not in force, the budget that they still have from before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_ppm: Option<u32>,
     /// Threads with the class, or processes with the weight.

@@ -86,7 +86,10 @@ fn advice_view(router: String, of: &RouterActivations) -> AdviceView {
         class,
         deadline_ns: proposed.map(|(period, _)| period.as_nanos()),
         cpu_ppm: proposed.map(|(_, cpu): (Nanos, CpuShare)| cpu.as_ppm()),
-        because: advice.to_string(),
+        because: match watched.lost {
+            0 => advice.to_string(),
+            lost => format!("{advice}; {lost} switches were not recorded, so observe again"),
+        },
     }
 }
 

@@ -105,7 +105,7 @@ pub(crate) fn class_status(of: &ClassStatus, caller: &Caller) -> ClassStatusView
             cpu_ppm: guaranteed.then_some(of.cpu.as_ppm()),
             weight: (!guaranteed).then_some(of.weight),
         },
-        in_force: of.applied.is_some(),
+        in_force: of.is_in_force(),
         budget_ppm: applied.budget.map(CpuShare::as_ppm),
         threads: applied.threads,
         used_ppm: applied.used.map(CpuShare::as_ppm),

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Watches when a router's threads are activated, so that a class can be proposed.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use weir_platform::HostError;
-use weir_platform::cap::napi;
+use weir_platform::cap::{cgroup, napi};
 use weir_platform::meter::{THREADS_MAX, WatchedActivations, watch};
 use weir_platform::process::{self, Identity};
 use weir_policy::{Router, ThreadSource};
@@ -40,7 +39,7 @@ fn threads_of(router: &Router) -> Result<Vec<Identity>, HostError> {
     })?;
     let found = match source {
         ThreadSource::Process(process) => process::threads_of(process_of(process)?),
-        ThreadSource::Group(group) => in_group(Path::new(group))?,
+        ThreadSource::Group(group) => cgroup::threads_in(Path::new(group))?,
         ThreadSource::Interfaces { interfaces, .. } => {
             let devices = interfaces.iter().filter_map(|one| one.inside.as_deref());
             let each: Result<Vec<_>, _> =
@@ -55,16 +54,6 @@ fn threads_of(router: &Router) -> Result<Vec<Identity>, HostError> {
         true => Err(refused("it has no threads")),
         false => Ok(found),
     }
-}
-
-/// The threads of a control group: `cgroup.threads` of version 2, `tasks` of version 1.
-fn in_group(path: &Path) -> Result<Vec<Identity>, HostError> {
-    let files = ["cgroup.threads", "tasks"].map(|name| path.join(name));
-    let [first, second] = &files;
-    let file = if first.exists() { first } else { second };
-    let text = fs::read_to_string(file).map_err(|error| HostError::io("read", file, error))?;
-    let ids = text.lines().filter_map(|line| line.trim().parse().ok());
-    Ok(ids.filter_map(Identity::of).collect())
 }
 
 #[cfg(test)]

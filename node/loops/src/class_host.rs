@@ -9,12 +9,11 @@
 //! go, and the way back asks the kernel for them.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_control::realtime::{AllotmentLedger, ProcessorPool, TimingDemand};
+use weir_control::realtime::{Allotment, AllotmentLedger, ProcessorPool, TimingDemand};
 use weir_platform::cap::cgroup::{self, CgroupTree};
 use weir_platform::cap::{
     BudgetUser, Budgets, GuaranteeError, RtdsBudget, RtdsClass, xen_processors,
@@ -196,6 +195,22 @@ impl ClassPlatform for HostClasses {
         }
     }
 
+    fn in_force(&self, router: &str) -> Option<AppliedClass> {
+        let guest = self.kept.get(router).and_then(|kept| kept.guest.as_ref());
+        if let Some(budget) = guest.and_then(|(guest, _)| guest.last_set()) {
+            let budget = Some(budget.share());
+            return Some(AppliedClass { budget, threads: 1, used: None, exhausted: 0 });
+        }
+        self.budgets.allotment(router).filter(Allotment::is_guaranteed)?;
+        let held = self.budgets.held(router)?;
+        Some(AppliedClass {
+            budget: Some(held.budget),
+            threads: held.threads as u64,
+            used: Some(held.used),
+            exhausted: held.exhausted as u64,
+        })
+    }
+
     fn release(&mut self, router: &str) -> Result<(), RouterError> {
         let Some(kept) = self.kept.get_mut(router) else { return Ok(()) };
         kept.leaves = true;
@@ -221,13 +236,7 @@ impl ClassPlatform for HostClasses {
     }
 
     fn check(&self, classes: &[RouterClass]) -> Result<(), UnfitRouter> {
-        let guests: Vec<_> = demands(classes, true).collect();
-        let processors = if guests.is_empty() { None } else { xen_processors(&Host::default()) };
-        let of_guests = processors.map(ledger_of_guests);
-        let of_guests = of_guests.map_or(Ok(()), |ledger| ledger.check(guests));
-        of_guests.and_then(|()| self.budgets.check(demands(classes, false))).map_err(|refusal| {
-            UnfitRouter { router: refusal.router, error: RouterError::Class(refusal.bound) }
-        })
+        check(classes, &self.budgets)
     }
 
     fn end(&mut self) -> Result<(), RouterError> {
@@ -261,9 +270,9 @@ fn find(
     named: &NamedThreads,
     kept: &mut KeptThreads,
 ) -> Result<Vec<CpuSource>, HostError> {
-    let processes = match named {
-        NamedThreads::Process(named) => vec![process_of(named)?],
-        NamedThreads::Group(path) => processes_of_group(wanted, path)?,
+    let process = match named {
+        NamedThreads::Process(named) => process_of(named)?,
+        NamedThreads::Group(path) => return find_in_group(journal, wanted, path, kept),
         NamedThreads::Interfaces(namespace, interfaces) => {
             if kept.interfaces.is_empty() || !kept.interfaces.iter().all(Identity::is_alive) {
                 let devices = napi_devices(namespace.as_deref(), interfaces);
@@ -278,12 +287,8 @@ fn find(
             return Err(refused(wanted, "a guest of Xen has no threads here"));
         }
     };
-    let mut threads = Vec::new();
-    for process in processes {
-        note(journal, wanted, &mut kept.journaled, process, Undo::OrdinaryProcess(process))?;
-        threads.extend(process::threads_of(process).into_iter().map(CpuSource::Thread));
-    }
-    Ok(threads)
+    note(journal, wanted, &mut kept.journaled, process, Undo::OrdinaryProcess(process))?;
+    Ok(process::threads_of(process).into_iter().map(CpuSource::Thread).collect())
 }
 
 /// Journals the way back of one process or thread, once.
@@ -304,16 +309,27 @@ fn note(
     Ok(())
 }
 
-fn processes_of_group(wanted: &RouterClass, path: &str) -> Result<Vec<Identity>, HostError> {
-    let file = Path::new(path).join("cgroup.procs");
-    let text = fs::read_to_string(&file)
-        .map_err(|error| HostError::io("read the processes of", &file, error))?;
-    let ids = text.lines().filter_map(|line| line.trim().parse().ok());
-    let found: Vec<Identity> = ids.filter_map(Identity::of).collect();
-    match found.is_empty() {
-        true => Err(refused(wanted, &format!("control group {path} has no process"))),
-        false => Ok(found),
+/// Finds the threads of a group, and journals how the processes that they are of become ordinary.
+fn find_in_group(
+    journal: &mut Journal,
+    wanted: &RouterClass,
+    path: &str,
+    kept: &mut KeptThreads,
+) -> Result<Vec<CpuSource>, HostError> {
+    let threads = cgroup::threads_in(Path::new(path))?;
+    let mut processes: Vec<Identity> = Vec::new();
+    for process in threads.iter().filter_map(|thread| process::process_of_thread(*thread)) {
+        if !processes.contains(&process) {
+            processes.push(process);
+        }
     }
+    if processes.is_empty() {
+        return Err(refused(wanted, &format!("control group {path} has no process")));
+    }
+    for process in processes {
+        note(journal, wanted, &mut kept.journaled, process, Undo::OrdinaryProcess(process))?;
+    }
+    Ok(threads.into_iter().map(CpuSource::Thread).collect())
 }
 
 /// Gives a process a group of its own with the weight of its class.
@@ -367,28 +383,41 @@ fn refused(wanted: &RouterClass, why: &str) -> HostError {
     HostError::Refused(format!("router {}: {why}", wanted.router))
 }
 
-/// Plans each class of a policy, a line each, for a dry run: what it asks for, and whether all fit
-/// together on `budgets`.
-pub(crate) fn plan(classes: &[RouterClass], budgets: &Budgets) -> Vec<String> {
-    let line = |wanted: &RouterClass| {
-        let class = &wanted.class;
-        let what = match wanted.demand() {
-            Some(demand) => format!(
-                "{} of every {} within {}, density {}",
-                demand.share,
-                demand.period,
-                demand.deadline,
-                demand.density()
-            ),
-            None => format!("weight {}", class.weight),
-        };
-        format!("router {}: class {}, {what}", wanted.router, class.kind.name())
+/// Plans a class, a line, for a dry run: what it asks for.
+pub(crate) fn plan(wanted: &RouterClass) -> String {
+    let class = &wanted.class;
+    let what = match wanted.demand() {
+        Some(demand) => format!(
+            "{} of every {} within {}, density {}",
+            demand.share,
+            demand.period,
+            demand.deadline,
+            demand.density()
+        ),
+        None => format!("weight {}", class.weight),
     };
-    let mut lines: Vec<String> = classes.iter().map(line).collect();
-    if let Err(refusal) = budgets.check(demands(classes, false)) {
-        lines.push(format!("NOT ADMITTED: {refusal}"));
-    }
-    lines
+    format!("router {}: class {}, {what}", wanted.router, class.kind.name())
+}
+
+/// Checks that classes could be in force together: those of threads on `budgets`, those of guests
+/// on Xen's processors.
+pub(crate) fn check(classes: &[RouterClass], budgets: &Budgets) -> Result<(), UnfitRouter> {
+    let guests: Vec<_> = demands(classes, true).collect();
+    let processors = if guests.is_empty() { None } else { xen_processors(&Host::default()) };
+    check_on(classes, budgets, processors)
+}
+
+fn check_on(
+    classes: &[RouterClass],
+    budgets: &Budgets,
+    xen: Option<u32>,
+) -> Result<(), UnfitRouter> {
+    let of_guests = xen.map(ledger_of_guests);
+    let of_guests = of_guests.map_or(Ok(()), |ledger| ledger.check(demands(classes, true)));
+    of_guests.and_then(|()| budgets.check(demands(classes, false))).map_err(|refusal| UnfitRouter {
+        router: refusal.router,
+        error: RouterError::Class(refusal.bound),
+    })
 }
 
 /// Returns the name of the journal of a node's classes.
@@ -406,3 +435,39 @@ const NO_DEMAND: TimingDemand = TimingDemand {
     period: Nanos::from_millis(1),
     core: None,
 };
+
+#[cfg(test)]
+mod tests {
+    use weir_policy::RouterRealtime;
+
+    use super::*;
+
+    fn class(router: &str, percent: u32, threads: NamedThreads) -> RouterClass {
+        let (deadline, cpu) = (Nanos::from_millis(5), CpuShare::from_percent(percent));
+        let class = RouterRealtime::new(RealtimeKind::Periodic, deadline, cpu);
+        let slice = "gold".to_owned();
+        RouterClass { router: router.to_owned(), slice, class, threads, capped: false }
+    }
+
+    /// Goal: what does not fit is refused with sum and bound, threads and guests each on their own
+    /// processors.
+    #[test]
+    fn a_set_that_does_not_fit_is_refused_before_anything_is_done() {
+        let pool = ProcessorPool { count: 1, granted: CpuShare::from_percent(90) };
+        let budgets = Budgets::of(pool, CpuShare::ZERO);
+        let process = |name, percent| class(name, percent, NamedThreads::Process("1".to_owned()));
+        let guest = |name, percent| class(name, percent, NamedThreads::Domain("g".to_owned()));
+        let said = |classes: &[RouterClass], xen| {
+            let unfit = check_on(classes, &budgets, xen).unwrap_err();
+            (unfit.router, unfit.error.to_string())
+        };
+        let fits = [process("a", 60), process("b", 30), guest("c", 60), guest("d", 40)];
+        check_on(&fits, &budgets, Some(1)).unwrap();
+        let (router, why) = said(&[process("a", 60), process("b", 31)], None);
+        assert_eq!(router, "b");
+        assert!(why.contains("91%") && why.contains("90%"), "{why}");
+        let (router, why) = said(&[guest("c", 60), guest("d", 41), process("a", 1)], Some(1));
+        assert_eq!(router, "d");
+        assert!(why.contains("101%") && why.contains("100%"), "{why}");
+    }
+}

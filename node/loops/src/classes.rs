@@ -31,6 +31,9 @@ pub trait ClassPlatform: Send {
     /// The reason why it is not in force.
     fn apply(&mut self, class: &RouterClass) -> Result<AppliedClass, RouterError>;
 
+    /// Returns what a router has now, after [`Self::apply`] could not change it; `None`: nothing.
+    fn in_force(&self, router: &str) -> Option<AppliedClass>;
+
     /// Undoes [`Self::apply`]. Harmless for a router without a class.
     ///
     /// # Errors
@@ -108,9 +111,11 @@ pub struct ClassStatus {
     pub period: Nanos,
     /// The weight among normal processes.
     pub weight: u32,
-    /// The class in force; `None`: it is not, and [`Self::trouble`] has the reason.
+    /// The budgets in force; `None`: there are none. They are not those of the policy while
+    /// [`Self::trouble`] has a reason.
     pub applied: Option<AppliedClass>,
-    /// The reason why it is not in force. The text may name things of the host.
+    /// The reason why it is not in force as the policy has it. The text may name things of the
+    /// host.
     pub trouble: Option<String>,
     /// The number of times that it could not be applied.
     pub refusals: u64,
@@ -133,7 +138,8 @@ pub struct ClassKeeper {
 
 struct KeptClass {
     wanted: RouterClass,
-    applied: Option<AppliedClass>,
+    /// The class in force, and its density.
+    applied: Option<(AppliedClass, CpuShare)>,
     trouble: Option<String>,
     refusals: u64,
     applications: u64,
@@ -168,6 +174,14 @@ impl RouterClass {
     fn turns_to(&self, new: &Self) -> bool {
         let guaranteed = self.class.is_guaranteed();
         self.threads == new.threads && guaranteed == new.class.is_guaranteed()
+    }
+}
+
+impl ClassStatus {
+    /// Says whether the class is in force as the policy has it.
+    #[must_use]
+    pub const fn is_in_force(&self) -> bool {
+        self.applied.is_some() && self.trouble.is_none()
     }
 }
 
@@ -289,7 +303,11 @@ impl ClassKeeper {
                 Some(why) => Err(why.clone()),
                 None => self.platform.apply(&entry.wanted).map_err(|error| error.to_string()),
             };
-            entry.take_result(result);
+            let still = match (&result, entry.applied) {
+                (Err(_), Some(_)) => self.platform.in_force(&entry.wanted.router),
+                _ => None,
+            };
+            entry.take_result(result, still);
             if was != (entry.applied.is_some(), entry.trouble.clone()) {
                 self.notes.push(entry.line());
             }
@@ -317,29 +335,40 @@ impl KeptClass {
         Self { wanted, applied, trouble, refusals: 0, applications: 0, exhausted: 0 }
     }
 
-    /// Says whether its budget is to be more than it is.
-    fn grows(&self) -> bool {
-        let budget = self.applied.and_then(|applied| applied.budget);
-        budget.is_none_or(|budget| budget < self.wanted.class.cpu)
+    /// Returns the density that the policy wants; zero for a weight.
+    fn density(&self) -> CpuShare {
+        self.wanted.demand().map_or(CpuShare::ZERO, TimingDemand::density)
     }
 
-    fn take_result(&mut self, result: Result<AppliedClass, String>) {
+    /// Says whether its density, by which sets are admitted, is to be more than it is.
+    fn grows(&self) -> bool {
+        self.applied.is_none_or(|(_, density)| density < self.density())
+    }
+
+    /// Takes how applying it went. The budgets of one that could not be changed are still in force;
+    /// so says the status, with the reason.
+    fn take_result(&mut self, result: Result<AppliedClass, String>, still: Option<AppliedClass>) {
         match result {
             Ok(applied) => {
                 self.applications += u64::from(self.applied.is_none());
                 self.exhausted += applied.exhausted;
-                (self.applied, self.trouble) = (Some(applied), None);
+                (self.applied, self.trouble) = (Some((applied, self.density())), None);
             }
             Err(why) => {
                 self.refusals += 1;
-                (self.applied, self.trouble) = (None, Some(why));
+                let density = self.applied.map(|(_, density)| density);
+                (self.applied, self.trouble) = (still.zip(density), Some(why));
             }
         }
     }
 
     fn line(&self) -> String {
         let (router, kind) = (&self.wanted.router, self.wanted.class.kind.name());
-        match (&self.trouble, self.applied) {
+        match (&self.trouble, self.applied.map(|(applied, _)| applied)) {
+            (Some(why), Some(AppliedClass { budget: Some(budget), .. })) => format!(
+                "router {router}: class {kind} is not in force as the policy has it: {why}; its \
+                 threads still have {budget}"
+            ),
             (Some(why), _) => format!("router {router}: class {kind} is not in force: {why}"),
             (None, Some(AppliedClass { budget: Some(budget), threads, .. })) => {
                 format!("router {router}: class {kind}, {budget} over {threads} threads")
@@ -361,7 +390,7 @@ impl KeptClass {
             deadline,
             period,
             weight,
-            applied: self.applied,
+            applied: self.applied.map(|(applied, _)| applied),
             trouble: self.trouble.clone(),
             refusals: self.refusals,
             applications: self.applications,
@@ -394,6 +423,8 @@ mod tests {
     struct FakeState {
         log: Vec<String>,
         failing: BTreeSet<String>,
+        /// The budgets that were given.
+        given: BTreeMap<String, AppliedClass>,
     }
 
     impl FakeHost {
@@ -418,7 +449,13 @@ mod tests {
         fn apply(&mut self, class: &RouterClass) -> Result<AppliedClass, RouterError> {
             self.act(format!("apply {}", class.router))?;
             let budget = class.class.is_guaranteed().then_some(class.class.cpu);
-            Ok(AppliedClass { budget, threads: 1, used: None, exhausted: 0 })
+            let applied = AppliedClass { budget, threads: 1, used: None, exhausted: 0 };
+            self.0.lock().unwrap().given.insert(class.router.clone(), applied);
+            Ok(applied)
+        }
+
+        fn in_force(&self, router: &str) -> Option<AppliedClass> {
+            self.0.lock().unwrap().given.get(router).copied()
         }
 
         fn release(&mut self, router: &str) -> Result<(), RouterError> {
@@ -504,5 +541,52 @@ mod tests {
         assert_eq!(host.log(), ["release a", "apply b", "apply a"]);
         keeper.end().unwrap();
         assert_eq!(host.log(), ["release a", "release b", "end"]);
+    }
+
+    /// Goal: sets are admitted by density, so that a change that makes a class denser at the same
+    /// share comes after those that make room.
+    #[test]
+    fn the_order_of_changes_is_by_density() {
+        let host = FakeHost::default();
+        let mut keeper = ClassKeeper::new(Box::new(host.clone()));
+        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        let class = |deadline: &str, process: u32| {
+            format!(
+                "type = \"periodic\", deadline = \"{deadline}\", period = \"20ms\", cpu = \"10%\", \
+                 process = \"{process}\""
+            )
+        };
+        let (sparse, dense) = (class("20ms", 7), class("4ms", 8));
+        keeper.follow(at(0), &policy(&[("a", &sparse), ("b", &dense)]));
+        host.log();
+        let (denser, sparser) = (class("4ms", 7), class("20ms", 8));
+        keeper.follow(at(100), &policy(&[("a", &denser), ("b", &sparser)]));
+        assert_eq!(host.log(), ["apply b", "apply a"], "10% each before and after");
+    }
+
+    /// Goal: a change that fails leaves the budget as it was, and the status says so.
+    #[test]
+    fn what_is_still_in_force_is_told_beside_the_reason() {
+        let host = FakeHost::default();
+        let mut keeper = ClassKeeper::new(Box::new(host.clone()));
+        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        keeper.follow(at(0), &policy(&[("b", SMALL)]));
+        assert!(keeper.status(None)[0].is_in_force());
+        keeper.take_notes();
+        host.fail("apply b", true);
+        let more = SMALL.replace("10%", "50%");
+        keeper.follow(at(100), &policy(&[("b", &more)]));
+        let status = &keeper.status(None)[0];
+        assert!(!status.is_in_force());
+        assert_eq!(status.applied.unwrap().budget, Some(CpuShare::from_percent(10)));
+        let told = "router b: class periodic is not in force as the policy has it: the node is \
+                    ending; its threads still have 10%";
+        assert_eq!(keeper.take_notes(), [told]);
+        host.0.lock().unwrap().given.clear();
+        keeper.tick(at(1000));
+        assert_eq!(keeper.status(None)[0].applied, None, "its threads are gone");
+        host.fail("apply b", false);
+        keeper.tick(at(2000));
+        assert!(keeper.status(None)[0].is_in_force());
     }
 }

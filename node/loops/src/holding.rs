@@ -4,13 +4,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use weir_control::realtime::ProcessorPool;
 use weir_platform::cap::Budgets;
+use weir_platform::doctor::TimingFacts;
 use weir_platform::{HostError, StateDir, journal};
 use weir_policy::{Policy, Reservation};
 use weir_units::CpuShare;
 
 use super::class_host::{self, HostClasses};
 use super::classes::{ClassKeeper, ClassStatus, RouterClass};
+use super::error::UnfitRouter;
 use super::host::{self, HostPlatform};
 use super::manager::LoopManager;
 use super::parts::{RouterTarget, Tell};
@@ -34,9 +37,10 @@ impl RouterLoops {
         Self { state, tell, running: Mutex::new(None) }
     }
 
-    /// Starts the loops of the policy's routers. A router that cannot be held yet is in the status
-    /// and retried. Leftovers of an earlier run are undone or reported; the node starts in any
-    /// case.
+    /// Starts the loops of the policy's routers. A router that cannot be held yet, and a class that
+    /// does not fit, are in the status and retried: a host may reach the world by this node's ports
+    /// only, so that no class is a reason not to forward. Leftovers of an earlier run are undone or
+    /// reported; the node starts in any case.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -160,13 +164,24 @@ impl std::fmt::Debug for RouterLoops {
     }
 }
 
-/// Plans each router to be held and each class, a line each, for a dry run. It reads the host and
-/// changes nothing.
+/// The plan of a node's routers, for a dry run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouterPlan {
+    /// Each router to be held and each class, a line each.
+    pub lines: Vec<String>,
+    /// The reasons for which a class could not come into force on this host.
+    pub problems: Vec<String>,
+}
+
+/// Plans the routers to be held, and the classes. It reads the host and changes nothing.
 #[must_use]
-pub fn plan(policy: &Policy) -> Vec<String> {
+pub fn plan(policy: &Policy) -> RouterPlan {
     let mut lines = host::plan(policy);
-    lines.extend(class_host::plan(&RouterClass::of(policy), &budgets(policy)));
-    lines
+    let classes = RouterClass::of(policy);
+    lines.extend(classes.iter().map(class_host::plan));
+    let problems = class_host::check(&classes, &budgets(policy)).err();
+    let problem = |unfit: UnfitRouter| format!("router {}: {}", unfit.router, unfit.error);
+    RouterPlan { lines, problems: problems.into_iter().map(problem).collect() }
 }
 
 /// Returns true if no router is to be held and none has a class.
@@ -174,14 +189,15 @@ fn has_nothing(policy: &Policy) -> bool {
     RouterTarget::of(policy).is_empty() && RouterClass::of(policy).is_empty()
 }
 
-/// Returns the bound on deadline budgets of routers, beside the worker's own.
+/// Returns the bound on deadline budgets of routers on this host, beside the worker's own.
 fn budgets(policy: &Policy) -> Budgets {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let beside = match policy.node.reservation {
         Reservation::Deadline => CpuShare::from_percent(WORKER_PERCENT),
         Reservation::Pinned | Reservation::Fifo | Reservation::None => CpuShare::ZERO,
     };
-    Budgets::of(u32::try_from(processors).unwrap_or(u32::MAX), beside)
+    let count = u32::try_from(processors).unwrap_or(u32::MAX);
+    Budgets::of(ProcessorPool { count, granted: TimingFacts::read().granted() }, beside)
 }
 
 /// A worker's deadline reservation: see `reservation.rs`.

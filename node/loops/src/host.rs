@@ -483,6 +483,7 @@ pub(crate) fn napi_devices<'p>(
 
 #[cfg(test)]
 mod tests {
+    use weir_control::realtime::ProcessorPool;
     use weir_dataplane::clock;
 
     use super::*;
@@ -552,7 +553,8 @@ interface = [{ device = "v0" }]
     fn host(state: &StateDir) -> (HostPlatform, std::sync::mpsc::Receiver<String>) {
         let (told, lines) = std::sync::mpsc::channel();
         let tell: Tell = Arc::new(move |line| drop(told.send(line)));
-        (HostPlatform::new("n1", state, Budgets::of(1, CpuShare::ZERO), None, tell), lines)
+        let pool = ProcessorPool { count: 1, granted: CpuShare::ONE };
+        (HostPlatform::new("n1", state, Budgets::of(pool, CpuShare::ZERO), None, tell), lines)
     }
 
     /// A pending undo is executed before the router is taken again; the endpoint is never the one

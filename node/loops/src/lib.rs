@@ -22,8 +22,8 @@ mod host;
 mod host_journal;
 pub mod load;
 mod manager;
-mod owed;
 mod parts;
+mod pending;
 mod police;
 mod readings;
 pub mod sim;
@@ -35,7 +35,7 @@ pub use classes::{
     AppliedClass, ClassKeeper, ClassPlatform, ClassStatus, NamedThreads, RouterClass,
 };
 pub use error::{CounterError, Leftovers, RouterError, UncleanEnd, UnfitRouter};
-pub use holding::{RouterLoops, plan};
+pub use holding::{RouterLoops, RouterPlan, plan};
 pub use manager::LoopManager;
 pub use parts::{
     CounterReader, CounterSource, CpuTimeMeter, RouterEndpoint, RouterGuarantee, RouterPlatform,

@@ -18,8 +18,8 @@ use super::classes::{ClassKeeper, ClassStatus};
 use super::design;
 use super::error::{RouterError, UncleanEnd, UnfitRouter};
 use super::held_router::HeldRouter;
-use super::owed::OwedUndos;
 use super::parts::{CounterReader, CounterSource, RouterPlatform, RouterTarget};
+use super::pending::PendingUndos;
 use super::police::PolicingLoop;
 use super::status::{LogLine, LoopsLoad, PolicingLoad, RouterStatus, RouterTrouble};
 
@@ -39,7 +39,7 @@ pub struct LoopManager {
     /// Routers whose loops have something to execute. Their limits go to the worker in one request.
     pending: BTreeSet<usize>,
     /// Routers that are held no more, for which something could not be undone yet.
-    owed: OwedUndos,
+    undos: PendingUndos,
     last: Instant,
     load: LoopsLoad,
     notes: Vec<String>,
@@ -61,7 +61,7 @@ impl LoopManager {
             schedule: BTreeSet::new(),
             police: None,
             pending: BTreeSet::new(),
-            owed: OwedUndos::default(),
+            undos: PendingUndos::default(),
             last: Instant::ZERO,
             load: LoopsLoad::default(),
             notes: Vec::new(),
@@ -152,7 +152,7 @@ impl LoopManager {
     pub fn tick(&mut self, now: Instant) {
         self.watch_clock(now);
         self.classes.iter_mut().for_each(|classes| classes.tick(now));
-        self.owed.retry(now, self.platform.as_mut(), &self.entries);
+        self.undos.retry(now, self.platform.as_mut(), &self.entries);
         let mut due = Vec::new();
         while let Some((when, at)) = self.schedule.first().copied().filter(|(when, _)| *when <= now)
         {
@@ -183,7 +183,7 @@ impl LoopManager {
     pub fn next_due(&self) -> Instant {
         let step = self.schedule.first().map_or(Instant::FAR_FUTURE, |(when, _)| *when);
         let step = self.police.as_ref().map_or(step, |police| police.due.min(step));
-        let step = self.owed.next_due().min(step);
+        let step = self.undos.next_due().min(step);
         self.classes.as_ref().map_or(step, |classes| classes.next_due().min(step))
     }
 
@@ -198,7 +198,7 @@ impl LoopManager {
         self.schedule.clear();
         self.pending.clear();
         self.police = None;
-        let lifted = self.owed.lift(self.platform.as_mut(), &self.entries);
+        let lifted = self.undos.lift(self.platform.as_mut(), &self.entries);
         let ended = self.platform.end();
         let released = self.classes.as_mut().map_or(Ok(()), ClassKeeper::end);
         let results = [ended, lifted, released];
@@ -210,7 +210,7 @@ impl LoopManager {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let classes = self.classes.as_ref().is_none_or(ClassKeeper::is_idle);
-        self.entries.is_empty() && self.owed.is_empty() && classes
+        self.entries.is_empty() && self.undos.is_empty() && classes
     }
 
     /// Returns the status of all classes, or of the named router's.
@@ -471,7 +471,7 @@ impl LoopManager {
         let limited = entry.control.applied().limit.is_some();
         drop(entry);
         let left = self.platform.give_back(&router).err();
-        self.owed.add(now, &router, (limited, left.is_some()));
+        self.undos.add(now, &router, (limited, left.is_some()));
         failed.extend(left.map(|error| error.to_string()));
         if !failed.is_empty() {
             self.note(format!("router {router}: not released: {}", failed.join("; ")));

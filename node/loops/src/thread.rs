@@ -192,18 +192,18 @@ impl LoopsClient {
             // The caller may have given up.
             let _heard = reply.send(what(stage));
         };
-        let busy = |text: String| Refusal::new(RefusalKind::Busy, format!("routers: {text}"));
+        let busy = |text: String| Refusal::new(RefusalKind::Busy, format!("control loops: {text}"));
         self.jobs.try_send(Box::new(job)).map_err(|error| match error {
-            TrySendError::Full(_) => busy(format!("{JOBS_MAX} requests wait for what holds them")),
-            TrySendError::Disconnected(_) => busy("what holds them is ending".to_owned()),
+            TrySendError::Full(_) => busy(format!("{JOBS_MAX} requests are pending")),
+            TrySendError::Disconnected(_) => busy("they are ending".to_owned()),
         })?;
         answer.recv_timeout(self.patience).map_err(|error| {
             busy(match error {
                 RecvTimeoutError::Timeout => {
                     let most = self.patience.as_millis();
-                    format!("what holds them did not answer within {most} ms")
+                    format!("no answer within {most} ms")
                 }
-                RecvTimeoutError::Disconnected => "what holds them failed or is ending".to_owned(),
+                RecvTimeoutError::Disconnected => "they failed or are ending".to_owned(),
             })
         })
     }
@@ -293,9 +293,9 @@ impl Work {
         let left = match ended {
             Ok(Ok(())) => "no cap and no limit is in force".to_owned(),
             Ok(Err(unclean)) => unclean.to_string(),
-            Err(_) => "what was in force may be yet".to_owned(),
+            Err(_) => "caps and limits may still be in force".to_owned(),
         };
-        let why = format!("what holds routers failed, and begins anew after {}", self.anew);
+        let why = format!("the control loops failed, and begin anew after {}", self.anew);
         (self.note)(format!("{why}: {left}"));
         self.stage.manager = (self.make)();
         self.stage.manager.hold_off(now + self.anew, why);

@@ -102,7 +102,8 @@ impl StartPlan {
         changes.extend(reservation::changes(&policy.node));
         let (paths, routers) = (paths(policy), weir_loops::plan(policy));
         let waits = present::waiting(policy, &part).into_iter().collect();
-        let problems = problems.iter().map(ToString::to_string).collect();
+        let problems = problems.iter().map(ToString::to_string).chain(routers.problems).collect();
+        let routers = routers.lines;
         Self {
             policy: policy.to_toml(),
             paths,

@@ -21,6 +21,8 @@ pub struct Allotment {
     pub guarantee: CpuShare,
     /// The granted cap of the control loop; `None`: it caps nothing.
     pub ceiling: Option<CpuShare>,
+    /// The least that its threads can have together; a cap is not cut below it.
+    pub floor: CpuShare,
     /// The deadline of its threads.
     pub deadline: Nanos,
     /// The period of its threads.
@@ -65,7 +67,7 @@ impl Allotment {
         let cut = |ceiling: CpuShare| {
             let part = u64::from(ceiling.as_ppm()) * u64::from(thousandths) / u64::from(WHOLE);
             let part = CpuShare::from_ppm(u32::try_from(part).unwrap_or(u32::MAX));
-            part.max(CEILING_MIN.min(ceiling))
+            part.max(CEILING_MIN.max(self.floor).min(ceiling))
         };
         Self { ceiling: self.ceiling.map(cut), ..*self }
     }
@@ -113,7 +115,8 @@ impl AllotmentLedger {
         let before = self.allotments.get(router).copied();
         let TimingDemand { share: guarantee, deadline, period, core } = demand;
         let ceiling = before.and_then(|one| one.ceiling);
-        let allotment = Allotment { guarantee, ceiling, deadline, period, core };
+        let floor = before.map_or(CpuShare::ZERO, |one| one.floor);
+        let allotment = Allotment { guarantee, ceiling, floor, deadline, period, core };
         self.allotments.insert(router.to_string(), allotment);
         self.cut_ceilings().inspect_err(|_| match before {
             Some(before) => drop(self.allotments.insert(router.to_string(), before)),
@@ -128,6 +131,7 @@ impl AllotmentLedger {
         *allotment = Allotment {
             guarantee: CpuShare::ZERO,
             ceiling: allotment.ceiling,
+            floor: allotment.floor,
             deadline: timing.deadline,
             period: timing.period,
             core: timing.core,
@@ -155,6 +159,7 @@ impl AllotmentLedger {
         let mut allotment = self.allotments.get(router).copied().unwrap_or(Allotment {
             guarantee: CpuShare::ZERO,
             ceiling: None,
+            floor: CpuShare::ZERO,
             deadline: timing.deadline,
             period: timing.period,
             core: timing.core,
@@ -170,6 +175,22 @@ impl AllotmentLedger {
         Ok(allotment.budget())
     }
 
+    /// Says how little the threads of a capped router can have together. A cap below it is raised
+    /// to it. A guarantee is split by its own rule, and is never raised.
+    ///
+    /// # Errors
+    /// There is no room for that: the cap stays as it is.
+    pub fn set_floor(&mut self, router: &str, floor: CpuShare) -> Result<(), CeilingRefusal> {
+        let Some(allotment) = self.allotments.get_mut(router) else { return Ok(()) };
+        allotment.floor = floor;
+        let timing = allotment.demand(CpuShare::ZERO);
+        let is_short = allotment.ceiling.is_some_and(|ceiling| ceiling < floor);
+        if allotment.is_guaranteed() || !is_short {
+            return Ok(());
+        }
+        self.cap(router, floor, floor, timing).map(drop)
+    }
+
     /// Sets a router's cap to what really holds, as after a refusal of the kernel; `None`: none.
     pub fn set_ceiling(&mut self, router: &str, ceiling: Option<CpuShare>, timing: TimingDemand) {
         let entry = self.allotments.get_mut(router);
@@ -179,8 +200,8 @@ impl AllotmentLedger {
             (Some(_), None) => drop(self.allotments.remove(router)),
             (None, Some(_)) => {
                 let TimingDemand { deadline, period, core, .. } = timing;
-                let guarantee = CpuShare::ZERO;
-                let allotment = Allotment { guarantee, ceiling, deadline, period, core };
+                let (guarantee, floor) = (CpuShare::ZERO, CpuShare::ZERO);
+                let allotment = Allotment { guarantee, ceiling, floor, deadline, period, core };
                 self.allotments.insert(router.to_string(), allotment);
             }
             (None, None) => {}
@@ -312,6 +333,26 @@ mod tests {
         assert!(caps.iter().all(|cap| (399_000..=400_000).contains(&cap.as_ppm())), "{caps:?}");
         assert!(ledger.guarantee("s", timing(85)).is_err());
         assert_eq!(ledger.of("s"), None, "a refusal changes nothing");
+    }
+
+    /// Goal: what the kernel's least runtime adds to a cap of many threads is in the sums, also
+    /// when caps are cut.
+    #[test]
+    fn a_cap_is_never_below_what_its_threads_can_have() {
+        let mut ledger = ledger();
+        ledger.cap("many", percent(5), percent(1), timing(0)).unwrap();
+        ledger.set_floor("many", percent(40)).unwrap();
+        assert_eq!(ledger.granted(), percent(40));
+        ledger.cap("x", percent(85), percent(1), timing(0)).unwrap();
+        ledger.guarantee("r", timing(60)).unwrap();
+        assert_eq!(ledger.of("many").unwrap().budget(), percent(40), "not cut");
+        let other = ledger.of("x").unwrap().budget();
+        assert!(other < percent(41), "{other}: cut, so that 60 + 40 + its own is at most 140");
+        let refused = ledger.set_floor("many", percent(90)).unwrap_err();
+        assert_eq!(refused.bound, percent(180));
+        assert_eq!(ledger.of("many").unwrap().budget(), percent(40));
+        ledger.set_floor("r", percent(90)).unwrap();
+        assert_eq!(ledger.of("r").unwrap().budget(), percent(60), "a guarantee stays as it is");
     }
 
     /// The cap of a pinned router has the room of its own processor only.

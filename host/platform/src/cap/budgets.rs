@@ -6,10 +6,11 @@
 //! follows, the cap but never less than the guarantee, is split here over the router's threads and
 //! written. Whenever a sum grows, budgets that shrink are written first.
 //!
-//! The kernel grants deadline threads a sum of at most 95 % of every processor
-//! (`sched_rt_runtime_us`), of which it keeps 5 points for ordinary threads since Linux 6.8. What
-//! is more it refuses as a whole, whoever asks last; so Weir adds up itself, gives a cap that asks
-//! for more what is left, and so never loses one to a refusal. Guarantees are admitted or refused.
+//! The kernel grants deadline threads a share of every processor (`sched_rt_runtime_us`, 95 %
+//! unless somebody set it), of which it keeps 5 points for ordinary threads since Linux 6.8. What
+//! is more it refuses as a whole, whoever asks last; so Weir is told what this host grants, adds up
+//! itself, gives a cap that asks for more what is left, and so never loses one to a refusal.
+//! Guarantees are admitted or refused.
 //!
 //! Source: Linux, Documentation/scheduler/sched-deadline.rst, section 4.
 
@@ -18,11 +19,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_control::realtime::{
-    AdmissionRefusal, Allotment, AllotmentLedger, ProcessorPool, TimingDemand,
+    AdmissionRefusal, Allotment, AllotmentLedger, CeilingRefusal, ProcessorPool, TimingDemand,
 };
 use weir_units::{CpuShare, Nanos};
 
 use super::actuator::CapError;
+use super::budget::least_of_threads;
 use super::threads::{BudgetUser, RouterThreads, Write};
 use crate::error::HostError;
 use crate::meter::CpuSource;
@@ -63,12 +65,10 @@ pub enum GuaranteeError {
 }
 
 impl Budgets {
-    /// Makes the budgets of a node with so many processors, beside what else has a budget on it:
-    /// the worker's own reservation, where that is a deadline.
+    /// Makes the budgets of a node on these processors, beside what else has a budget on them: the
+    /// worker's own reservation, where that is a deadline.
     #[must_use]
-    pub fn of(processors: u32, beside: CpuShare) -> Self {
-        let granted = CpuShare::from_percent(PERCENT_GRANTED);
-        let pool = ProcessorPool { count: processors, granted };
+    pub fn of(pool: ProcessorPool, beside: CpuShare) -> Self {
         let worker = TimingDemand { share: beside, ..timing(WORKER_PERIOD) };
         let ledger = AllotmentLedger::new(pool, (beside > CpuShare::ZERO).then_some(worker));
         Self(Arc::new(Mutex::new(BudgetTable { ledger, threads: BTreeMap::new(), caps: 0 })))
@@ -173,7 +173,7 @@ impl Budgets {
     }
 
     /// Caps a router at `asked`, in place of its cap before; less if no more is left, never less
-    /// than its guarantee. Returns what its threads have.
+    /// than its guarantee or the kernel's least for each thread. Returns what its threads have.
     ///
     /// # Errors
     /// Neither a guarantee nor `least` is left, or the kernel refused: the router keeps what it
@@ -186,10 +186,13 @@ impl Budgets {
     ) -> Result<CpuShare, CapError> {
         let mut table = self.table();
         let before = table.ledger.of(router).and_then(|one| one.ceiling);
-        let given = table.ledger.cap(router, asked, least, timing(PERIOD)).map_err(|refused| {
-            let what = format!("router {router}");
-            CapError::NoRoom { what, asked, others: refused.others, bound: refused.bound }
-        })?;
+        // What is less the kernel does not take: the sums count what the threads really get.
+        let floor = table.threads.get(router).map_or(CpuShare::ZERO, floor);
+        let (asked, least) = (asked.max(floor), least.max(floor));
+        let given = table
+            .ledger
+            .cap(router, asked, least, timing(PERIOD))
+            .map_err(|refused| no_room(router, asked, refused))?;
         match table.apply(router, Write::Always) {
             // Parts are rounded down, by less than a millionth each.
             Ok(held) if held.as_ppm() + ROUNDED_PPM < given.as_ppm() => Ok(held),
@@ -270,6 +273,14 @@ impl Budgets {
         })
     }
 
+    /// Returns the budget that a router's threads have now, as the kernel says it; `None`: they are
+    /// gone, or one has none.
+    #[must_use]
+    pub fn held(&self, router: &str) -> Option<BudgetUse> {
+        let budget = self.table().threads.get(router)?.in_force().ok()??;
+        self.in_use(router).map(|used| BudgetUse { budget, ..used })
+    }
+
     /// A thread that panicked while it held the table has left budgets that the next pass writes
     /// again.
     fn table(&self) -> MutexGuard<'_, BudgetTable> {
@@ -280,6 +291,12 @@ impl Budgets {
 impl BudgetTable {
     /// Writes the budget of a router. Returns the sum of its parts.
     fn apply(&mut self, router: &str, write: Write) -> Result<CpuShare, CapError> {
+        if let Some(threads) = self.threads.get(router) {
+            let floor = floor(threads);
+            // More threads than before may need more.
+            let raised = self.ledger.set_floor(router, floor);
+            raised.map_err(|refused| no_room(router, floor, refused))?;
+        }
         let allotment = self.ledger.of(router);
         let Some(threads) = self.threads.get_mut(router) else {
             return Ok(allotment.map_or(CpuShare::ZERO, |one| one.budget()));
@@ -330,9 +347,22 @@ impl fmt::Display for GuaranteeError {
 
 impl std::error::Error for GuaranteeError {}
 
+fn no_room(router: &str, asked: CpuShare, refused: CeilingRefusal) -> CapError {
+    let what = format!("router {router}");
+    CapError::NoRoom { what, asked, others: refused.others, bound: refused.bound }
+}
+
+/// Returns the least that threads can have together by a cap.
+fn floor(threads: &RouterThreads) -> CpuShare {
+    match threads.len() {
+        0 => CpuShare::ZERO,
+        count => least_of_threads(count, PERIOD),
+    }
+}
+
 fn is_that(allotment: &Allotment, demand: TimingDemand) -> bool {
     let TimingDemand { share, deadline, period, core } = demand;
-    let Allotment { guarantee, ceiling: _, deadline: has, period: every, core: on } = *allotment;
+    let Allotment { guarantee, deadline: has, period: every, core: on, .. } = *allotment;
     (share, deadline, period, core) == (guarantee, has, every, on)
 }
 
@@ -355,8 +385,8 @@ const ROUNDED_PPM: u32 = 1_000;
 /// The period of the worker's own reservation.
 const WORKER_PERIOD: Nanos = Nanos::from_millis(1);
 
-/// The share of each processor for deadline threads: 95 less the 5 of the kernel's own server for
-/// ordinary threads. Asked for 91, Linux 6.18 refuses.
+/// The most of each processor for deadline threads, in percent: 95 less the 5 of the kernel's own
+/// server for ordinary threads. Asked for 91, Linux 6.18 refuses.
 pub const PERCENT_GRANTED: u32 = 90;
 
 /// Threads of a router that can have a budget: split over more, no part is worth a thing.
@@ -370,10 +400,24 @@ mod tests {
         CpuShare::from_percent(percent)
     }
 
+    fn pool(count: u32) -> ProcessorPool {
+        ProcessorPool { count, granted: percent(PERCENT_GRANTED) }
+    }
+
+    /// Goal: the bound of admission is what the host's kernel grants.
+    #[test]
+    fn a_limit_of_the_host_bounds_what_is_admitted() {
+        let budgets = Budgets::of(ProcessorPool { count: 2, granted: percent(45) }, percent(0));
+        let demand = TimingDemand { share: percent(50), ..timing(Nanos::from_millis(5)) };
+        budgets.check([("a", demand)]).unwrap();
+        let refused = budgets.check([("a", demand), ("b", demand)]).unwrap_err().to_string();
+        assert_eq!(refused, "router b: shares add up to 100%, the kernel grants at most 90%");
+    }
+
     /// Two processors, of which the worker reserved 30 %: 150 % for routers.
     #[test]
     fn who_asks_for_more_than_is_left_gets_what_is_left() {
-        let budgets = Budgets::of(2, percent(30));
+        let budgets = Budgets::of(pool(2), percent(30));
         assert_eq!(budgets.bound(), percent(150));
         let ask = |router, asked| budgets.cap(router, percent(asked), percent(1));
         assert_eq!(ask("a", 80).unwrap(), percent(80));
@@ -388,13 +432,13 @@ mod tests {
         assert_eq!(ask("b", 85).unwrap(), percent(85));
         budgets.lift_cap("b").unwrap();
         assert_eq!(budgets.granted(), percent(20));
-        assert_eq!(Budgets::of(1, percent(95)).bound(), CpuShare::ZERO);
+        assert_eq!(Budgets::of(pool(1), percent(95)).bound(), CpuShare::ZERO);
     }
 
     /// XTC never lowers a budget below a guarantee, and lifting its cap leaves the guarantee.
     #[test]
     fn a_cap_never_takes_a_guarantee_away() {
-        let budgets = Budgets::of(2, CpuShare::ZERO);
+        let budgets = Budgets::of(pool(2), CpuShare::ZERO);
         let demand = TimingDemand { share: percent(30), ..timing(Nanos::from_millis(5)) };
         budgets.guarantee("a", demand).unwrap();
         assert_eq!(budgets.cap("a", percent(5), percent(1)).unwrap(), percent(30));
@@ -412,7 +456,7 @@ mod tests {
     #[test]
     fn the_threads_of_a_router_have_a_bound() {
         let own = CpuSource::Thread(crate::process::Identity::own().unwrap());
-        let budgets = Budgets::of(2, CpuShare::ZERO);
+        let budgets = Budgets::of(pool(2), CpuShare::ZERO);
         budgets.enter("a", &[own], BudgetUser::Class).unwrap();
         let many = [own; THREADS_MAX + 1];
         let refused = budgets.enter("a", &many, BudgetUser::Class).unwrap_err().to_string();

@@ -8,6 +8,8 @@
 //! Source: Linux, Documentation/admin-guide/cgroup-v2.rst (`cpu.max`, `cpu.stat`) and
 //! Documentation/scheduler/sched-bwc.rst (`cpu.cfs_quota_us`).
 
+mod threads;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,6 +27,8 @@ use crate::process::Identity;
 use crate::purpose::ChangePurpose;
 use crate::run::Command;
 use crate::undo::Undo;
+
+pub use threads::{GROUPS_MAX, threads_in};
 
 /// The version of control groups that a folder is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

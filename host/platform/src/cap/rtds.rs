@@ -114,6 +114,12 @@ impl RtdsClass {
         Ok(())
     }
 
+    /// Returns the budget that was given last, unless that failed.
+    #[must_use]
+    pub const fn last_set(&self) -> Option<RtdsBudget> {
+        self.set
+    }
+
     /// Returns the budget of the guest as Xen says it.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use weir_control::realtime::Allotment;
 use weir_units::{CpuShare, Nanos};
 
 use super::actuator::CapError;
-use super::budget::{Need, RUNTIME_LEAST, runtime, split};
+use super::budget::{Need, RUNTIME_LEAST, least_of_cap, least_of_guarantee, runtime, split};
 use crate::cpu::{self, Class};
 use crate::error::HostError;
 use crate::meter::{CpuMeter, CpuSource};
@@ -207,13 +207,17 @@ impl RouterThreads {
     fn split(&self, router: &str, allotment: &Allotment) -> Result<Vec<CpuShare>, CapError> {
         let needs: Vec<Need> = self.members.iter().map(|member| member.need).collect();
         let most = MOST.max(allotment.guarantee);
+        let (budget, period) = (allotment.budget(), allotment.period);
+        let least = match allotment.is_guaranteed() {
+            true => least_of_guarantee(budget, needs.len(), period),
+            false => least_of_cap(budget, needs.len(), period),
+        };
         let parts: Vec<CpuShare> =
-            split(allotment.budget(), &needs).into_iter().map(|part| part.min(most)).collect();
-        let period = allotment.period;
+            split(budget, least, &needs).into_iter().map(|part| part.min(most)).collect();
         let short = parts.iter().find(|part| part.time_in_floor(period) < RUNTIME_LEAST);
         match short {
             Some(part) if allotment.is_guaranteed() => Err(CapError::Refused {
-                what: format!("split {} over {} threads", allotment.budget(), parts.len()),
+                what: format!("split {budget} over {} threads", parts.len()),
                 answer: format!(
                     "router {router}: {part} of {period} is less than {RUNTIME_LEAST}, the least \
                      of a thread"

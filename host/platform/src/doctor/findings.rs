@@ -4,8 +4,10 @@
 use std::fmt;
 
 use serde::Serialize;
+use weir_units::CpuShare;
 
 use super::Facts;
+use super::timing::LIMIT_PERCENT;
 
 /// Something that is missing, or in the way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -138,14 +140,27 @@ impl Facts {
     /// What makes real-time classes less exact.
     fn timing(&self, list: &mut Vec<DoctorFinding>) {
         let timing = &self.timing;
-        let none_allowed = timing.deadline_limit_ppm == Some(0);
+        if let Some(limit) = timing.deadline_limit_ppm.filter(|limit| *limit < LIMIT_USUAL_PPM) {
+            let costs = match timing.granted() {
+                CpuShare::ZERO => "no router can have a real-time class".to_owned(),
+                left => format!("real-time classes together have at most {left} of each processor"),
+            };
+            let what = format!("deadline limit {}", CpuShare::from_ppm(limit));
+            let remedy = "sysctl kernel.sched_rt_runtime_us=950000".to_owned();
+            list.push(finding(Weight::Costs, what, &costs, remedy));
+        }
+        if let Some(ppm) = timing.dl_server_ppm.filter(|ppm| *ppm > 0) {
+            let share = CpuShare::from_ppm(ppm);
+            let costs = format!(
+                "where normal threads got nothing for long, the kernel runs them before classes \
+                 for up to {share} of its period (1 s unless set), by which a class may then be \
+                 late; and no class can have these {share}"
+            );
+            let remedy = "echo 0 > /sys/kernel/debug/sched/fair_server/cpuN/runtime for each cpu, \
+                          if classes leave normal threads time";
+            list.push(finding(Weight::Note, "dl_server".to_owned(), &costs, remedy.to_owned()));
+        }
         let notes = [
-            (
-                none_allowed,
-                "deadline limit",
-                "no router can have a real-time class",
-                "sysctl kernel.sched_rt_runtime_us=950000",
-            ),
             (
                 timing.hz.is_some_and(|hz| hz < 1000) && timing.hrtick == Some(false),
                 "HRTICK",
@@ -196,6 +211,9 @@ impl fmt::Display for DoctorFinding {
 fn finding(weight: Weight, what: String, costs: &str, remedy: String) -> DoctorFinding {
     DoctorFinding { weight, what, costs: costs.to_owned(), remedy }
 }
+
+/// Below the kernel's default limit of deadline threads, classes have less than Weir would admit.
+const LIMIT_USUAL_PPM: u32 = LIMIT_PERCENT * 10_000;
 
 const SLOWER: &str = "devices are driven by packet sockets: each packet costs several times more, \
                       nothing is dropped before the copy and nothing redirected in the kernel";
@@ -320,6 +338,30 @@ mod tests {
             "missing  CAP_NET_RAW: no raw socket: no device can be read; run as root, or in a \
              service with CAP_NET_RAW"
         );
+    }
+
+    /// Goal: any limit below the kernel's default is told with what is left, and so is the cost of
+    /// the kernel's server for ordinary threads.
+    #[test]
+    fn what_bounds_real_time_classes_is_told() {
+        let mut facts = host();
+        let told = |facts: &Facts| -> Vec<String> {
+            facts.findings().iter().map(ToString::to_string).collect()
+        };
+        facts.timing.deadline_limit_ppm = Some(950_000);
+        assert_eq!(told(&facts), [] as [String; 0]);
+        facts.timing.deadline_limit_ppm = Some(500_000);
+        let text = "lacks    deadline limit 50%: real-time classes together have at most 45% of \
+                    each processor; sysctl kernel.sched_rt_runtime_us=950000";
+        assert_eq!(told(&facts), [text]);
+        facts.timing.deadline_limit_ppm = Some(0);
+        assert!(told(&facts)[0].contains("no router can have a real-time class"));
+        (facts.timing.deadline_limit_ppm, facts.timing.dl_server_ppm) = (None, Some(50_000));
+        let server = told(&facts);
+        assert!(server[0].starts_with("note     dl_server: where normal threads"), "{server:?}");
+        assert!(server[0].contains("up to 5% of its period"), "{server:?}");
+        facts.timing.dl_server_ppm = Some(0);
+        assert_eq!(told(&facts), [] as [String; 0]);
     }
 
     #[test]

@@ -16,6 +16,8 @@ use std::path::Path;
 use serde::Serialize;
 use weir_units::CpuShare;
 
+use crate::cap::PERCENT_GRANTED;
+
 /// The timing of a host's scheduler. `None`: the kernel does not say, as without debugfs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TimingFacts {
@@ -69,6 +71,20 @@ impl TimingFacts {
             dl_server_ppm: part(server("runtime"), server("period")),
         }
     }
+
+    /// Returns the share of each processor that routers may have together by deadline budgets: the
+    /// limit less what the kernel keeps for ordinary threads, at most [`PERCENT_GRANTED`]. What the
+    /// kernel does not say is taken as its default, 95 % and 5 points.
+    #[must_use]
+    pub fn granted(&self) -> CpuShare {
+        let known = |ppm: Option<u32>, percent| {
+            ppm.map_or_else(|| CpuShare::from_percent(percent), CpuShare::from_ppm)
+        };
+        let limit = known(self.deadline_limit_ppm, LIMIT_PERCENT);
+        let kept = known(self.dl_server_ppm, SERVER_PERCENT).as_ppm();
+        let left = CpuShare::from_ppm(limit.as_ppm().saturating_sub(kept));
+        left.min(CpuShare::from_percent(PERCENT_GRANTED))
+    }
 }
 
 /// Returns the model in parentheses of `none voluntary (full) lazy`; `rt` where the kernel is one.
@@ -117,11 +133,31 @@ const fn on_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
 
+/// The kernel's default limit of deadline threads, in percent of each processor.
+pub(super) const LIMIT_PERCENT: u32 = 95;
+/// The kernel's default of what it keeps for ordinary threads, in points.
+const SERVER_PERCENT: u32 = 5;
 const NANOS: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: the bound of admission is what this host's kernel grants.
+    #[test]
+    fn what_the_kernel_grants_is_its_limit_less_what_it_keeps() {
+        let granted = |limit, server| {
+            let (deadline_limit_ppm, dl_server_ppm) = (Some(limit), server);
+            TimingFacts { deadline_limit_ppm, dl_server_ppm, ..<_>::default() }.granted()
+        };
+        let percent = CpuShare::from_percent;
+        assert_eq!(granted(950_000, Some(50_000)), percent(90));
+        assert_eq!(granted(1_000_000, Some(0)), percent(90), "never more");
+        assert_eq!(granted(950_000, Some(100_000)), percent(85));
+        assert_eq!(granted(500_000, None), percent(45), "5 points unless it says");
+        assert_eq!(granted(0, None), CpuShare::ZERO);
+        assert_eq!(TimingFacts::default().granted(), percent(90));
+    }
 
     /// The form of each file as the documents of the kernel show it.
     #[test]

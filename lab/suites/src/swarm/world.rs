@@ -522,6 +522,11 @@ impl ClassPlatform for SwarmWorld {
         Ok(AppliedClass { budget, threads: 1, used: None, exhausted: 0 })
     }
 
+    fn in_force(&self, router: &str) -> Option<AppliedClass> {
+        let budget = self.lock().classes.get(router).copied()?;
+        Some(AppliedClass { budget: Some(budget), threads: 1, used: None, exhausted: 0 })
+    }
+
     fn release(&mut self, router: &str) -> Result<(), RouterError> {
         let mut state = self.lock();
         if state.give_back_fails {

@@ -31,7 +31,7 @@ type Family = (&'static str, &'static str, &'static str, fn(&ClassStatus) -> Opt
 
 const FAMILIES: &[Family] = &[
     ("weir_realtime_in_force", "Whether the class is in force.", "gauge", |of| {
-        Some(u64::from(of.applied.is_some()).to_string())
+        Some(u64::from(of.is_in_force()).to_string())
     }),
     ("weir_realtime_guarantee_ratio", "Guaranteed share of one processor.", "gauge", |of| {
         guaranteed(of).then(|| ratio(of.cpu))

@@ -78,7 +78,7 @@ fn running(answer: Duration, read: impl Fn() + Send + Sync + 'static) -> (LoopsT
         LoopManager::new(Box::new(Faulty(Arc::clone(&read))), Box::new(hands))
     });
     let note = Box::new(move |line: String| {
-        let _told = note.send(if line.contains("begins anew") { "anew" } else { "other" });
+        let _told = note.send(if line.contains("begin anew") { "anew" } else { "other" });
     });
     let patience = Patience { answer, anew: Nanos::from_millis(50) };
     let running = LoopsThread::start(LoopsStart { make, wish: None, note, patience }).unwrap();
@@ -134,13 +134,13 @@ fn a_thread_that_hangs_is_not_waited_for() {
         }
     };
     assert_eq!(refused.kind, RefusalKind::Busy);
-    let text = "routers: what holds them did not answer within 50 ms";
+    let text = "control loops: no answer within 50 ms";
     assert_eq!(refused.message, text);
     for _ in 0..=JOBS_MAX {
         assert!(asker.follow(&Policy::new("thread")).is_err());
     }
     let refused = asker.status(None).unwrap_err().message;
-    assert_eq!(refused, "routers: 64 requests wait for what holds them");
+    assert_eq!(refused, "control loops: 64 requests are pending");
     drop(release);
     while asker.status(None).map(|(routers, _)| routers.len()) != Ok(0) {
         assert!(start.elapsed() < LONG, "the policy of then is followed");

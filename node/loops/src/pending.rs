@@ -15,30 +15,30 @@ use super::parts::RouterPlatform;
 
 /// The undos that are pending.
 #[derive(Debug, Default)]
-pub(crate) struct OwedUndos {
-    routers: BTreeMap<String, OwedUndo>,
+pub(crate) struct PendingUndos {
+    routers: BTreeMap<String, PendingUndo>,
     /// The next attempt.
     due: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct OwedUndo {
+struct PendingUndo {
     /// Its limit is to be lifted.
     limited: bool,
     /// The platform's changes for it are to be undone.
     taken: bool,
 }
 
-impl OwedUndos {
+impl PendingUndos {
     /// Notes what is left of a router: its limit, and what the platform did for it.
     pub(crate) fn add(&mut self, now: Instant, router: &str, (limited, taken): (bool, bool)) {
         if !limited && !taken {
             return;
         }
-        let owed = self.routers.entry(router.to_owned());
-        let owed = owed.or_insert(OwedUndo { limited: false, taken: false });
-        owed.limited |= limited;
-        owed.taken |= taken;
+        let pending = self.routers.entry(router.to_owned());
+        let pending = pending.or_insert(PendingUndo { limited: false, taken: false });
+        pending.limited |= limited;
+        pending.taken |= taken;
         self.due = Some(now + INTERVAL);
     }
 
@@ -46,7 +46,7 @@ impl OwedUndos {
         self.routers.is_empty()
     }
 
-    /// Returns the time of the next attempt: far in the future if nothing is owed.
+    /// Returns the time of the next attempt: far in the future if none is pending.
     pub(crate) fn next_due(&self) -> Instant {
         self.due.unwrap_or(Instant::FAR_FUTURE)
     }
@@ -63,17 +63,18 @@ impl OwedUndos {
             return;
         }
         let _tried_again = self.lift(platform, entries);
-        for (router, owed) in self.routers.iter_mut().filter(|(_, owed)| owed.taken) {
+        for (router, pending) in self.routers.iter_mut().filter(|(_, pending)| pending.taken) {
             // One that came back is taken anew, which undoes what is left first. A dry run takes
             // nothing.
             let back = entry(entries, router)
                 .is_some_and(|entry| entry.control.is_attached() && !entry.wanted.dry_run);
-            owed.taken = !back && platform.give_back(router).is_err();
+            pending.taken = !back && platform.give_back(router).is_err();
         }
         self.settle(now);
     }
 
-    /// Lifts the limits that are owed, but for those of routers that came back and have another.
+    /// Lifts the limits whose undo is pending, but for those of routers that came back and have
+    /// another.
     ///
     /// # Errors
     /// The limits are still in force.
@@ -82,23 +83,23 @@ impl OwedUndos {
         platform: &mut dyn RouterPlatform,
         entries: &[HeldRouter],
     ) -> Result<(), RouterError> {
-        for (router, owed) in &mut self.routers {
+        for (router, pending) in &mut self.routers {
             let limit = entry(entries, router).and_then(|entry| entry.control.applied().limit);
-            owed.limited &= limit.is_none();
+            pending.limited &= limit.is_none();
         }
-        let owed = self.routers.iter_mut().filter(|(_, owed)| owed.limited);
-        let owed: Vec<_> = owed.collect();
-        if owed.is_empty() {
+        let pending = self.routers.iter_mut().filter(|(_, pending)| pending.limited);
+        let pending: Vec<_> = pending.collect();
+        if pending.is_empty() {
             return Ok(());
         }
-        let limits: Vec<_> = owed.iter().map(|(router, _)| ((*router).clone(), None)).collect();
+        let limits: Vec<_> = pending.iter().map(|(router, _)| ((*router).clone(), None)).collect();
         platform.limit(&limits)?;
-        owed.into_iter().for_each(|(_, owed)| owed.limited = false);
+        pending.into_iter().for_each(|(_, pending)| pending.limited = false);
         Ok(())
     }
 
     fn settle(&mut self, now: Instant) {
-        self.routers.retain(|_, owed| owed.limited || owed.taken);
+        self.routers.retain(|_, pending| pending.limited || pending.taken);
         self.due = (!self.routers.is_empty()).then(|| now + INTERVAL);
     }
 }
