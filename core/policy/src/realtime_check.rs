@@ -83,6 +83,11 @@ fn check_source(router: &Router, class: &RouterRealtime, wrong: &mut dyn FnMut(&
         wrong("", message.to_string());
     }
     if class.is_guaranteed() {
+        if matches!(of_xtc, Some(ThreadSource::Domain(_))) {
+            let message = "beside xtc with actuator \"xl\": that caps under Xen's credit and \
+                           credit2, and a class needs rtds";
+            wrong("type", message.to_string());
+        }
         if matches!(of_xtc, Some(ThreadSource::Group(_))) {
             let message = "beside a control group that xtc caps: name its process there";
             wrong("type", message.to_string());
