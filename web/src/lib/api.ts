@@ -90,7 +90,8 @@ export interface ClassStatusView {
   applications: number;
   /**
    * Budget of all its threads together, in millionths of a processor: the guarantee, or the cap
-   * of `xtc` where that is more. Absent for a weight, and while the class is not in force.
+   * of `xtc` where that is more. Absent for a weight, and while they have none. While the class
+   * is not in force, the budget that they still have from before.
    */
   budget_ppm?: number;
   /** The class as the policy gives it. */
@@ -100,7 +101,7 @@ export interface ClassStatusView {
    * period. The kernel counts no missed deadlines.
    */
   exhausted: number;
-  /** True if the class is in force. */
+  /** True if the class is in force as the policy has it. */
   in_force: boolean;
   /** Times that it could not be brought into force. */
   refusals: number;

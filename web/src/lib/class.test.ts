@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 import { expect, test } from "vitest";
 
-import { classFields, classRequest, exactShare, parseShare } from "./class";
+import { classFields, classRequest, exactShare, parseInterfaces, parseShare } from "./class";
 
+const unnamed = { process: "", group: "", domain: "", namespace: "", interface: "" };
 const none = { deadline_ns: null, period_ns: null, cpu_ppm: null, weight: null };
 
 test("a class is shown as a person would type it", () => {
@@ -12,6 +13,7 @@ test("a class is shown as a person would type it", () => {
     period: "",
     cpu: "",
     weight: "",
+    ...unnamed,
   });
   const held = { type: "periodic", deadline_ns: 5e6, period_ns: 1e7, cpu_ppm: 125_000 } as const;
   expect(classFields(held)).toEqual({
@@ -20,6 +22,7 @@ test("a class is shown as a person would type it", () => {
     period: "10 ms",
     cpu: "12.5 %",
     weight: "",
+    ...unnamed,
   });
   expect(classFields({ ...held, period_ns: 5e6 }).period).toBe("");
 });
@@ -38,6 +41,22 @@ test("a class is asked for with its own keys alone", () => {
     key: "cpu",
     message: "“0.2” is not a share such as 20 %",
   });
+});
+
+test("threads are named, or stay as they are", () => {
+  const typed = { ...classFields(undefined), class: "periodic", deadline: "5ms", cpu: "20%" };
+  const body = { ...none, type: "periodic", deadline_ns: 5e6, cpu_ppm: 200_000 };
+  expect(classRequest(typed)).toEqual({ body: { realtime: body } });
+  const others = { process: null, group: null, domain: null, namespace: null, interface: null };
+  expect(classRequest({ ...typed, process: " /run/voice.pid " })).toEqual({
+    body: { realtime: { ...body, ...others, process: "/run/voice.pid" } },
+  });
+  const list = [{ device: "v0", inside: "eth0" }, { device: "v1" }];
+  expect(classRequest({ ...typed, namespace: "edge", interface: "v0=eth0, v1" })).toEqual({
+    body: { realtime: { ...body, ...others, namespace: "edge", interface: list } },
+  });
+  expect(classRequest({ ...typed, interface: "v0=eth0=x" })).toMatchObject({ key: "interface" });
+  expect(parseInterfaces(" ")).toEqual([]);
 });
 
 test("shares are read back exactly", () => {

@@ -2,16 +2,24 @@
 // The real-time class of a router, as typed, and the request that asks for it. The node alone
 // decides what is sound.
 
-import type { RealtimeChange, RealtimeClassView, RouterChange } from "./api";
+import type { RealtimeChange, RealtimeClassView, RouterChange, RouterInterface } from "./api";
 import { exactTime, parseTime } from "./format";
 
-/** The fields of the form. `class` is empty for none. */
+/**
+ * The fields of the form. `class` is empty for none. The names of its threads are not told by the
+ * node: an empty one stays as it is.
+ */
 export interface ClassFields {
   class: string;
   deadline: string;
   period: string;
   cpu: string;
   weight: string;
+  process: string;
+  group: string;
+  domain: string;
+  namespace: string;
+  interface: string;
 }
 
 export type ClassKey = Exclude<keyof ClassFields, "class">;
@@ -26,6 +34,11 @@ export const classFields = (of: RealtimeClassView | undefined): ClassFields => (
     : exactTime(of.period_ns),
   cpu: of?.cpu_ppm === undefined ? "" : exactShare(of.cpu_ppm),
   weight: of?.weight === undefined ? "" : String(of.weight),
+  process: "",
+  group: "",
+  domain: "",
+  namespace: "",
+  interface: "",
 });
 
 /** The change that asks for what was typed; or the field that cannot be read, and why. */
@@ -35,7 +48,7 @@ export function classRequest(
   if (typed.class === "") return { body: { realtime: null } };
   const none = { deadline_ns: null, period_ns: null, cpu_ppm: null, weight: null };
   const change: RealtimeChange = { ...none, type: typed.class as RealtimeClassView["type"] };
-  const keys: ClassKey[] = typed.class === "normal" ? ["weight"] : ["deadline", "period", "cpu"];
+  const keys: TimingKey[] = typed.class === "normal" ? ["weight"] : ["deadline", "period", "cpu"];
   for (const key of keys) {
     const text = typed[key].trim();
     if (text === "") continue;
@@ -44,7 +57,40 @@ export function classRequest(
     if (value === undefined) return { key, message: `“${text}” is not ${example}` };
     change[name] = value;
   }
+  const named = threadNames(typed);
+  if (named === undefined) {
+    const message = `“${typed.interface.trim()}” is not a list such as v0=eth0, v1=eth1`;
+    return { key: "interface", message };
+  }
+  Object.assign(change, named);
   return { body: { realtime: change } };
+}
+
+/**
+ * Reads the names of threads. One that is given takes the place of all others; without any, nothing
+ * changes. Undefined if the interfaces cannot be read.
+ */
+function threadNames(typed: ClassFields): Partial<RealtimeChange> | undefined {
+  const given = (key: "process" | "group" | "domain" | "namespace") => typed[key].trim() || null;
+  const interfaces = parseInterfaces(typed.interface);
+  if (interfaces === undefined) return undefined;
+  const [process, group, domain] = [given("process"), given("group"), given("domain")];
+  const namespace = given("namespace");
+  if (!process && !group && !domain && !namespace && interfaces.length === 0) return {};
+  // The node refuses two of them, with the reason.
+  const change = { process, group, domain, namespace };
+  return { ...change, interface: interfaces.length > 0 ? interfaces : null };
+}
+
+/** Reads `v0=eth0, v1=eth1`: devices of the node, each with the device inside. */
+export function parseInterfaces(typed: string): RouterInterface[] | undefined {
+  const parts = typed.split(",").map((part) => part.trim()).filter((part) => part !== "");
+  const read = parts.map((part) => /^([^\s=]+)(?:=([^\s=]+))?$/.exec(part));
+  if (read.some((form) => form === null)) return undefined;
+  return read.map((form) => {
+    const [, device = "", inside] = form ?? [];
+    return inside === undefined ? { device } : { device, inside };
+  });
 }
 
 /** Reads a share of a processor in millionths: `20 %`, `12.5%`; nothing if it is none. */
@@ -68,7 +114,9 @@ interface Field {
 
 const TIME = { parse: parseTime, example: "a time such as 5 ms" };
 
-const FIELDS: Record<ClassKey, Field> = {
+type TimingKey = "deadline" | "period" | "cpu" | "weight";
+
+const FIELDS: Record<TimingKey, Field> = {
   deadline: { ...TIME, name: "deadline_ns" },
   period: { ...TIME, name: "period_ns" },
   cpu: { name: "cpu_ppm", parse: parseShare, example: "a share such as 20 %" },
