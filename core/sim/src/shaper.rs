@@ -18,6 +18,11 @@ pub trait Shaper {
     fn window(&self) -> Option<Nanos> {
         None
     }
+
+    /// Packets that left after the end of its window, as it counts them itself.
+    fn late(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A sender whose packets pass a shaper.
@@ -85,6 +90,10 @@ impl<C: WindowControl> Shaper for SmoothShaper<C> {
 
     fn window(&self) -> Option<Nanos> {
         Some(self.position())
+    }
+
+    fn late(&self) -> Option<u64> {
+        Some(Self::late(self))
     }
 }
 

@@ -68,6 +68,8 @@ pub struct ShaperAudit {
     packets: u64,
     refused: u64,
     late: u64,
+    /// The shaper's own count of late packets.
+    told_late: Option<u64>,
     overloads: u64,
 }
 
@@ -86,6 +88,7 @@ impl ShaperAudit {
             packets: 0,
             refused: 0,
             late: 0,
+            told_late: None,
             overloads: 0,
         }
     }
@@ -135,6 +138,13 @@ impl ShaperAudit {
     #[must_use]
     pub const fn counts(&self) -> [u64; 4] {
         [self.packets, self.refused, self.late, self.overloads]
+    }
+
+    /// Packets by which the shaper's own count of late packets differs from the audit's; none where
+    /// it counts none, or [`audit_random`] was not used.
+    #[must_use]
+    pub fn miscounted(&self) -> Option<u64> {
+        self.told_late.map(|told| told.abs_diff(self.late))
     }
 
     /// The excess that the worst window would have if it ended at `at`.
@@ -188,6 +198,7 @@ pub fn audit_random<S: Shaper>(
             }
         }
     });
+    audit.told_late = shaper.late();
     audit
 }
 

@@ -218,6 +218,7 @@ mod tests {
             for law in ShaperLaw::ALL {
                 assert_eq!(audit.violations(law), 0, "{} with seed {seed}", law.name());
             }
+            assert_eq!(audit.miscounted(), Some(0), "late packets with seed {seed}");
             let counts = audit.counts();
             reached = [0, 1, 2, 3].map(|at| reached[at] + counts[at]);
         }

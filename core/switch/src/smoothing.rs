@@ -172,12 +172,17 @@ impl Smoothing {
     ) -> Result<(), Reason> {
         let place = self.vifs.get_mut(vif).and_then(|both| both[direction as usize].as_mut());
         let Some(smoother) = place else { return Err(Reason::Removed) };
-        if held.packets >= smoother.packets_max.into() {
-            return Err(Reason::QueuePackets);
-        }
         let bytes = held.bytes + smoother.waiting.bytes + u64::from(frame.bytes);
-        if bytes > smoother.bytes_max {
-            return Err(Reason::QueueBytes);
+        let full = match held.packets >= smoother.packets_max.into() {
+            true => Some(Reason::QueuePackets),
+            false => (bytes > smoother.bytes_max).then_some(Reason::QueueBytes),
+        };
+        if let Some(reason) = full {
+            // The window moves by what arrived in excess, whichever bound refuses it.
+            if let Some(shaper) = &mut smoother.shaper {
+                shaper.count_early_drop(ByteCount::new(frame.bytes.into()));
+            }
+            return Err(reason);
         }
         let release = match &mut smoother.shaper {
             Some(shaper) => shaper.admit(now, frame.bytes).ok_or(Reason::Shaper)?,

@@ -8,6 +8,7 @@ mod common;
 use common::sim::{run, source};
 use common::{PORT, Rig, Steps, UP, ether, mac, mark_of, node, tenant, vif};
 use weir_policy::{Direction, MacAddr, Policy, SmoothWindow, VifId};
+use weir_sched::SmoothConfig;
 use weir_sim::{DataPlane, Departure, in_order, most_in_window};
 use weir_switch::{Reason, Tally, Transmit};
 use weir_units::{BitRate, Nanos};
@@ -149,6 +150,42 @@ fn early_drops_move_the_window() {
     let counters = rig.vif_counters(A, Direction::Send);
     assert!(counters.dropped_for(Reason::NoCredit).packets > 1000);
     assert_eq!(counters.dropped_after.packets, 0);
+}
+
+/// Goal: overload moves the window though the bounds of the queue refuse what exceeds them, before
+/// the window sees it. Method: four frames of queue, 2.5 times the rate.
+#[test]
+fn what_a_full_queue_refuses_moves_the_window() {
+    let mut policy = policy();
+    policy[A].send_shaper = Some(SmoothWindow { credit: Nanos::ZERO, ..window() });
+    policy[A].send_queue.packets = 4;
+    let mut rig = common::start(&policy);
+    for mark in 0..3000 {
+        while rig.take(UP).is_some() {}
+        rig.put_vif(A, &ether(mac(9), mac(1), 1250, mark));
+        rig.wait(2 * MS);
+    }
+    let counters = rig.vif_counters(A, Direction::Send);
+    assert!(counters.dropped_for(Reason::QueuePackets).packets > 1000, "{counters:?}");
+    assert_eq!(counters.dropped_for(Reason::Shaper).packets, 0);
+    let state = rig.switch.smooth_state(A, Direction::Send).unwrap();
+    assert_eq!(state.position, Nanos::from_millis(200), "its end");
+}
+
+/// Goal: the policy and the shaper agree on the defaults of a window and on what it holds.
+#[test]
+fn the_policy_and_the_shaper_have_the_same_defaults() {
+    for mbps in [1, 2, 10, 100, 1000, 10_000] {
+        let rate = BitRate::from_mbps(mbps);
+        let (policy, shaper) = (SmoothWindow::default(), SmoothConfig::new(rate));
+        let SmoothConfig { rate: _, credit, width, interval, delay_max } = shaper;
+        assert_eq!(policy, SmoothWindow { credit, width, interval, delay_max });
+        assert_eq!(policy.backlog_max(rate), shaper.backlog_max());
+        let other = SmoothWindow { credit: Nanos::new(7), width: Nanos::new(1_000_003), ..policy };
+        let SmoothWindow { credit, width, interval, delay_max } = other;
+        let shaper = SmoothConfig { rate, credit, width, interval, delay_max };
+        assert_eq!(other.backlog_max(rate), shaper.backlog_max());
+    }
 }
 
 /// Goal: a port and a vif say when a frame before the trees is due, and give it then.

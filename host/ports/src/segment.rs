@@ -112,13 +112,13 @@ impl Layout {
         if ip_version(frame) != Some(version) || transport < ip + ip_header || gso_size == 0 {
             return Err(Malformed);
         }
-        let end = if version == 4 {
-            ip + usize::from(word(frame, ip + 2).ok_or(Malformed)?)
-        } else {
-            ip + 40 + usize::from(word(frame, ip + 4).ok_or(Malformed)?)
+        // IPv4 counts its own header, IPv6 does not.
+        let (length, before) = if version == 4 { (ip + 2, ip) } else { (ip + 4, ip + 40) };
+        let end = match word(frame, length).ok_or(Malformed)? {
+            // A super-frame above 64 KiB (BIG TCP) has the length 0: it ends with the frame.
+            0 => frame.len(),
+            length => before + usize::from(length),
         };
-        // A super-frame above 64 KiB (BIG TCP) has the length 0: it ends with the frame.
-        let end = if end == ip || end == ip + 40 { frame.len() } else { end };
         let payload = if tcp {
             let offset = frame.get(transport + 12).ok_or(Malformed)?;
             transport + usize::from(offset >> 4).max(5) * 4
@@ -356,6 +356,25 @@ mod tests {
         let length = (frame.len() - transport) as u64;
         let pseudo = sum(&frame[addresses]) + u64::from(protocol) + length;
         fold(pseudo + sum(&frame[transport..])) == 0xffff
+    }
+
+    /// Goal: an IPv4 packet of 40 bytes, headers without payload, has padding behind it and no
+    /// payload; only the length 0 says that all of the frame is the packet.
+    #[test]
+    fn the_length_that_means_the_whole_frame_is_zero() {
+        let (mut frame, header) = super_frame(4, true, false, 3000);
+        let ip = ip_offset(&frame).unwrap();
+        let mut read = |length: u16| {
+            frame[ip + 2..ip + 4].copy_from_slice(&length.to_be_bytes());
+            Layout::read(&frame, &header).map(|layout| layout.count())
+        };
+        assert_eq!(read(0).unwrap(), 3);
+        assert!(read(40).is_err(), "it ends within its own TCP header of 32 bytes");
+        assert_eq!(read(20 + 32 + 1000).unwrap(), 1);
+        let (mut frame, header) = super_frame(6, true, false, 3000);
+        let ip = ip_offset(&frame).unwrap();
+        frame[ip + 4..ip + 6].copy_from_slice(&[0, 0]);
+        assert_eq!(Layout::read(&frame, &header).unwrap().count(), 3);
     }
 
     #[test]

@@ -26,6 +26,11 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     rec.count("packets", "packets that were checked", sums[0], least(1))?;
     rec.count("refused", "packets of those that were refused at entry", sums[1], least(100))?;
     rec.count("late", "packets of those that used the credit up", sums[2], least(100))?;
+    // Where the shaper tells none, all are missing.
+    let told = audits.iter().map(|audit| audit.miscounted().unwrap_or(u64::MAX));
+    let miscounted = told.fold(0, u64::saturating_add);
+    let text = "late packets that the shaper itself counts otherwise";
+    rec.count("late-counted", text, miscounted, Bound::at_most(0.0))?;
     let text = "overloads that lasted long enough to judge the window";
     rec.count("overloads", text, sums[3], Bound::at_least(float(seeds / 10)))?;
     for (fault, law) in ShaperFault::CAUGHT_BY {

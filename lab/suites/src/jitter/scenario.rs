@@ -120,9 +120,10 @@ impl ShapedScenario {
         Ok(run_shaped(&mut *shaper, &mut *source, self.end()))
     }
 
-    /// Tells whether the sender takes whatever it can get.
+    /// Tells whether the sender takes whatever it can get. What clients ask for follows from what
+    /// they got, so that no rate can be judged by what arrived.
     pub(super) const fn is_greedy(&self) -> bool {
-        matches!(self.sender, ShapedSender::Bulk { .. })
+        matches!(self.sender, ShapedSender::Bulk { .. } | ShapedSender::Web { .. })
     }
 }
 
