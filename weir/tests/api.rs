@@ -72,6 +72,69 @@ fn a_queue_is_changed_and_shown_live() {
     site.stop(node);
 }
 
+/// Goal: a smooth window is set, changed and taken back while packets pass, and none is lost; a
+/// crash and the next start leave it in force.
+#[test]
+fn a_shaper_is_changed_live_and_outlives_a_crash() {
+    let Some(site) = Site::up("weir-t-shaper", common::TOPOLOGY, common::POLICY) else { return };
+    let node = site.run(&[]);
+    site.wait_for_node();
+    let client = Client::new(site.path("node-node.sock").as_ref());
+    let said = |words: &[&str]| {
+        let output = site.weir(words);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let before = client.text("/v1/document").unwrap();
+    let windows = || {
+        let vif = client.get::<Value>("/v1/vifs/gold.0").unwrap();
+        let of = |side: &str| vif[side]["delay_max_ns"].as_u64();
+        (of("send_shaper"), of("receive_shaper"))
+    };
+    let is_smooth = || {
+        let status = site.status();
+        let vifs = status["vifs"].as_array().unwrap();
+        let vif = vifs.iter().find(|vif| vif["name"] == "gold.0").unwrap();
+        ["send", "receive"].map(|side| vif[side]["smooth"] != Value::Null)
+    };
+    assert!(site.reaches("gold", "10.9.0.9"));
+    let mut ping = site.inside("gold", "ping");
+    ping.args(["-q", "-i", "0.005", "-c", "600", "-w", "60", "10.9.0.9"]);
+    let ping = ping.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    said(&["set", "vif", "gold.0", "--rate", "20Mbit", "--shaper", "smooth", "--queue", "fifo"]);
+    assert_eq!(windows(), (Some(200_000_000), None));
+    assert!(soon(|| is_smooth() == [true, false]), "{:?}", is_smooth());
+    let both = json!({
+        "send": { "delay_max_ns": 300_000_000_u64 },
+        "receive": { "rate_bps": 20_000_000, "shaper": "smooth", "queue": { "kind": "fifo" } },
+    });
+    client.ask::<Value>(Method::PATCH, "/v1/vifs/gold.0", Some(&both)).unwrap();
+    assert_eq!(windows(), (Some(300_000_000), Some(200_000_000)));
+    assert!(soon(|| is_smooth() == [true, true]), "{:?}", is_smooth());
+    let metrics = client.text("/metrics").unwrap();
+    for direction in ["send", "receive"] {
+        let series = format!(
+            "weir_smooth_delay_seconds{{vif=\"gold.0\",slice=\"gold\",direction=\"{direction}\"}}"
+        );
+        let short = format!("{{vif=\"gold.0\",direction=\"{direction}\"}}");
+        assert!(metrics.contains(&series) || metrics.contains(&short), "{metrics}");
+    }
+    let text = String::from_utf8(ping.wait_with_output().unwrap().stdout).unwrap();
+    assert!(text.contains(" 0% packet loss"), "{text}");
+    node.kill();
+    let node = site.run(&[]);
+    site.wait_for_node();
+    assert_eq!(windows(), (Some(300_000_000), Some(200_000_000)));
+    assert!(soon(|| is_smooth() == [true, true]), "{:?}", is_smooth());
+    assert!(site.reaches("gold", "10.9.0.9"));
+    said(&["undo"]);
+    assert_eq!(windows(), (Some(200_000_000), None));
+    said(&["undo"]);
+    assert_eq!((windows(), client.text("/v1/document").unwrap()), ((None, None), before));
+    assert!(soon(|| is_smooth() == [false, false]), "{:?}", is_smooth());
+    site.stop(node);
+}
+
 /// A change holds in the data plane, is on record, outlives the node, and goes without a trace.
 #[test]
 fn a_change_holds_outlives_the_node_and_is_taken_back() {

@@ -44,7 +44,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         "{asked} requests in {:.1} s with pauses: {trial:?}",
         begun.elapsed().as_secs_f64()
     ));
-    let least = (asked / 10) as u64;
+    let least = asked / 10;
     rec.at_least("brokers/admitted", "requests admitted", trial.admitted, least)?;
     rec.at_least("brokers/refused", "requests refused", trial.refused, least / 2)?;
     rec.none("brokers/failed", "requests without an answer that is one of these", trial.failed)?;
@@ -185,9 +185,9 @@ impl Trial {
     ) -> Result {
         let ended = AtomicBool::new(false);
         let ended = &ended;
-        let outcomes: Result<Vec<Trial>> = std::thread::scope(|scope| {
+        let outcomes: Result<Vec<Self>> = std::thread::scope(|scope| {
             let auditor = scope.spawn(move || {
-                let mut seen = Trial::default();
+                let mut seen = Self::default();
                 while !ended.load(Ordering::Relaxed) {
                     seen.audit(cluster)?;
                 }
@@ -198,7 +198,7 @@ impl Trial {
                 .enumerate()
                 .map(|(caller, ids)| scope.spawn(move || call(brokers, ids, (round, caller, each))))
                 .collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Trial>>| {
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Self>>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
             let outcomes: Vec<_> = callers.into_iter().map(join).collect();

@@ -25,7 +25,7 @@ pub(super) fn routers(page: &mut Exposition, seen: &[&RouterStatus]) {
 /// Writes whether the control loops answer. If they do not, no other metric of routers is written.
 pub(super) fn answers(page: &mut Exposition, answers: bool) {
     let name = "weir_xtc_answers";
-    page.family(name, "Whether what holds routers answers.", "gauge");
+    page.family(name, "Whether the control loops answer.", "gauge");
     page.sample(name, &[], u64::from(answers));
 }
 
