@@ -195,11 +195,16 @@ impl NodeName {
             Some(url) => Client::remote(url, self.ca.as_deref())?,
             None => Client::new(&socket(self.node.as_deref())?),
         };
-        // The token is no option, since all users of a machine can read command lines.
-        Ok(match std::env::var(TOKEN) {
-            Ok(token) if !token.is_empty() => client.with_token(&token),
-            _ => client,
-        })
+        Ok(with_token_of_environment(client))
+    }
+}
+
+/// Returns the client with the caller's token, if the environment has one. It is no option, since
+/// all users of a machine can read command lines.
+pub(crate) fn with_token_of_environment(client: Client) -> Client {
+    match std::env::var(TOKEN) {
+        Ok(token) if !token.is_empty() => client.with_token(&token),
+        _ => client,
     }
 }
 

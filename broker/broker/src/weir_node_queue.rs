@@ -2,14 +2,13 @@
 //! The keeper of one Weir node: it compares the node with what it is to have, at an interval, and
 //! puts right what differs.
 //!
-//! What a node is to have follows from the configuration alone, so nobody asks for changes here,
-//! and no queue is needed as a router has one ([`crate::node_queue`]). The node's interface makes
-//! each call whole or not at all, and what was done is read back.
+//! The configuration alone decides what a node is to have. So nobody sends changes to a keeper, and
+//! it needs no queue, unlike a router ([`crate::node_queue`]). The node's interface makes each call
+//! whole or not at all, and the keeper reads back what was done.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -206,14 +205,8 @@ fn client(node: &WeirNodeConfig) -> io::Result<Client> {
     let named = |what: &dyn std::fmt::Display, error: io::Error| {
         io::Error::new(error.kind(), format!("node \"{}\": {what}: {error}", node.name))
     };
-    let client = match node.api.starts_with("https://") {
-        true => {
-            let remote = Client::remote(&node.api, node.ca.as_deref());
-            remote.map_err(|error| named(&"api", error))?
-        }
-        false => Client::new(Path::new(&node.api)),
-    };
-    let client = client.with_patience(PATIENCE);
+    let client = Client::at(&node.api, node.ca.as_deref());
+    let client = client.map_err(|error| named(&"api", error))?.with_patience(PATIENCE);
     let Some(file) = &node.token_file else { return Ok(client) };
     let token = fs::read_to_string(file).map_err(|error| named(&file.display(), error))?;
     Ok(client.with_token(token.trim()))

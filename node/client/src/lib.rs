@@ -74,6 +74,18 @@ impl Client {
         Ok(Self::of(Endpoint::Remote(Remote::new(url, ca)?)))
     }
 
+    /// Returns a client of the node at an address: `https://HOST:PORT` as for [`Self::remote`], else
+    /// the path of its Unix socket, for which `ca` means nothing.
+    ///
+    /// # Errors
+    /// Those of [`Self::remote`].
+    pub fn at(address: &str, ca: Option<&Path>) -> io::Result<Self> {
+        match address.starts_with("https://") {
+            true => Self::remote(address, ca),
+            false => Ok(Self::new(Path::new(address))),
+        }
+    }
+
     /// Returns a client that sends this token.
     #[must_use]
     pub fn with_token(self, token: &str) -> Self {

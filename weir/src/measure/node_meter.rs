@@ -3,7 +3,6 @@
 //! them when it watches its CPU model. A model that is fitted to them is about the worker alone,
 //! whatever generator, sink and interrupts take of the machine.
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use weir_tester::{
 };
 use weir_traffic::{TrafficError, WireMeasurer};
 
-use crate::node::TOKEN;
+use crate::node::with_token_of_environment;
 
 /// A measurer on the wire that reads a node's worker around each trial.
 pub(super) struct NodeMeter<'s> {
@@ -27,14 +26,7 @@ pub(super) struct NodeMeter<'s> {
 
 /// Connects to a node by the path of its socket or by `https://HOST:PORT`.
 pub(super) fn client(node: &str) -> Result<Client, Failure> {
-    let client = match node.starts_with("https://") {
-        true => Client::remote(node, None)?,
-        false => Client::new(Path::new(node)),
-    };
-    let client = match std::env::var(TOKEN) {
-        Ok(token) if !token.is_empty() => client.with_token(&token),
-        _ => client,
-    };
+    let client = with_token_of_environment(Client::at(node, None)?);
     match counts(&client) {
         Ok(_) => Ok(client),
         Err(error) => Err(format!("--node {node}: {error}").into()),

@@ -78,10 +78,7 @@ impl RunningNode {
     pub(super) fn new(name: String, address: NodeAddress) -> Result<Self, Failure> {
         let named = |error: std::io::Error| format!("node {name}: {error}");
         let NodeAddress { api, token_file, ca } = &address;
-        let client = match api.starts_with("https://") {
-            true => Client::remote(api, ca.as_ref().map(Path::new)).map_err(named)?,
-            false => Client::new(Path::new(api)),
-        };
+        let client = Client::at(api, ca.as_ref().map(Path::new)).map_err(named)?;
         let token = match token_file {
             Some(file) => {
                 let read = fs::read_to_string(file);
