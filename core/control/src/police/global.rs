@@ -151,7 +151,7 @@ impl GlobalPolice {
                 claims[place].claim.max = Some(tenant.punished());
             }
         }
-        // What the punished leave is shared again.
+        // The others share what a punished tenant may no longer send.
         let rates = max_min_over_nodes(&capacities, &claims);
         for (tenant, rate) in self.tenants.iter_mut().zip(rates) {
             tenant.given = rate.max(tenant.agreement.min);
@@ -184,8 +184,8 @@ impl GlobalPolice {
             };
             let own = traffic(place).map_or(0, |of| of.offered.as_pps());
             *sum = sum.saturating_add(own);
-            // What it wants does not come here while its entry holds it: the sum is too low. A
-            // punished tenant is no reason to go on.
+            // Packets that the entry drops do not reach this node, so the sum misses them while a
+            // tenant is held. A tenant that is held as a punishment does not prolong contention.
             let wants = offered[router.tenant].unwrap_or_default();
             let is_free = tenant.conduct.grade() == Grade::Free;
             if tenant.is_held && is_free && wants > tenant.given {

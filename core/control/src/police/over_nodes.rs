@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use weir_units::PacketRate;
 
-use super::set_points::{RateClaim, weighted_max_min};
+use super::set_points::{LEVEL_BITS, RateClaim, weighted_max_min};
 
 /// A tenant's claim, and the nodes that its packets pass, each once, as places in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,11 +33,8 @@ pub fn max_min_over_nodes(
     capacities: &[Option<PacketRate>],
     claims: &[PassingClaim],
 ) -> Vec<PacketRate> {
-    let most = |claim: &RateClaim| {
-        let bound = |rate: Option<PacketRate>| rate.map_or(u64::MAX, PacketRate::as_pps);
-        PacketRate::from_pps(bound(claim.max).min(bound(claim.wants)))
-    };
-    let mut rates: Vec<PacketRate> = claims.iter().map(|of| most(&of.claim)).collect();
+    let most = |of: &PassingClaim| PacketRate::from_pps(of.claim.ceiling());
+    let mut rates: Vec<PacketRate> = claims.iter().map(most).collect();
     let mut is_fixed = vec![false; claims.len()];
     let mut left = capacities.to_vec();
     // Each round fixes a node.
@@ -70,8 +67,7 @@ fn bottleneck(
         let held = shares(node, left, claims, is_fixed);
         let held = held.into_iter().filter(|(tenant, share)| *share < most[*tenant]);
         let level = held.map(|(tenant, share)| {
-            let weight = claims[tenant].claim.weight.clamp(1, RateClaim::WEIGHT_MAX);
-            (u128::from(share.as_pps()) << LEVEL_BITS) / u128::from(weight)
+            (u128::from(share.as_pps()) << LEVEL_BITS) / claims[tenant].claim.weight()
         });
         Some((level.min()?, node))
     });
@@ -91,9 +87,6 @@ fn shares(
     let own: Vec<RateClaim> = tenants.iter().map(|tenant| claims[*tenant].claim).collect();
     tenants.into_iter().zip(weighted_max_min(*capacity, &own)).collect()
 }
-
-/// Fine enough that the largest weight moves by less than a packet.
-const LEVEL_BITS: u32 = 20;
 
 #[cfg(test)]
 mod tests {
@@ -134,8 +127,8 @@ mod tests {
         assert_eq!(free, [pps(20)]);
     }
 
-    /// Goal: the law of max-min over many nodes. Each tenant has all it can use, or passes a node
-    /// that is full and where nobody has more for his weight.
+    /// Goal: the law of max-min over many nodes. Each tenant has all it can use, or passes a
+    /// full node at which no other tenant has more for the same weight.
     #[test]
     fn every_tenant_has_what_it_wants_or_a_bottleneck() {
         let mut noise = Noise::new(5);

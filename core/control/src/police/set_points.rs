@@ -33,7 +33,7 @@ impl RateClaim {
     pub const WEIGHT_MAX: u32 = 1_000_000;
 
     /// Returns its demand, bounded by its limit.
-    fn ceiling(&self) -> u64 {
+    pub(super) fn ceiling(&self) -> u64 {
         let most = |rate: Option<PacketRate>| rate.map_or(u64::MAX, PacketRate::as_pps);
         most(self.max).min(most(self.wants))
     }
@@ -43,7 +43,7 @@ impl RateClaim {
         self.min.as_pps().min(self.ceiling())
     }
 
-    fn weight(&self) -> u128 {
+    pub(super) fn weight(&self) -> u128 {
         u128::from(self.weight.clamp(1, Self::WEIGHT_MAX))
     }
 
@@ -162,7 +162,7 @@ impl fmt::Display for AdmissionError {
 impl core::error::Error for AdmissionError {}
 
 /// Fine enough that the largest weight moves by less than a packet.
-const LEVEL_BITS: u32 = 20;
+pub(super) const LEVEL_BITS: u32 = 20;
 /// Packets a second that even an idle router may begin with.
 pub(super) const WANTS_LEAST: u64 = 100;
 
