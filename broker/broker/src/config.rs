@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use weir_units::{BitRate, Nanos};
 
-use crate::config_values::{device, name, rate, some_rate};
+use crate::config_values::{device, name, rate, reservable, some_rate};
 use crate::physical::{PhysicalLinkConfig, WeirNodeConfig};
 pub use crate::store_address::StoreAddress;
 
@@ -301,7 +301,7 @@ impl BrokerLink {
     /// Returns the rate that connections may reserve.
     #[must_use]
     pub fn reservable(&self) -> BitRate {
-        self.reservable.unwrap_or_else(|| BitRate::from_bps(self.rate.as_bps() / 10 * 9))
+        reservable(self.rate, self.reservable)
     }
 }
 

@@ -22,6 +22,11 @@ pub(crate) fn device(name: &str) -> Result<(), String> {
     Err(format!("device {name:?}: 1 to 15 letters, digits, '-', '_' and '.'"))
 }
 
+/// Returns the part of a link's rate that may be promised: as given, or nine tenths.
+pub(crate) fn reservable(rate: BitRate, given: Option<BitRate>) -> BitRate {
+    given.unwrap_or_else(|| BitRate::from_bps(rate.as_bps() / 10 * 9))
+}
+
 pub(crate) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<BitRate, D::Error> {
     String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
 }

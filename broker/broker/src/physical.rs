@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use weir_units::BitRate;
 
-use crate::config_values::{rate, some_rate};
+use crate::config_values::{rate, reservable, some_rate};
 
 /// A Weir node that the broker configures over its interface, as an administrator.
 #[derive(Clone, Debug, Deserialize)]
@@ -60,7 +60,7 @@ impl PhysicalLinkConfig {
     /// Returns the rate that networks may be promised together.
     #[must_use]
     pub fn reservable(&self) -> BitRate {
-        self.reservable.unwrap_or_else(|| BitRate::from_bps(self.rate.as_bps() / 10 * 9))
+        reservable(self.rate, self.reservable)
     }
 
     /// Returns both ends.

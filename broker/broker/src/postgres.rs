@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,8 @@ impl PostgresCluster {
         let folder = std::env::temp_dir().join(name);
         let _gone = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
-        let user = is_root().then(|| account("postgres").expect("a user postgres"));
+        let user = weir_platform::process::is_root()
+            .then(|| account("postgres").expect("a user postgres"));
         if let Some((user, group)) = user {
             chown(&folder, Some(user), Some(group)).unwrap();
         }
@@ -115,12 +116,6 @@ fn account(name: &str) -> Option<(u32, u32)> {
     let fields = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let known = fields.into_iter().find(|fields| fields.first() == Some(&name))?;
     Some((known.get(2)?.parse().ok()?, known.get(3)?.parse().ok()?))
-}
-
-fn is_root() -> bool {
-    // Its owner is the user of this process.
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata(Path::new("/proc/self")).is_ok_and(|own| own.uid() == 0)
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);

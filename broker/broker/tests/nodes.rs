@@ -10,11 +10,14 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use namespaces::{PATIENCE, POLL, ip, remove_namespaces, soon};
 use serde_json::Value;
 
 mod common;
+#[path = "common/namespaces.rs"]
+mod namespaces;
 
 const NAME: &str = "weir-t-nodes";
 
@@ -41,10 +44,7 @@ impl Drop for Network {
         for child in &mut self.children {
             end(child);
         }
-        for node in NODES {
-            let name = format!("{NAME}-{node}");
-            let _gone = Command::new("ip").args(["netns", "del", &name]).status();
-        }
+        remove_namespaces(NAME, &NODES);
         let _gone = fs::remove_dir_all(&self.folder);
     }
 }
@@ -278,25 +278,3 @@ fn end(child: &mut Child) {
         std::thread::sleep(POLL);
     }
 }
-
-fn soon(mut is_so: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if is_so() {
-            return true;
-        }
-        if Instant::now() > deadline {
-            return false;
-        }
-        std::thread::sleep(POLL);
-    }
-}
-
-fn ip(words: &str) -> bool {
-    let output = Command::new("ip").args(words.split(' ')).output();
-    output.is_ok_and(|output| output.status.success())
-}
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-const POLL: Duration = Duration::from_millis(50);

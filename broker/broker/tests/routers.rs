@@ -10,9 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use namespaces::{ip, remove_namespaces, soon};
 use serde_json::Value;
 
 mod common;
+#[path = "common/namespaces.rs"]
+mod namespaces;
 
 const SSHD: &str = "/usr/sbin/sshd";
 
@@ -52,10 +55,7 @@ impl Drop for Network {
         for child in &mut self.children {
             let _ended = child.kill().and_then(|()| child.wait());
         }
-        for node in NODES {
-            let name = format!("{NAME}-{node}");
-            let _gone = Command::new("ip").args(["netns", "del", &name]).status();
-        }
+        remove_namespaces(NAME, &NODES);
         let _gone = fs::remove_dir_all(&self.folder);
     }
 }
@@ -336,22 +336,6 @@ impl Network {
                     ip -o link show type veth | grep -o 'wc[0-9]*x*@'; true";
         ROUTERS.iter().map(|router| self.sh(router, line)).collect()
     }
-}
-
-fn ip(line: &str) -> bool {
-    Command::new("ip").args(line.split(' ')).status().unwrap().success()
-}
-
-/// Returns true as soon as it holds, or false after a minute.
-fn soon(mut holds: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    while !holds() {
-        if start.elapsed() > Duration::from_secs(60) {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    true
 }
 
 #[test]
