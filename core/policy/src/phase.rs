@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a phase carries, computed once for checks, plans, tables and audits.
+//! The number of frames that a phase carries, for checks, plans, tables and audits alike.
 //!
 //! Frames of transmission time t follow each other from the start of a phase of length P. Frame k
 //! (from 0) starts at k · t. It must be over at P, and no frame is begun in the last G of a phase,

@@ -74,8 +74,8 @@ impl Client {
         Ok(Self::of(Endpoint::Remote(Remote::new(url, ca)?)))
     }
 
-    /// Returns a client of the node at an address: `https://HOST:PORT` as for [`Self::remote`], else
-    /// the path of its Unix socket, for which `ca` means nothing.
+    /// Returns a client of the node at an address: `https://HOST:PORT` as for [`Self::remote`], or
+    /// else the path of its Unix socket, for which `ca` means nothing.
     ///
     /// # Errors
     /// Those of [`Self::remote`].

@@ -45,9 +45,10 @@ pub fn split(budget: CpuShare, least: CpuShare, needs: &[Need]) -> Vec<CpuShare>
 /// Returns the least part of a thread of a guaranteed router: e ÷ 10, where e is an equal part, or
 /// what the kernel takes if that is more.
 ///
-/// Of 20 % and ten threads, e is 2 %: nine idle threads keep 0.2 % each, and the one that works has
-/// 18.2 %. The cost: a packet that wakes an idle thread takes some 30 µs, for which that thread
-/// waits three of its periods of 5 ms, until the next look gives it more.
+/// For example, ten threads share a guarantee of 20 %, so e = 2 %: nine idle threads keep 0.2 %
+/// each, and the busy one gets 18.2 %. The cost: a packet that wakes an idle thread takes some
+/// 30 µs, for which that thread waits three of its periods of 5 ms, until the next look gives it
+/// more.
 #[must_use]
 pub(super) fn least_of_guarantee(budget: CpuShare, count: usize, period: Nanos) -> CpuShare {
     let tenth = budget.as_ppm() / of_count(count) / LEAST_PARTS;
@@ -57,7 +58,8 @@ pub(super) fn least_of_guarantee(budget: CpuShare, count: usize, period: Nanos) 
 /// Returns the least part of a thread of a router that is only capped: max(e ÷ 10, min(e ÷ 2, 1
 /// %)), where e is an equal part, or what the kernel takes if that is more.
 ///
-/// Of 8 % and two threads, e is 4 %: an idle thread keeps 1 %, and the other has 7 %. The cost is
+/// For example, two threads share a cap of 8 %, so e = 4 %: an idle thread keeps 1 %, and the busy
+/// one gets 7 %. The cost is
 /// that part of the cap, which nobody uses; for it, a packet that wakes an idle thread, some 30 µs
 /// of work, waits 3 ms and not 30.
 #[must_use]
