@@ -7,10 +7,14 @@
 //!
 //! **Idea.** Linux counts for how long a thread was ready to run and did not (the second number of
 //! `/proc/thread-self/schedstat`, `Documentation/scheduler/sched-stats.rst`). On a processor of its
-//! own the worker waits for hardly anything. If it waited for a tenth of a stretch of 50 ms, the
-//! processor is shared: the worker does not linger for two seconds, and then tries again, so that
-//! lingering costs the others 2.5 % at most. Threads of lower priority are not noticed, since the
-//! worker does not wait for them.
+//! own the worker waits for hardly anything: kernel threads that come by take less than one part in
+//! two hundred. Another thread of nice 0 that always wants to run takes at least one in ninety,
+//! even from a worker of nice -20 (`sched_prio_to_weight` of the kernel). So what exceeds one in
+//! two hundred is summed up, and at [`ENOUGH`] the processor is shared: at once beside threads of
+//! the same weight, within half a second beside one of nice 0. Then the worker does not linger for
+//! forty times as long as it took to find that out, and tries again; so lingering costs the others
+//! about 2.5 %. Threads of lower weight may not be noticed, since the worker hardly waits for
+//! them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -33,6 +37,9 @@ struct ShareVerdict {
     /// The start of the present stretch, and the time that the thread had waited by then.
     begun: Instant,
     waited: Nanos,
+    /// The waiting beyond what a processor of one's own has, and when its sum began.
+    excess: Nanos,
+    excess_since: Instant,
     shared_until: Instant,
 }
 
@@ -66,11 +73,21 @@ impl ShareVerdict {
     /// Ends a stretch; `waited` is the time that the thread has waited in its life. Returns whether
     /// others want the processor.
     fn note(&mut self, now: Instant, waited: Nanos) -> bool {
-        let lasted = now.saturating_since(self.begun).as_nanos();
-        let share = waited.saturating_sub(self.waited).as_nanos();
+        let lasted = now.saturating_since(self.begun);
         // The first stretch begins at the origin of the clock, and is no evidence.
-        if self.begun != Instant::ZERO && share >= lasted / SHARED_PART {
-            self.shared_until = now + HOLD;
+        if self.begun != Instant::ZERO {
+            let more = waited.saturating_sub(self.waited);
+            if self.excess == Nanos::ZERO {
+                self.excess_since = self.begun;
+            }
+            let usual = Nanos::new(lasted.as_nanos() / USUAL_PART);
+            self.excess = self.excess.saturating_add(more).saturating_sub(usual);
+        }
+        if self.excess >= ENOUGH {
+            let took = now.saturating_since(self.excess_since).as_nanos();
+            let hold = Nanos::new(took.saturating_mul(HOLD_TIMES)).min(HOLD_MAX);
+            self.shared_until = self.shared_until.max(now + hold);
+            self.excess = Nanos::ZERO;
         }
         (self.begun, self.waited) = (now, waited);
         now < self.shared_until
@@ -87,11 +104,15 @@ fn waited(counters: &File) -> Option<Nanos> {
 
 /// The time over which waiting is judged: several slices of other threads.
 const STRETCH: Nanos = Nanos::from_millis(50);
-/// A thread that waited for this part of a stretch shares its processor. Kernel threads that come
-/// by take less.
-const SHARED_PART: u64 = 10;
-/// The time after which a thread that shared its processor tries whether it still does.
-const HOLD: Nanos = Nanos::from_secs(2);
+/// A thread on a processor of its own waits for less than this part of its time.
+const USUAL_PART: u64 = 200;
+/// The waiting beyond it that shows a shared processor: about a slice of another thread.
+const ENOUGH: Nanos = Nanos::from_millis(3);
+/// A thread that shares its processor tries whether it still does after this many times the time
+/// that it lingered to find out.
+const HOLD_TIMES: u64 = 40;
+/// At the latest after this time.
+const HOLD_MAX: Nanos = Nanos::from_secs(30);
 
 #[cfg(test)]
 mod tests {
@@ -101,17 +122,51 @@ mod tests {
         Instant::from_nanos(millis * 1_000_000)
     }
 
+    /// Notes stretches of 50 ms until `until`, of which `waited` each was spent waiting; returns
+    /// the time of the first verdict that the processor is shared.
+    fn first_shared(
+        verdict: &mut ShareVerdict,
+        from: u64,
+        until: u64,
+        waited: &mut Nanos,
+        each: Nanos,
+    ) -> Option<u64> {
+        (from..until).step_by(50).find(|now| {
+            *waited = waited.saturating_add(each);
+            verdict.note(at(*now), *waited)
+        })
+    }
+
     #[test]
-    fn a_tenth_of_a_stretch_is_shared_for_two_seconds() {
-        let mut verdict = ShareVerdict::default();
-        assert!(!verdict.note(at(1_000), Nanos::from_secs(9)), "what was before says nothing");
-        let below = Nanos::from_secs(9).saturating_add(Nanos::from_micros(4_999));
-        assert!(!verdict.note(at(1_050), below));
-        let shared = below.saturating_add(Nanos::from_millis(5));
-        assert!(verdict.note(at(1_100), shared));
-        assert!(verdict.note(at(3_099), shared), "nobody wants it any more, and it holds on");
-        assert!(!verdict.note(at(3_100), shared));
-        assert!(verdict.note(at(3_150), shared.saturating_add(Nanos::from_millis(40))));
+    fn threads_of_the_same_weight_are_noticed_at_once_and_for_two_seconds() {
+        let (mut verdict, mut waited) = (ShareVerdict::default(), Nanos::from_secs(9));
+        assert!(!verdict.note(at(1_000), waited), "what was before says nothing");
+        waited = waited.saturating_add(Nanos::from_millis(25));
+        assert!(verdict.note(at(1_050), waited));
+        assert!(verdict.note(at(3_049), waited), "nobody wants it any more, and it holds on");
+        assert!(!verdict.note(at(3_050), waited));
+    }
+
+    /// Goal: a thread of the least weight beside a worker of the greatest gets 1.1 % of the time,
+    /// and is noticed within half a second.
+    #[test]
+    fn threads_of_the_least_weight_are_noticed_within_half_a_second() {
+        let (mut verdict, mut waited) = (ShareVerdict::default(), Nanos::ZERO);
+        assert!(!verdict.note(at(1_000), waited));
+        let each = Nanos::from_micros(50 * 1_024 * 1_000 / (88_761 + 1_024));
+        let noticed = first_shared(&mut verdict, 1_050, 9_000, &mut waited, each);
+        assert!(noticed.is_some_and(|at| at <= 1_500), "{noticed:?}");
+    }
+
+    #[test]
+    fn kernel_threads_that_come_by_are_not_noticed() {
+        let (mut verdict, mut waited) = (ShareVerdict::default(), Nanos::ZERO);
+        assert!(!verdict.note(at(1_000), waited));
+        let each = Nanos::from_micros(240);
+        assert_eq!(first_shared(&mut verdict, 1_050, 60_000, &mut waited, each), None);
+        waited = waited.saturating_add(Nanos::from_millis(3));
+        assert!(!verdict.note(at(60_000), waited), "a burst of one");
+        assert_eq!(first_shared(&mut verdict, 60_050, 90_000, &mut waited, Nanos::ZERO), None);
     }
 
     /// Goal: what the kernel counts for this thread is read, and read anew.
