@@ -21,6 +21,13 @@ fn the_checked_in_documents_are_those_of_the_routes() {
     }
 }
 
+/// The package installs it as what a user's own file begins with.
+#[test]
+fn the_example_is_a_file_that_a_broker_takes() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/broker.toml");
+    weir_broker::BrokerConfig::read(&example).unwrap();
+}
+
 /// Programs rely on the version of OpenAPI, both formats of each message, and a text for each
 /// refusal.
 #[test]

@@ -142,9 +142,9 @@ fn documents(tree: &Tree) -> Result<(), String> {
         }
     }
     tree.copy("packaging/debian/copyright", "usr/share/doc/weir/copyright")?;
-    tree.copy("examples/node.toml", "usr/share/doc/weir/examples/node.toml")?;
-    tree.copy("examples/plan.toml", "usr/share/doc/weir/examples/plan.toml")?;
-    tree.copy("examples/bridge.toml", "usr/share/doc/weir/examples/bridge.toml")?;
+    for (example, text) in folder_of(Path::new("examples"))? {
+        tree.put(&format!("usr/share/doc/weir/examples/{example}"), 0o644, &text)?;
+    }
     tree.zip("usr/share/doc/weir/NEWS", &read(Path::new("CHANGELOG.md"))?)?;
     tree.zip("usr/share/doc/weir/changelog", changelog()?.as_bytes())?;
     // Alert rules, dashboards, what a hypervisor calls and what widens the unit.
@@ -158,7 +158,9 @@ fn documents(tree: &Tree) -> Result<(), String> {
 }
 
 fn service(tree: &Tree) -> Result<(), String> {
-    tree.copy("packaging/weir-node@.service", "lib/systemd/system/weir-node@.service")?;
+    for unit in ["weir-node@.service", "weir-broker@.service"] {
+        tree.copy(&format!("packaging/{unit}"), &format!("lib/systemd/system/{unit}"))?;
+    }
     tree.copy("packaging/debian/weir-node.default", "etc/default/weir-node")?;
     tree.folder("etc/weir").map(drop)
 }

@@ -23,10 +23,11 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let removed = std::fs::remove_dir_all(&folder);
     let seen = PackageFiles::of(&said?);
     removed.map_err(|error| ExperimentError::io(&folder, error))?;
+    let configuration = Bound::equal(float(CONFIGURATION.len() as u64));
     for (part, what, files, bound) in [
         ("installed", "files that the package brought", &seen.installed, Bound::at_least(50.0)),
         ("runs", "of five commands, those that ran", &seen.ran, Bound::equal(5.0)),
-        ("configuration", "files of configuration that stayed", &seen.kept, Bound::equal(4.0)),
+        ("configuration", "files of configuration that stayed", &seen.kept, configuration),
         ("removed", "other files after the removal", &seen.stayed, Bound::equal(0.0)),
         ("purged", "files after the purge", &seen.purged, Bound::equal(0.0)),
     ] {
@@ -131,13 +132,14 @@ inside dpkg --force-depends --install /mnt/weir.deb >&2
 files installed
 inside weir --version | grep -q ^weir && echo "ran version"
 inside weir completions bash | grep -q complete && echo "ran completions"
-inside weir-lab verify --json | grep -q tables && echo "ran verify"
+inside weir broker check /usr/share/doc/weir/examples/broker.toml && echo "ran broker"
 inside weir node run --config /usr/share/doc/weir/examples/node.toml --dry-run >out 2>&1 || true
 grep -q "The policy, with its defaults" out && echo "ran dry-run"
 inside test -x /usr/share/weir/hooks/xen-vif && echo "ran hook"
 inside mkdir -p /var/lib/weir /run/weir
 inside cp /usr/share/doc/weir/examples/node.toml /etc/weir/edge1.toml
-for name in policy-edge1.sqlite overlay-edge1.json changes-edge1.json service-edge1.json; do
+for name in policy-edge1.sqlite overlay-edge1.json changes-edge1.json service-edge1.json \
+    broker.sqlite; do
     inside cp /etc/weir/edge1.toml "/var/lib/weir/$name"
 done
 inside mkdir -p /etc/systemd/system/multi-user.target.wants
@@ -153,13 +155,14 @@ files purged
 const FOLDER: &str = "target/debian";
 
 /// Files that stay after a removal: the operator's policy, the defaults of the unit, the enabled
-/// instance, and the live changes above the policy.
-const CONFIGURATION: [&str; 5] = [
+/// instance, the live changes above the policy, and a broker's store.
+const CONFIGURATION: [&str; 6] = [
     "/etc/weir/edge1.toml",
     "/etc/default/weir-node",
     "/etc/systemd/system/multi-user.target.wants/weir-node@edge1.service",
     "/var/lib/weir/overlay-edge1.json",
     "/var/lib/weir/policy-edge1.sqlite",
+    "/var/lib/weir/broker.sqlite",
 ];
 
 /// Folders of these files.
