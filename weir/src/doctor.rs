@@ -117,7 +117,9 @@ fn page(facts: &Facts, findings: &[DoctorFinding], can_run: bool) -> String {
             Err(missing) => writeln!(page, "cap of {caps}: {name}: no: {missing}"),
         };
     }
-    let _written = writeln!(page, "real-time classes: {}, {}", facts.timing, rtds(facts));
+    let (timing, wake_up) = (&facts.timing, facts.wake_up_us);
+    let _written =
+        writeln!(page, "real-time classes: {timing}, awake within {wake_up}us, {}", rtds(facts));
     for finding in findings {
         let _written = writeln!(page, "{finding}");
     }

@@ -129,6 +129,9 @@ pub(crate) struct ShareArgs {
     /// Bytes by which the limit may be exceeded at once, such as 64KiB; 0B: derive them from it
     #[arg(long)]
     burst: Option<ByteCount>,
+    /// Packets by which their limit may be exceeded at once; 0: derive them from it
+    #[arg(long)]
+    burst_packets: Option<u32>,
     #[command(flatten)]
     view: AnswerArgs,
 }
@@ -332,6 +335,7 @@ impl ShareArgs {
             min_pps: self.min_pps.map(|pps| Some(pps.as_pps())),
             max_pps: self.max_pps.map(|pps| or_none(pps.as_pps())),
             burst_bytes: self.burst.map(|burst| or_none(burst.get())),
+            burst_packets: self.burst_packets.map(or_none),
         }
     }
 
@@ -349,6 +353,7 @@ impl ShareArgs {
             min_pps: values.min_pps,
             max_pps: values.max_pps,
             burst_bytes: values.burst_bytes,
+            burst_packets: values.burst_packets,
             shaper: shaper.shaper.map(Some),
             credit_ns: window(shaper.credit),
             width_ns: window(shaper.width),
@@ -475,8 +480,8 @@ pub(crate) fn lines(edits: &[EditView]) -> String {
 }
 
 /// A limit of zero is none.
-fn or_none(value: u64) -> Option<u64> {
-    Some(value).filter(|value| *value > 0)
+fn or_none<T: Default + PartialOrd>(value: T) -> Option<T> {
+    Some(value).filter(|value| *value > T::default())
 }
 
 #[cfg(test)]

@@ -143,13 +143,17 @@ fn a_change_holds_outlives_the_node_and_is_taken_back() {
     let before = client.text("/v1/document").unwrap();
     assert!(site.reaches("gold", "10.9.0.9"));
     let patch = |body: Value| client.ask::<Value>(Method::PATCH, "/v1/vifs/gold.0", Some(&body));
-    let change = patch(json!({ "send": { "max_pps": 40, "rate_bps": 8_000_000 } })).unwrap();
+    let change =
+        patch(json!({ "send": { "max_pps": 40, "burst_packets": 100, "rate_bps": 8_000_000 } }))
+            .unwrap();
     assert_eq!((&change["id"], &change["who"]), (&json!(1), &json!("uid 0")));
     assert_eq!(change["edits"][0]["after"], "8Mbit");
-    assert!(client.text("/v1/document").unwrap().contains("8Mbit"));
+    let document = client.text("/v1/document").unwrap();
+    assert!(document.contains("8Mbit") && document.contains("burst_packets = 100"));
     for (body, code, text) in [
         (json!({ "send": { "min_rate_bps": 2_000_000_000_u64 } }), ErrorCode::Refused, "2Gbit"),
         (json!({ "send": { "min_rate_bps": "much" } }), ErrorCode::Malformed, "much"),
+        (json!({ "send": { "burst_packets": 63 } }), ErrorCode::Refused, "63"),
         (json!({ "sned": {} }), ErrorCode::Malformed, "unknown field `sned`"),
         (json!({}), ErrorCode::Malformed, "names nothing"),
     ] {

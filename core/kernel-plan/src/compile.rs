@@ -335,7 +335,7 @@ fn buckets_of(
     [sent, received]: [QueueSum; 2],
 ) -> impl Iterator<Item = BucketObject> {
     let packets = |share: &Share, queued: QueueSum| {
-        let depth = share.burst_packets().saturating_add(queued.packets);
+        let depth = share.packets_at_once().saturating_add(queued.packets);
         share.max_pps.map(|rate| BucketTerms::of_packets(rate, depth))
     };
     let bits = |share: &Share, queued: QueueSum| {

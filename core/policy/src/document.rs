@@ -101,6 +101,12 @@ pub(crate) struct NodeTable {
     #[schemars(extend("default" = Node::IN_FLIGHT_DEFAULT.to_string()))]
     #[schemars(extend("x-minimum" = IN_FLIGHT_MIN, "x-maximum" = SECOND))]
     pub(crate) in_flight: Option<Text<Nanos>>,
+    /// Time that the kernel may take to wake a processor of the host: it chooses no idle state that
+    /// takes longer to leave, while the node runs. With `0s` processors wait awake for work, which
+    /// takes power, and on a virtual machine's host time.
+    #[schemars(extend("x-minimum" = 0, "x-maximum" = SECOND))]
+    #[schemars(extend("x-default" = WAKE_LATENCY_DEFAULT))]
+    pub(crate) wake_latency: Option<Text<Nanos>>,
     /// Bytes of a frame in the pool: 2048 for packets of up to 1518 bytes, 4096 for up to 3518.
     #[schemars(extend("enum" = [2048, 4096], "default" = 2048))]
     pub(crate) frame_size: Option<u32>,
@@ -331,6 +337,10 @@ pub(crate) struct ShareTable {
     #[schemars(extend("x-minimum" = 60, "x-maximum" = BYTES_MAX))]
     #[schemars(extend("x-default" = BURST_DEFAULT))]
     pub(crate) burst: Option<Text<ByteCount>>,
+    /// Packets that may exceed `max_pps` at once after a pause.
+    #[schemars(range(min = Share::BURST_PACKETS, max = Share::BURST_PACKETS_MAX))]
+    #[schemars(extend("x-default" = BURST_PACKETS_DEFAULT))]
+    pub(crate) burst_packets: Option<u32>,
 }
 
 /// Guarantees, limits and queue of a vif in one direction.
@@ -357,6 +367,10 @@ pub(crate) struct VifShareTable {
     #[schemars(extend("x-minimum" = 60, "x-maximum" = BYTES_MAX))]
     #[schemars(extend("x-default" = BURST_DEFAULT))]
     pub(crate) burst: Option<Text<ByteCount>>,
+    /// Packets that may exceed `max_pps` at once after a pause.
+    #[schemars(range(min = Share::BURST_PACKETS, max = Share::BURST_PACKETS_MAX))]
+    #[schemars(extend("x-default" = BURST_PACKETS_DEFAULT))]
+    pub(crate) burst_packets: Option<u32>,
     /// The way in which `rate` is held.
     #[schemars(extend("default" = "bucket"))]
     pub(crate) shaper: Option<ShaperKind>,
@@ -478,3 +492,6 @@ const QUEUE_BYTES_DEFAULT: &str =
 const TARGET_DEFAULT: &str =
     "`5ms`, `250us` with `aqm = \"lan\"`; with flows 1.5 packet times if that is more";
 const BURST_DEFAULT: &str = "the larger of 2 packets and 5 ms at `rate`";
+const WAKE_LATENCY_DEFAULT: &str =
+    "`0s` with a port's cycle or a periodic or aperiodic router, else any";
+const BURST_PACKETS_DEFAULT: &str = "the larger of 64 and 1 ms at `max_pps`";

@@ -83,6 +83,7 @@ mod share;
 mod suggest;
 mod unheld;
 mod vif_side;
+mod wake_latency;
 mod walk;
 mod write;
 mod xtc;

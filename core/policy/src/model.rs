@@ -87,6 +87,8 @@ pub struct Node {
     pub flows: u32,
     /// The time for which frames may be on their way to a vif's device: [`Policy::in_flight`].
     pub in_flight: Nanos,
+    /// The time that the kernel may take to wake a processor: [`Policy::wake_latency`].
+    pub wake_latency: Option<Nanos>,
     /// The factor by which guarantees may exceed the capacity.
     pub overbooking: Overbooking,
     /// The node's measured packet capacity, against which `min_pps` is checked; `None`: unknown.
@@ -134,8 +136,7 @@ pub struct PortCycle {
 }
 
 impl PortCycle {
-    /// Time before the end of a phase from which on no frame is begun, for a worker that hands it
-    /// over a little late.
+    /// Before the end of a phase no frame is begun, since a worker may hand it over late.
     pub const GUARD: Nanos = Nanos::from_micros(6);
 }
 
@@ -409,6 +410,7 @@ impl Node {
             queue: QueueKind::Flows,
             flows: Self::FLOWS_DEFAULT,
             in_flight: Self::IN_FLIGHT_DEFAULT,
+            wake_latency: None,
             overbooking: Overbooking::NONE,
             capacity: None,
             redirect: false,
@@ -462,8 +464,7 @@ impl Port {
     pub const OVERHEAD_MIN: i32 = -64;
     /// Largest `overhead`: ample for stacked tunnels.
     pub const OVERHEAD_MAX: i32 = 256;
-    /// The default of `catch_up`. On a shared machine one wake-up in a thousand is up to 3 ms late;
-    /// a link that loses this time is slower than its rate.
+    /// The default of `catch_up`: on a shared machine one wake-up in a thousand is up to 3 ms late.
     pub const CATCH_UP_DEFAULT: Nanos = CATCH_UP_DEFAULT;
 }
 

@@ -86,6 +86,7 @@ impl Resolver<'_> {
             queue: table.queue.unwrap_or(base.queue),
             flows: table.flows.unwrap_or(base.flows),
             in_flight: table.in_flight.map_or(base.in_flight, |text| text.0),
+            wake_latency: table.wake_latency.map(|text| text.0),
             overbooking: table
                 .overbooking
                 .map_or(base.overbooking, |factor| Overbooking::from_thousandths(factor.0)),
@@ -209,6 +210,7 @@ impl Resolver<'_> {
             min_pps: table.min_pps,
             max_pps: table.max_pps,
             burst: table.burst,
+            burst_packets: table.burst_packets,
         });
         self.share(table.as_ref())
     }
@@ -225,6 +227,7 @@ impl Resolver<'_> {
             min_pps: table.min_pps.map_or(PacketRate::ZERO, |text| text.0),
             max_pps: table.max_pps.map(|text| text.0),
             burst: burst.unwrap_or_else(|| Share::default_burst(rate, self.packet)),
+            burst_packets: table.burst_packets,
         }
     }
 

@@ -36,6 +36,9 @@ pub struct Share {
     pub max_pps: Option<PacketRate>,
     /// Bytes that may exceed `rate` at once after a pause.
     pub burst: ByteCount,
+    /// Packets that may exceed `max_pps` at once after a pause, [`Share::BURST_PACKETS`] to
+    /// [`Share::BURST_PACKETS_MAX`]; `None` for what [`Share::packets_at_once`] derives.
+    pub burst_packets: Option<u32>,
 }
 
 /// The kind of the queue of a vif and direction.
@@ -123,17 +126,19 @@ impl Share {
         frames.max(rate.map_or(ByteCount::ZERO, |rate| rate.bytes_in_floor(time)))
     }
 
-    /// Packets that may exceed `max_pps` at once: the larger of [`Share::BURST_PACKETS`] and 1 ms
-    /// at that rate.
+    /// Packets that may exceed `max_pps` at once: `burst_packets`; without it the larger of
+    /// [`Share::BURST_PACKETS`] and 1 ms at that rate.
     #[must_use]
-    pub fn burst_packets(&self) -> u64 {
+    pub fn packets_at_once(&self) -> u64 {
         let at_rate = self.max_pps.map_or(0, |limit| limit.as_pps() / 1_000);
-        at_rate.max(Self::BURST_PACKETS)
+        self.burst_packets.map_or(at_rate.max(Self::BURST_PACKETS.into()), u64::from)
     }
 
     /// A batch of the worker. Packets of one batch carry one time stamp, so a smaller bucket would
     /// drop packets that arrived evenly spaced.
-    pub const BURST_PACKETS: u64 = 64;
+    pub const BURST_PACKETS: u32 = 64;
+    /// The largest `burst_packets`.
+    pub const BURST_PACKETS_MAX: u32 = 1_000_000;
 }
 
 impl Queue {
@@ -185,6 +190,7 @@ impl Default for Share {
             min_pps: PacketRate::ZERO,
             max_pps: None,
             burst: Self::default_burst(None, ByteCount::new(1518)),
+            burst_packets: None,
         }
     }
 }

@@ -142,6 +142,7 @@ fn node(node: &Node) -> NodeTable {
         queue: Some(node.queue),
         flows: Some(node.flows),
         in_flight: Some(Text(node.in_flight)),
+        wake_latency: node.wake_latency.map(Text),
         overbooking: Some(Factor(node.overbooking.thousandths())),
         capacity: node.capacity.map(Text),
         redirect: Some(node.redirect),
@@ -201,6 +202,7 @@ fn share(share: &Share) -> ShareTable {
         min_pps: Some(Text(share.min_pps)),
         max_pps: share.max_pps.map(Text),
         burst: Some(Text(share.burst)),
+        burst_packets: share.burst_packets,
     }
 }
 
@@ -215,6 +217,7 @@ fn vif_share(vif: &Vif, direction: Direction) -> VifShareTable {
         min_pps: share.min_pps,
         max_pps: share.max_pps,
         burst: share.burst,
+        burst_packets: share.burst_packets,
         shaper: Some(kind),
         credit: window.map(|window| Text(window.credit)),
         width: window.map(|window| Text(window.width)),

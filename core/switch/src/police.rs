@@ -226,7 +226,7 @@ impl Meter {
     /// Changes the limits; a new bucket starts full. `meters_bits` is false if a tree shapes the
     /// bits.
     fn set(&mut self, now: Instant, share: &Share, meters_bits: bool) {
-        let packets = share.max_pps.map(|limit| (limit.as_pps(), share.burst_packets()));
+        let packets = share.max_pps.map(|limit| (limit.as_pps(), share.packets_at_once()));
         let burst = share.burst.get().saturating_mul(8);
         let bits = share.rate.filter(|_| meters_bits).map(|rate| (rate.as_bps(), burst));
         for (bucket, limit) in [(&mut self.packets, packets), (&mut self.bits, bits)] {
@@ -311,6 +311,15 @@ mod tests {
         }
         let left = police.vifs[1][0].packets.as_ref().unwrap().available(NOW);
         assert_eq!(left, 1000 - 64, "the vif paid for 64, no more");
+    }
+
+    #[test]
+    fn as_many_packets_pass_at_once_as_the_policy_says() {
+        let once = Share { burst_packets: Some(500), ..share(1_000, 0, 0) };
+        let mut police = police([once, share(0, 0, 0), share(0, 0, 0)]);
+        assert_eq!(police.packets_available(NOW, 1, SEND), 500);
+        let admit = |_: &u32| police.admit(NOW, 1, SEND, PacketMeasure::Packets).is_ok();
+        assert_eq!((0..600).filter(admit).count(), 500);
     }
 
     #[test]

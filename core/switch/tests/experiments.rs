@@ -379,7 +379,7 @@ fn packet_rates_are_policed_before_the_queue() {
     let mut sources = [out(&rig, a, 64, 1_024_000), out(&rig, b, 64, 1_024_000)];
     run(&mut rig, &mut sources, 5 * SECOND);
     let sent = [a, b].map(|vif| rig.vif_counters(vif, Direction::Send).enqueued.packets);
-    let bound = 5 * 1000 + Vif::new("", slice, PORT).send.burst_packets();
+    let bound = 5 * 1000 + Vif::new("", slice, PORT).send.packets_at_once();
     assert!(sent[0] <= 5 * 300 + 64 && sent[0] >= 5 * 290, "{sent:?}");
     assert!(sent[0] + sent[1] <= bound && sent[0] + sent[1] >= 4990, "{sent:?}");
     let slice_drops =

@@ -25,6 +25,7 @@ use crate::machine;
 use crate::netns;
 use crate::process::is_root;
 use crate::run::{Command, Host, Platform, RunError, json};
+use crate::wake_latency::wake_up_time;
 
 pub use findings::{DoctorFinding, Weight};
 pub use timing::TimingFacts;
@@ -70,6 +71,8 @@ pub struct Facts {
     pub deadline: Result<cpu::CpuGrant, String>,
     /// What the scheduler can promise to threads that must be on time.
     pub timing: TimingFacts,
+    /// The time by which 98 of 100 threads that slept are late, in microseconds.
+    pub wake_up_us: u64,
     /// The ways to cap a router's CPU time, and what is missing of each.
     pub caps: Vec<Means>,
     /// The devices of this namespace.
@@ -125,6 +128,7 @@ pub fn probe() -> Result<Facts, HostError> {
         fifo: grant(Class::Fifo { priority: 1 }),
         deadline: grant(deadline),
         timing: TimingFacts::read(),
+        wake_up_us: wake_up_time().as_nanos() / 1_000,
         caps: cap::probe(&host),
         devices,
     })

@@ -34,6 +34,7 @@ pub mod snapshot;
 pub mod state;
 pub mod text;
 pub mod undo;
+pub mod wake_latency;
 
 pub use error::HostError;
 pub use journal::Journal;

@@ -186,6 +186,10 @@ pub struct ShareChange {
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 60)]
     pub burst_bytes: Given<u64>,
+    /// Packets that may exceed `max_pps` at once.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>, minimum = 64, maximum = 1_000_000)]
+    pub burst_packets: Given<u32>,
 }
 
 /// Changes of guarantees, limits and queue of a vif in one direction.
@@ -216,6 +220,10 @@ pub struct VifShareChange {
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 60)]
     pub burst_bytes: Given<u64>,
+    /// Packets that may exceed `max_pps` at once.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>, minimum = 64, maximum = 1_000_000)]
+    pub burst_packets: Given<u32>,
     /// Means by which `rate_bps` is held.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<LimitShaper>)]

@@ -149,6 +149,9 @@ pub struct ShareView {
     pub max_pps: Option<u64>,
     /// Burst of the upper limit.
     pub burst_bytes: u64,
+    /// Packets that may exceed `max_pps` at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst_packets: Option<u64>,
 }
 
 /// Parameters of a smooth window.

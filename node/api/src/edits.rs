@@ -152,6 +152,7 @@ impl Edits {
         self.add(at("min_pps"), share.min_pps.map(packets));
         self.add(at("max_pps"), share.max_pps.map(packets));
         self.add(at("burst"), share.burst_bytes.map(size));
+        self.add(at("burst_packets"), share.burst_packets);
     }
 
     fn realtime(&mut self, router: &str, of: &RealtimeChange) {
@@ -184,6 +185,7 @@ impl Edits {
             min_pps: of.min_pps,
             max_pps: of.max_pps,
             burst_bytes: of.burst_bytes,
+            burst_packets: of.burst_packets,
         };
         self.share("vif", name, direction, &share);
         let at = |key: &str| KeyPath::vif(name, &format!("{direction}.{key}"));

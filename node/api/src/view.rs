@@ -166,6 +166,7 @@ fn share(of: &Share) -> ShareView {
         min_pps: of.min_pps.as_pps(),
         max_pps: of.max_pps.map(weir_units::PacketRate::as_pps),
         burst_bytes: of.burst.get(),
+        burst_packets: of.max_pps.map(|_| of.packets_at_once()),
     }
 }
 

@@ -90,7 +90,7 @@ impl PathBuckets {
             PolicyLevel::Router(_) | PolicyLevel::Slice(_) => name,
         };
         let packets = share.max_pps.map(|rate| {
-            let burst = share.burst_packets();
+            let burst = share.packets_at_once();
             BucketLimit::Packets { rate, burst }
         });
         let bits = share.rate.map(|rate| {

@@ -15,6 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
 use weir_loops::{ClassStatus, LogLine, LoopsLoad, RouterActivations, RouterStatus};
+use weir_platform::wake_latency::WakeLatency;
 use weir_platform::{StateDir, text};
 use weir_policy::{Dataplane, Edit, ItemName, Policy, Problem, ProblemPlace};
 use weir_report::{
@@ -121,6 +122,8 @@ pub(crate) struct ControlledNode<P> {
     keeper: ReportKeeper,
     /// The CPU model beside what the worker takes.
     cpu_model: CpuModelWatch,
+    /// The bound on the time that processors take to wake up.
+    wake_latency: Mutex<WakeLatency>,
     /// Lines for the operator.
     notes: SharedNotes,
     confirmed: AtomicBool,
@@ -161,19 +164,22 @@ impl<P: NodePlane> ControlledNode<P> {
         }
         let notes = SharedNotes::default();
         let cpu_model = CpuModelWatch::new(&options.state, &live.in_force().policy.node.name);
-        Ok(Arc::new(Self {
+        let node = Self {
             plane: plane(&notes),
             config: options.config.clone(),
             in_force: RwLock::new(live.in_force()),
             live: Mutex::new(live),
             keeper: ReportKeeper::default(),
             cpu_model,
+            wake_latency: Mutex::default(),
             notes,
             confirmed: AtomicBool::new(options.confirm.is_none()),
             stop,
             leave,
             reload,
-        }))
+        };
+        node.ask_for_wake_latency();
+        Ok(Arc::new(node))
     }
 
     /// Keeps the report until the returned ticker is dropped.
@@ -325,7 +331,17 @@ impl<P: NodePlane> ControlledNode<P> {
         });
         // Also after an error: callers are authenticated by the policy in force.
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = live.in_force();
+        self.ask_for_wake_latency();
         done
+    }
+
+    /// Asks the kernel for the bound of the policy in force.
+    fn ask_for_wake_latency(&self) {
+        let most = self.policy_now().wake_latency();
+        let mut held = self.wake_latency.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = held.ask(most) {
+            self.tell(format!("node.wake_latency is not held: /dev/cpu_dma_latency: {error}"));
+        }
     }
 }
 

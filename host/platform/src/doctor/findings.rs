@@ -160,6 +160,15 @@ impl Facts {
                           if classes leave normal threads time";
             list.push(finding(Weight::Note, "dl_server".to_owned(), &costs, remedy.to_owned()));
         }
+        if self.wake_up_us > WAKE_UP_USUAL_US {
+            let costs = format!(
+                "a thread that sleeps is up to {} us late, and packets and deadlines with it",
+                self.wake_up_us
+            );
+            let remedy = "wake_latency = \"0s\" in [node] keeps processors awake, as real-time \
+                          classes and cycles do by themselves";
+            list.push(finding(Weight::Note, "wake-up".to_owned(), &costs, remedy.to_owned()));
+        }
         let notes = [
             (
                 timing.hz.is_some_and(|hz| hz < 1000) && timing.hrtick == Some(false),
@@ -214,6 +223,8 @@ fn finding(weight: Weight, what: String, costs: &str, remedy: String) -> DoctorF
 
 /// Below the kernel's default limit of deadline threads, classes have less than Weir would admit.
 const LIMIT_USUAL_PPM: u32 = LIMIT_PERCENT * 10_000;
+/// The most that a wake-up takes on a machine whose processors are awake.
+const WAKE_UP_USUAL_US: u64 = 100;
 
 const SLOWER: &str = "devices are driven by packet sockets: each packet costs several times more, \
                       nothing is dropped before the copy and nothing redirected in the kernel";
@@ -301,6 +312,7 @@ mod tests {
             fifo: granted(),
             deadline: granted(),
             timing: TimingFacts::default(),
+            wake_up_us: 0,
             caps: Vec::new(),
             devices: Vec::new(),
         }
