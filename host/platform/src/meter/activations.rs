@@ -301,9 +301,6 @@ const SWITCHES_MAX: usize = 1 << 18;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::mpsc::channel;
-
     use super::*;
     use crate::process::is_root;
 
@@ -360,6 +357,56 @@ mod tests {
         assert_eq!(found(&seen, 2), [(10, 12), (30, 1)]);
     }
 
+    /// A process that works and sleeps 5 ms in turn, until it is dropped. A thread of this process
+    /// would wait for more than its sleep: for the address space, which other tests map and fork.
+    struct Sleeper(libc::pid_t);
+
+    impl Sleeper {
+        fn start() -> Self {
+            // SAFETY: the child calls only functions that are allowed after a fork, and never
+            // returns.
+            let pid = unsafe { libc::fork() };
+            assert!(pid >= 0, "{}", io::Error::last_os_error());
+            if pid == 0 {
+                // SAFETY: numbers only. Files that other tests have locked would stay so.
+                unsafe {
+                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    libc::close_range(0, libc::c_uint::MAX, 0);
+                }
+                loop {
+                    (0..10_000).for_each(|_| std::hint::spin_loop());
+                    let pause = libc::timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+                    // SAFETY: the kernel reads `pause`; a null rest is allowed.
+                    unsafe { libc::nanosleep(&raw const pause, ptr::null_mut()) };
+                }
+            }
+            Self(pid)
+        }
+
+        fn identity(&self) -> Identity {
+            Identity::of(u32::try_from(self.0).unwrap()).unwrap()
+        }
+
+        /// The times that it waited, by the kernel's own count.
+        fn waits(&self) -> u64 {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", self.0)).unwrap();
+            let key = "\nvoluntary_ctxt_switches:";
+            let (_, count) = status.split_once(key).unwrap();
+            count.lines().next().unwrap().trim().parse().unwrap()
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            // SAFETY: the pid is that of a child which nobody else waits for; a null status is
+            // allowed.
+            unsafe {
+                libc::kill(self.0, libc::SIGKILL);
+                libc::waitpid(self.0, ptr::null_mut(), 0);
+            }
+        }
+    }
+
     /// Goal: each time that a thread sleeps and works again is one activation, on any machine.
     #[test]
     fn a_thread_that_sleeps_and_works_is_seen() {
@@ -367,39 +414,24 @@ mod tests {
         if !is_root() {
             return println!("SKIPPED {TEST}: needs root");
         }
-        let rounds = Arc::new(AtomicU64::new(0));
-        let (say, said) = channel();
-        let (end, ended) = channel::<()>();
-        let counted = Arc::clone(&rounds);
-        let worker = thread::spawn(move || {
-            // SAFETY: gettid has no arguments and cannot fail.
-            say.send(unsafe { libc::gettid() }).unwrap();
-            while ended.try_recv().is_err() {
-                (0..10_000).for_each(|_| std::hint::spin_loop());
-                counted.fetch_add(1, Ordering::Relaxed);
-                thread::sleep(Duration::from_millis(5));
-            }
-        });
-        let thread = Identity::of(u32::try_from(said.recv().unwrap()).unwrap()).unwrap();
-        let before = rounds.load(Ordering::Relaxed);
-        let begun = WallInstant::now();
+        let sleeper = Sleeper::start();
+        let thread = sleeper.identity();
+        let (begun, before) = (WallInstant::now(), sleeper.waits());
         let watched = watch(&[thread], Duration::from_secs(1));
-        let seen = rounds.load(Ordering::Relaxed) - before;
-        // Rounds before the watch began and after it ended, of 5 ms at least.
+        let waits = sleeper.waits() - before;
+        // It may have waited before the watch began and after it ended, each 5 ms at most once.
         let outside = begun.elapsed().saturating_sub(Duration::from_secs(1)).as_millis() / 5;
         let outside = u64::try_from(outside).unwrap();
-        // And a sleep of a busy machine may be over before the thread has left its processor.
-        let merged = seen / 10;
-        end.send(()).unwrap();
-        worker.join().unwrap();
+        drop(sleeper);
         let watched = match watched {
             Err(error @ HostError::Io { .. }) => return println!("SKIPPED {TEST}: {error}"),
             other => other.unwrap(),
         };
         assert_eq!(watched.lost, 0);
         let count = watched.activations.len() as u64;
-        assert!(seen > 2 && count <= seen + 2, "{count} of {seen}");
-        assert!(seen <= count + 2 + outside + merged, "{count} of {seen}, {outside} outside");
+        // The first wait begins no activation, and the last activation need not have ended.
+        assert!(waits > 2 && count <= waits, "{count} of {waits}");
+        assert!(waits <= count + 2 + outside, "{count} of {waits}, {outside} outside");
         let gaps = watched.activations.windows(2);
         let short = gaps.filter(|pair| pair[1].at - pair[0].at < Nanos::from_millis(5)).count();
         assert_eq!(short, 0, "{:?}", watched.activations);
