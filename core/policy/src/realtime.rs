@@ -28,7 +28,7 @@ pub struct RouterRealtime {
     pub period: Nanos,
     /// The share of one processor that is guaranteed; zero for a normal class.
     pub cpu: CpuShare,
-    /// The weight among normal processes.
+    /// The weight among normal processes, or among the normal guests of the policy.
     pub weight: u32,
     /// The process that is the router: its id, or the path of a file with it.
     pub process: Option<String>,
@@ -93,7 +93,8 @@ pub(crate) struct RouterRealtimeTable {
     #[schemars(extend("x-minimum" = 1, "x-maximum" = CpuShare::ONE.as_ppm()))]
     #[schemars(extend("x-default" = "none"))]
     cpu: Option<Text<CpuShare>>,
-    /// Weight among normal processes, of which others have 100. For `normal`.
+    /// Weight among normal processes, of which others have 100, or of a guest of Xen among the
+    /// normal ones of the policy. For `normal`.
     #[schemars(range(min = 1, max = 10_000), extend("default" = WEIGHT))]
     weight: Option<u32>,
     /// The process that is the router: its id, or the path of a file with its id, which is read

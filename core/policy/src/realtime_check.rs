@@ -97,8 +97,9 @@ fn check_source(router: &Router, class: &RouterRealtime, wrong: &mut dyn FnMut(&
     if of_xtc.is_some() {
         let message = "\"normal\" beside xtc is for nothing: the cap of xtc sets the weight";
         wrong("type", message.to_string());
-    } else if own == 1 && class.process.is_none() {
-        wrong("type", "\"normal\" needs process: only that can be given a weight".to_string());
+    } else if own == 1 && class.process.is_none() && class.domain.is_none() {
+        let message = "\"normal\" needs process or domain: only these can be given a weight";
+        wrong("type", message.to_string());
     }
 }
 

@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::TestState;
+use weir_control::realtime::TimingDemand;
 use weir_platform::cap::{
-    Actuator, CapError, RtdsBudget, RtdsClass, XlCap, check_period, xen_processors, xl_text,
+    Actuator, CapError, RtdsBudget, RtdsClass, XenRoom, XlCap, check_period, xl_text,
 };
 use weir_platform::journal::Journal;
 use weir_platform::run::{Command, CommandFailure, Platform, RunError};
@@ -218,6 +219,7 @@ impl Platform for Xen {
                 let one = output(self.run, "12-sched-rtds-dv").replace("fc1", "fc2");
                 Ok(format!("{one}{}", one.lines().nth(1).unwrap()))
             }
+            ["sched-rtds", "-v", "all"] => Ok(output(self.run, "12-sched-rtds-v")),
             ["sched-rtds", ..] => Ok(output(self.run, "12-sched-rtds-set")),
             [_, "-d", "fc1"] => {
                 let cap = *self.cap.lock().unwrap();
@@ -291,7 +293,6 @@ fn a_guest_under_rtds_gets_a_budget_and_has_its_own_back() {
     let state = TestState::new("xl-rtds");
     let mut journal = Journal::open(&state.state, "xl", Duration::ZERO).unwrap();
     let xen = Xen::new("rtds");
-    assert_eq!(xen_processors(&*xen), Some(1));
     let mut class = RtdsClass::new(xen.clone(), &mut journal, "fc1").unwrap();
     assert_eq!(class.in_force().unwrap(), CpuShare::from_percent(25));
     let last = || xen.asked.lock().unwrap().last().unwrap().to_string();
@@ -304,6 +305,22 @@ fn a_guest_under_rtds_gets_a_budget_and_has_its_own_back() {
     journal.undo_all(&*xen).unwrap();
     // As recorded: what the guest had before.
     assert_eq!(last(), "xl sched-rtds -d fc1 -v all -p 10000 -b 2500 -e 0");
+}
+
+/// Domain 0 and a guest without a class have budgets too, by default 4 ms of 10 ms.
+#[test]
+fn the_room_for_classes_has_the_budgets_of_all_others_in_it() {
+    let others = |run, named: &[&str]| {
+        let room = XenRoom::read(&*Xen::new(run), named).unwrap().unwrap();
+        let share = |one: &TimingDemand| (one.share, one.period, one.deadline == one.period);
+        (room.processors, room.others.iter().map(share).collect::<Vec<_>>())
+    };
+    let of = |percent, period| (CpuShare::from_percent(percent), Nanos::from_millis(period), true);
+    assert_eq!(others("rtds", &["fc1"]), (1, vec![of(40, 10), of(20, 20)]));
+    assert_eq!(others("rtds", &["fc1", "fc2"]), (1, vec![of(40, 10)]));
+    let gone = Xen::new("rtds");
+    *gone.gone.lock().unwrap() = true;
+    assert_eq!(XenRoom::read(&*gone, &[]).unwrap(), None, "no Xen answers");
 }
 
 #[test]

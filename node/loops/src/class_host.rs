@@ -15,12 +15,10 @@ use std::time::Duration;
 
 use weir_control::realtime::{Allotment, AllotmentLedger, ProcessorPool, TimingDemand};
 use weir_platform::cap::cgroup::{self, CgroupTree};
-use weir_platform::cap::{
-    BudgetUser, Budgets, GuaranteeError, RtdsBudget, RtdsClass, xen_processors,
-};
+use weir_platform::cap::{BudgetUser, Budgets, GuaranteeError, RtdsBudget, RtdsClass, XenRoom};
 use weir_platform::meter::CpuSource;
 use weir_platform::process::{self, Identity};
-use weir_platform::run::Host;
+use weir_platform::run::{Host, Platform};
 use weir_platform::{HostError, Journal, StateDir, Undo, host};
 use weir_policy::RealtimeKind;
 use weir_units::{CpuShare, Nanos};
@@ -39,6 +37,10 @@ pub(crate) struct HostClasses {
     kept: BTreeMap<String, KeptThreads>,
     /// The guarantees of guests of Xen, on its processors; `None`: not needed yet, or no Xen.
     guests: Option<AllotmentLedger>,
+    /// The guests that the policy gives a budget, by name.
+    named: Vec<String>,
+    /// The routers that are guests with a weight, and their weights.
+    weights: Vec<(String, u32)>,
 }
 
 /// The changes made for one router.
@@ -64,7 +66,8 @@ impl HostClasses {
         let name = journal_name(node);
         let journal = HostJournal::new(state, name, "classes are not in force yet", tell);
         let (kept, guests) = (BTreeMap::new(), None);
-        Self { node: node.to_owned(), budgets, journal, kept, guests }
+        let (named, weights) = (Vec::new(), Vec::new());
+        Self { node: node.to_owned(), budgets, journal, kept, guests, named, weights }
     }
 
     fn keep(&mut self, wanted: &RouterClass) -> Result<AppliedClass, RouterError> {
@@ -141,22 +144,32 @@ impl HostClasses {
         joined.map_err(RouterError::from)
     }
 
-    /// Gives a guest of Xen its budget, if all such budgets fit on Xen's processors.
+    /// Gives a guest of Xen its budget, if all such budgets fit on Xen's processors; one with a
+    /// weight has a part of what they leave.
     fn keep_guest(
         &mut self,
         wanted: &RouterClass,
         domain: &str,
-        demand: TimingDemand,
     ) -> Result<AppliedClass, RouterError> {
         let journal = self.journal.open(Duration::ZERO)?;
         let on = Arc::new(journal.host());
         if self.guests.is_none() {
-            self.guests = xen_processors(&*on).map(ledger_of_guests);
+            self.guests = room(&*on, &self.named)?.map(ledger_of_guests);
         }
-        if let Some(guests) = &mut self.guests {
-            let admitted = guests.guarantee(&wanted.router, demand);
-            admitted.map_err(|refusal| RouterError::Class(refusal.bound))?;
-        }
+        let budget = match (wanted.demand(), &mut self.guests) {
+            (Some(demand), guests) => {
+                let admitted = guests
+                    .as_mut()
+                    .map_or(Ok(()), |guests| guests.guarantee(&wanted.router, demand));
+                admitted.map_err(|refusal| RouterError::Class(refusal.bound))?;
+                // The text's periodic machine is in the queue of the others as well, an aperiodic
+                // one not.
+                let extra = wanted.class.kind == RealtimeKind::Periodic && !wanted.capped;
+                RtdsBudget::of(demand, extra)
+            }
+            (None, Some(guests)) => budget_by_weight(guests, &self.weights, &wanted.router),
+            (None, None) => return Err(refused(wanted, "there is no Xen here").into()),
+        };
         let kept = self.kept.entry(wanted.router.clone()).or_default();
         let mark = journal.mark();
         let (mut guest, looks) = match kept.guest.take() {
@@ -164,9 +177,6 @@ impl HostClasses {
             None => (RtdsClass::new(on, journal, domain)?, 0),
         };
         kept.add(mark, journal);
-        // The text's periodic machine is in the queue of the others as well, an aperiodic one not.
-        let extra = wanted.class.kind == RealtimeKind::Periodic && !wanted.capped;
-        let budget = RtdsBudget::of(demand, extra);
         guest.set(budget)?;
         // A guest that was started again has the scheduler's default.
         let stays = looks < GUEST_LOOKS || guest.in_force()? == budget.share();
@@ -183,14 +193,23 @@ impl ClassPlatform for HostClasses {
     fn prepare(&mut self, classes: &[&RouterClass]) {
         // What fails for all is tried for each, and says why there.
         let _tried_for_each = self.weigh_together(classes);
+        self.named = domains(classes.iter().copied());
+        let guests = classes.iter().filter(|one| matches!(one.threads, NamedThreads::Domain(_)));
+        let weight = |one: &&RouterClass| (one.router.clone(), one.class.weight);
+        self.weights = guests.filter(|one| one.demand().is_none()).map(weight).collect();
+        if let Some(guests) = &mut self.guests
+            && let Ok(Some(room)) = room(&Host::default(), &self.named)
+        {
+            guests.set_beside(room.others);
+        }
     }
 
     fn apply(&mut self, class: &RouterClass) -> Result<AppliedClass, RouterError> {
         if self.kept.get(&class.router).is_some_and(|kept| kept.leaves) {
             self.release(&class.router)?;
         }
-        match (&class.threads, class.demand()) {
-            (NamedThreads::Domain(domain), Some(demand)) => self.keep_guest(class, domain, demand),
+        match &class.threads {
+            NamedThreads::Domain(domain) => self.keep_guest(class, domain),
             _ => self.keep(class),
         }
     }
@@ -373,10 +392,37 @@ fn demands(classes: &[RouterClass], guests: bool) -> impl Iterator<Item = (&str,
     })
 }
 
-/// Returns an empty ledger of Xen's processors, all of whose time can be given to guests.
-const fn ledger_of_guests(processors: u32) -> AllotmentLedger {
-    let pool = ProcessorPool { count: processors, granted: CpuShare::ONE };
-    AllotmentLedger::new(pool, None)
+/// Returns the guests of Xen that these give a budget, by name.
+fn domains<'c>(classes: impl Iterator<Item = &'c RouterClass>) -> Vec<String> {
+    let domain = |one: &RouterClass| match &one.threads {
+        NamedThreads::Domain(domain) => Some(domain.clone()),
+        _ => None,
+    };
+    classes.filter_map(domain).collect()
+}
+
+/// Returns Xen's processors and the budgets that the policy does not give; `None` without Xen.
+fn room(on: &dyn Platform, named: &[String]) -> Result<Option<XenRoom>, HostError> {
+    let named: Vec<&str> = named.iter().map(String::as_str).collect();
+    XenRoom::read(on, &named)
+}
+
+/// Returns the part of a router with a weight of what all others leave.
+fn budget_by_weight(
+    guests: &AllotmentLedger,
+    weights: &[(String, u32)],
+    router: &str,
+) -> RtdsBudget {
+    let shares = guests.divide(&weights.iter().map(|(_, weight)| *weight).collect::<Vec<u32>>());
+    let mut each = weights.iter().zip(shares);
+    let share = each.find_map(|((name, _), share)| (name == router).then_some(share));
+    RtdsBudget::of_weight(share.unwrap_or(CpuShare::ZERO))
+}
+
+/// Returns a ledger of Xen's processors without a class; all of their time can be given to guests.
+fn ledger_of_guests(room: XenRoom) -> AllotmentLedger {
+    let pool = ProcessorPool { count: room.processors, granted: CpuShare::ONE };
+    AllotmentLedger::new(pool, room.others)
 }
 
 fn refused(wanted: &RouterClass, why: &str) -> HostError {
@@ -402,15 +448,18 @@ pub(crate) fn plan(wanted: &RouterClass) -> String {
 /// Checks that classes could be in force together: those of threads on `budgets`, those of guests
 /// on Xen's processors.
 pub(crate) fn check(classes: &[RouterClass], budgets: &Budgets) -> Result<(), UnfitRouter> {
-    let guests: Vec<_> = demands(classes, true).collect();
-    let processors = if guests.is_empty() { None } else { xen_processors(&Host::default()) };
-    check_on(classes, budgets, processors)
+    let Some((router, _)) = demands(classes, true).next() else {
+        return check_on(classes, budgets, None);
+    };
+    let unread = |error: HostError| UnfitRouter { router: router.to_owned(), error: error.into() };
+    let xen = room(&Host::default(), &domains(classes.iter())).map_err(unread)?;
+    check_on(classes, budgets, xen)
 }
 
 fn check_on(
     classes: &[RouterClass],
     budgets: &Budgets,
-    xen: Option<u32>,
+    xen: Option<XenRoom>,
 ) -> Result<(), UnfitRouter> {
     let of_guests = xen.map(ledger_of_guests);
     let of_guests = of_guests.map_or(Ok(()), |ledger| ledger.check(demands(classes, true)));
@@ -461,12 +510,25 @@ mod tests {
             let unfit = check_on(classes, &budgets, xen).unwrap_err();
             (unfit.router, unfit.error.to_string())
         };
+        let xen =
+            |others: &[TimingDemand]| Some(XenRoom { processors: 1, others: others.to_vec() });
         let fits = [process("a", 60), process("b", 30), guest("c", 60), guest("d", 40)];
-        check_on(&fits, &budgets, Some(1)).unwrap();
+        check_on(&fits, &budgets, xen(&[])).unwrap();
         let (router, why) = said(&[process("a", 60), process("b", 31)], None);
         assert_eq!(router, "b");
         assert!(why.contains("91%") && why.contains("90%"), "{why}");
-        let (router, why) = said(&[guest("c", 60), guest("d", 41), process("a", 1)], Some(1));
+        let (router, why) = said(&[guest("c", 60), guest("d", 41), process("a", 1)], xen(&[]));
+        assert_eq!(router, "d");
+        assert!(why.contains("101%") && why.contains("100%"), "{why}");
+        // Domain 0 has 4 ms of 10 ms unless somebody lowered it.
+        let domain_0 = TimingDemand { share: CpuShare::from_percent(40), ..NO_DEMAND };
+        // It leaves 60 % to weights.
+        let ledger = ledger_of_guests(xen(&[domain_0]).unwrap());
+        let weights = [("e".to_owned(), 100), ("f".to_owned(), 200)];
+        let left = ["e", "f"].map(|one| budget_by_weight(&ledger, &weights, one).budget_us);
+        assert_eq!(left, [2_000, 4_000]);
+        check_on(&[guest("c", 60)], &budgets, xen(&[domain_0])).unwrap();
+        let (router, why) = said(&[guest("c", 30), guest("d", 31)], xen(&[domain_0]));
         assert_eq!(router, "d");
         assert!(why.contains("101%") && why.contains("100%"), "{why}");
     }

@@ -92,11 +92,7 @@ pub fn admit<'a>(
     pool: ProcessorPool,
     demands: impl IntoIterator<Item = (&'a str, TimingDemand)>,
 ) -> Result<(), AdmissionRefusal> {
-    let mut sums = DemandSums::new(pool);
-    for (router, demand) in demands {
-        sums.add(demand).map_err(|bound| AdmissionRefusal { router: router.to_string(), bound })?;
-    }
-    Ok(())
+    DemandSums::new(pool).admit(demands)
 }
 
 /// Returns the largest sum of densities that `processors` hold, where one of them is `largest`:
@@ -135,8 +131,19 @@ impl DemandSums {
         Self { pool, time: 0, density: 0, largest, pinned: BTreeMap::new() }
     }
 
+    /// Checks that all of `demands` hold their deadlines beside what is there, in the order given.
+    pub(super) fn admit<'a>(
+        mut self,
+        demands: impl IntoIterator<Item = (&'a str, TimingDemand)>,
+    ) -> Result<(), AdmissionRefusal> {
+        demands.into_iter().try_for_each(|(router, demand)| {
+            let refused = |bound| AdmissionRefusal { router: router.to_string(), bound };
+            self.add(demand).map_err(refused)
+        })
+    }
+
     /// Adds a demand.
-    pub(super) fn add(&mut self, demand: TimingDemand) -> Result<(), AdmissionBound> {
+    fn add(&mut self, demand: TimingDemand) -> Result<(), AdmissionBound> {
         match demand.core {
             None => self.add_shared(demand)?,
             Some(core) => self.add_pinned(core, demand.density())?,
@@ -170,6 +177,18 @@ impl DemandSums {
         let share =
             u128::from(density) * u128::from(within) / u128::from(timing.period.as_nanos().max(1));
         share_of(time.min(u64::try_from(share).unwrap_or(u64::MAX)))
+    }
+
+    /// Returns what is left of the shared processors for budgets of which none is larger than the
+    /// second value, so that all deadlines hold.
+    pub(super) fn spare(&self) -> (CpuShare, CpuShare) {
+        let (processors, largest) = (self.shared_processors(), self.largest);
+        let density = u64::from(density_bound(processors, largest).as_ppm());
+        let time = self.time_bound().saturating_sub(self.time);
+        let left = time.min(density.saturating_sub(self.density));
+        // On one processor no density is in another's way, and without any there is no deadline.
+        let most = if processors > 1 && largest > CpuShare::ZERO { largest } else { CpuShare::ONE };
+        (share_of(left), most)
     }
 
     /// Returns the largest share that still fits on one processor, by density as

@@ -9,10 +9,11 @@
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use weir_units::{CpuShare, Nanos};
 
-use super::admission::{AdmissionRefusal, DemandSums, ProcessorPool, TimingDemand, admit};
+use super::admission::{AdmissionRefusal, DemandSums, ProcessorPool, TimingDemand};
 
 /// The processor time that one router may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +36,8 @@ pub struct Allotment {
 #[derive(Clone, Debug)]
 pub struct AllotmentLedger {
     pool: ProcessorPool,
-    /// The reservation of the node's own worker, where it has one.
-    beside: Option<TimingDemand>,
+    /// Who runs there too and is no router of the node, as its own worker.
+    beside: Vec<TimingDemand>,
     allotments: BTreeMap<String, Allotment>,
 }
 
@@ -80,11 +81,17 @@ impl Allotment {
 impl AllotmentLedger {
     /// Makes an empty ledger of these processors, on which `beside` runs too.
     #[must_use]
-    pub const fn new(pool: ProcessorPool, beside: Option<TimingDemand>) -> Self {
-        Self { pool, beside, allotments: BTreeMap::new() }
+    pub fn new(pool: ProcessorPool, beside: impl IntoIterator<Item = TimingDemand>) -> Self {
+        Self { pool, beside: beside.into_iter().collect(), allotments: BTreeMap::new() }
     }
 
-    /// Checks that these guarantees hold together, beside the worker; caps give way to them.
+    /// Counts these beside the routers from now on, in place of those before. What was guaranteed
+    /// stays so, whether or not it fits still.
+    pub fn set_beside(&mut self, beside: Vec<TimingDemand>) {
+        self.beside = beside;
+    }
+
+    /// Checks that these guarantees hold together, beside who is no router; caps give way to them.
     ///
     /// # Errors
     /// The first router that does not fit, with the sum and the bound.
@@ -92,8 +99,14 @@ impl AllotmentLedger {
         &self,
         guarantees: impl IntoIterator<Item = (&'a str, TimingDemand)>,
     ) -> Result<(), AdmissionRefusal> {
-        let worker = self.beside.map(|demand| ("the worker", demand));
-        admit(self.pool, worker.into_iter().chain(guarantees))
+        self.sums_beside().admit(guarantees)
+    }
+
+    /// Returns the sums without any router.
+    fn sums_beside(&self) -> DemandSums {
+        let mut sums = DemandSums::new(self.pool);
+        self.beside.iter().for_each(|demand| sums.count(*demand));
+        sums
     }
 
     /// Guarantees `demand` to a router in place of what it had. Caps of others above their own
@@ -208,6 +221,21 @@ impl AllotmentLedger {
         }
     }
 
+    /// Divides by weight what all routers and those beside them leave, so that every guarantee
+    /// holds: the share of each, in the order of `weights`. What one cannot use is left over.
+    #[must_use]
+    pub fn divide(&self, weights: &[u32]) -> Vec<CpuShare> {
+        let mut sums = self.sums_beside();
+        self.allotments.values().for_each(|one| sums.count(one.demand(one.budget())));
+        let (left, most) = sums.spare();
+        let all: u64 = weights.iter().copied().map(u64::from).sum();
+        let share = |weight: &u32| {
+            let ppm = u64::from(left.as_ppm()) * u64::from(*weight) / all.max(1);
+            most.min(CpuShare::from_ppm(u32::try_from(ppm).unwrap_or(u32::MAX)))
+        };
+        weights.iter().map(share).collect()
+    }
+
     /// Returns a router's allotment; `None`: nothing is set for it.
     #[must_use]
     pub fn of(&self, router: &str) -> Option<Allotment> {
@@ -223,16 +251,13 @@ impl AllotmentLedger {
     /// Returns the largest sum of budgets that the kernel grants, beside the worker.
     #[must_use]
     pub fn bound(&self) -> CpuShare {
-        let mut sums = DemandSums::new(self.pool);
-        self.beside.into_iter().for_each(|demand| sums.count(demand));
-        sums.room(NO_TIMING, false)
+        self.sums_beside().room(NO_TIMING, false)
     }
 
     /// Returns the room for the budget of one router beside all others' budgets. Densities count
     /// only where somebody has a guarantee.
     fn room(&self, router: &str, allotment: &Allotment) -> CpuShare {
-        let mut sums = DemandSums::new(self.pool);
-        self.beside.into_iter().for_each(|demand| sums.count(demand));
+        let mut sums = self.sums_beside();
         let others = || self.allotments.iter().filter(|(name, _)| name.as_str() != router);
         others().for_each(|(_, one)| sums.count(one.demand(one.budget())));
         let guaranteed = allotment.is_guaranteed() || others().any(|(_, one)| one.is_guaranteed());
@@ -289,6 +314,9 @@ const NO_TIMING: TimingDemand = TimingDemand {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
+    use super::super::admission::admit;
     use super::*;
 
     fn percent(percent: u32) -> CpuShare {
@@ -370,6 +398,42 @@ mod tests {
         assert!(ledger.cap("d", percent(10), percent(1), other).is_err(), "c needs processor 0");
         let beyond = TimingDemand { core: Some(2), ..timing(0) };
         assert!(ledger.cap("e", percent(10), percent(1), beyond).is_err());
+    }
+
+    /// Who is no router counts in each sum, and is not what a refusal names.
+    #[test]
+    fn a_guarantee_fits_beside_those_that_are_no_routers() {
+        let pool = ProcessorPool { count: 2, granted: CpuShare::ONE };
+        let mut ledger = AllotmentLedger::new(pool, [timing(40), timing(40)]);
+        // 200 % less the largest, 60 %, and 80 % of others.
+        assert_eq!(ledger.check([("a", timing(60))]), Ok(()));
+        let refused = ledger.guarantee("a", timing(61)).unwrap_err().to_string();
+        assert!(refused.starts_with("router a: ") && refused.contains("141%"), "{refused}");
+        ledger.set_beside(vec![timing(40)]);
+        assert_eq!(ledger.guarantee("a", timing(61)), Ok(()));
+        ledger.set_beside(vec![timing(40); 3]);
+        assert_eq!(ledger.of("a").unwrap().budget(), percent(61), "it stays");
+        assert!(ledger.guarantee("b", timing(1)).is_err());
+    }
+
+    /// By hand: two processors less 25 % for the largest leave 175 %, of which 65 % are taken.
+    #[test]
+    fn what_is_left_is_divided_by_weight_and_breaks_no_guarantee() {
+        let pool = ProcessorPool { count: 2, granted: CpuShare::ONE };
+        let mut ledger = AllotmentLedger::new(pool, [timing(20), timing(20)]);
+        ledger.guarantee("a", timing(25)).unwrap();
+        let divided = ledger.divide(&[100, 300, 700]);
+        let expected = [10, 25, 25].map(percent);
+        assert_eq!(divided, expected, "110 %, of which 30 % and 70 % are more than the largest");
+        let all = [25, 20, 20].into_iter().map(timing);
+        let all = all.chain(divided.into_iter().map(|share| TimingDemand { share, ..NO_TIMING }));
+        assert_eq!(admit(pool, all.map(|one| ("x", one))), Ok(()));
+        ledger.set_beside(vec![timing(60); 3]);
+        assert_eq!(ledger.divide(&[100]), [CpuShare::ZERO]);
+        let one = ProcessorPool { count: 1, granted: CpuShare::ONE };
+        let alone = AllotmentLedger::new(one, [timing(40)]);
+        assert_eq!(alone.divide(&[100, 200]), [20, 40].map(percent));
+        assert_eq!(alone.divide(&[]), []);
     }
 
     /// Guarantees stay for any order of caps, and all budgets pass the test of admission.

@@ -25,6 +25,6 @@ pub use cgroup::CgroupCap;
 pub use deadline::DeadlineCap;
 pub use probe::{Means, MissingMeans, probe};
 pub use quota::{PERIOD_US, PERIOD_US_MAX, QUOTA_US_MIN, Quota, QuotaShape};
-pub use rtds::{RtdsBudget, RtdsClass, processors as xen_processors};
+pub use rtds::{RtdsBudget, RtdsClass, XenRoom};
 pub use threads::BudgetUser;
 pub use xl::XlCap;

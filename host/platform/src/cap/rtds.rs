@@ -51,6 +51,15 @@ impl RtdsBudget {
         Self { period_us, budget_us: budget_us.min(period_us), extra }
     }
 
+    /// Returns the budget of a guest without a guarantee, which may use spare time, too: `share` of
+    /// each period that RTDS gives by itself, and no less than it takes.
+    #[must_use]
+    pub fn of_weight(share: CpuShare) -> Self {
+        let budget_us = share.time_in_floor(PERIOD).as_nanos() / 1000;
+        let period_us = PERIOD.as_nanos() / 1000;
+        Self { period_us, budget_us: budget_us.clamp(BUDGET_US_MIN, period_us), extra: true }
+    }
+
     /// The share of a processor that it is.
     #[must_use]
     pub fn share(self) -> CpuShare {
@@ -126,7 +135,7 @@ impl RtdsClass {
     /// `xl` failed, or printed something else.
     pub fn in_force(&self) -> Result<CpuShare, HostError> {
         let rows = self.read()?;
-        let share = |row: &DomainBudget| CpuShare::of_floor(row.budget, row.period).as_ppm();
+        let share = |row: &DomainBudget| row.demand().share.as_ppm();
         Ok(CpuShare::from_ppm(rows.iter().map(share).fold(0, u32::saturating_add)))
     }
 
@@ -154,12 +163,47 @@ impl std::fmt::Debug for RtdsClass {
     }
 }
 
-/// Returns the number of Xen's processors, which are not those of the driver domain; `None` without
-/// Xen.
-pub fn processors(on: &dyn Platform) -> Option<u32> {
-    let info = on.run(&Command::line("xl info").limit(LIMIT)).ok()?;
-    xl_text::info(&info, "nr_cpus")?.parse().ok()
+/// Xen's processors, and the budgets on them that are not the policy's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XenRoom {
+    /// The number of processors, which are not those of the driver domain.
+    pub processors: u32,
+    /// The budget of each virtual processor of domain 0, and of a guest that the policy does not
+    /// name.
+    pub others: Vec<TimingDemand>,
 }
+
+impl XenRoom {
+    /// Reads it; `named` are the guests whose budget is the policy's. RTDS serves all budgets by
+    /// earliest deadline first, so that one that nobody set (4 ms of 10 ms) counts as much as one
+    /// of a class. `None` without Xen.
+    ///
+    /// # Errors
+    /// `xl` does not list the budgets.
+    pub fn read(on: &dyn Platform, named: &[&str]) -> Result<Option<Self>, HostError> {
+        let Ok(info) = on.run(&Command::line("xl info").limit(LIMIT)) else { return Ok(None) };
+        let processors = xl_text::info(&info, "nr_cpus").and_then(|count| count.parse().ok());
+        let Some(processors) = processors else { return Ok(None) };
+        let text = on.run(&Command::line("xl sched-rtds -v all").limit(LIMIT))?;
+        let rows = xl_text::budgets(&text);
+        let rows = rows.map_err(|error| HostError::Refused(error.to_string()))?;
+        let others = rows.iter().filter(|row| !named.contains(&row.name.as_str()));
+        Ok(Some(Self { processors, others: others.map(DomainBudget::demand).collect() }))
+    }
+}
+
+impl DomainBudget {
+    fn demand(&self) -> TimingDemand {
+        let Self { period, budget, .. } = *self;
+        let share = CpuShare::of_floor(budget, period);
+        TimingDemand { share, deadline: period, period, core: None }
+    }
+}
+
+/// The period that RTDS gives a virtual processor when it starts.
+const PERIOD: Nanos = Nanos::from_millis(10);
+/// The least budget that RTDS takes.
+const BUDGET_US_MIN: u64 = 10;
 
 /// The time that a call may take: it waits for nothing but the hypervisor and its store.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -184,5 +228,13 @@ mod tests {
         let dense = RtdsBudget::of(demand(20, 5, 10), true);
         assert_eq!(dense, RtdsBudget { period_us: 5_000, budget_us: 2_000, extra: true });
         assert_eq!(dense.share(), demand(20, 5, 10).density());
+    }
+
+    #[test]
+    fn a_weight_is_a_budget_with_spare_time() {
+        let budget = |budget_us| RtdsBudget { period_us: 10_000, budget_us, extra: true };
+        assert_eq!(RtdsBudget::of_weight(CpuShare::from_percent(12)), budget(1_200));
+        assert_eq!(RtdsBudget::of_weight(CpuShare::ZERO), budget(10));
+        assert_eq!(RtdsBudget::of_weight(CpuShare::from_percent(300)), budget(10_000));
     }
 }

@@ -4,7 +4,8 @@
 //!
 //! Two guests that never wait share a processor. The first has a quarter of it and no more
 //! (`aperiodic`), the second 40 % and what is spare (`periodic`). Then the node is asked for more
-//! than there is, and then it ends. RTDS and `xl` are asked what holds, not the node.
+//! than there is, the second has a weight instead, and the node ends. RTDS and `xl` are asked what
+//! holds, not the node.
 
 use std::path::PathBuf;
 
@@ -104,7 +105,31 @@ fn held(
     rec.count(format!("{ROW}/rtds/refused"), text, u64::from(said), Bound::equal(1.0))?;
     let stays = in_force(&budgets(on)?);
     let text = "what was admitted before stays in force";
-    rec.count(format!("{ROW}/rtds/stays"), text, u64::from(stays), Bound::equal(1.0))
+    rec.count(format!("{ROW}/rtds/stays"), text, u64::from(stays), Bound::equal(1.0))?;
+    by_weight(rec, on, node, guests)
+}
+
+/// Gives the first guest half of a processor, and the second a weight.
+fn by_weight(
+    rec: &mut Recording<'_>,
+    on: &Host,
+    node: &NodeProcess,
+    guests: [(&String, RealtimeKind); 2],
+) -> Result {
+    let [_, (second, _)] = guests;
+    let mut weighty = policy(guests, [HALF; 2]);
+    let class = RouterRealtime::new(RealtimeKind::Normal, Nanos::ZERO, CpuShare::ZERO);
+    if let Some(router) = weighty.routers.last_mut() {
+        router.realtime = Some(RouterRealtime { domain: Some(second.clone()), ..class });
+    }
+    node.reload(&weighty)?;
+    let rest = (PERIOD, HALF.time_in_floor(PERIOD), true);
+    let is_rest =
+        |row: &DomainBudget| row.name == *second && (row.period, row.budget, row.extra) == rest;
+    let look = || Ok(budgets(on)?.iter().any(is_rest).then_some(()));
+    let found = clock::wait_for(APPLIED_WITHIN, POLL, look)?;
+    let text = "a guest with a weight has what is left, and spare time";
+    rec.count(format!("{ROW}/rtds/weight"), text, u64::from(found.is_some()), Bound::equal(1.0))
 }
 
 /// The shares of a processor that guests had in each window, in percent.
@@ -159,8 +184,13 @@ const SHARES: [CpuShare; 2] = [CpuShare::from_percent(25), CpuShare::from_percen
 const BOUNDS: [[f64; 2]; 2] = [[23.0, 28.0], [38.0, 77.0]];
 
 const TOO_MUCH: CpuShare = CpuShare::from_percent(80);
-/// Two processors less 80 % for the largest.
-const REFUSAL: [&str; 2] = ["add up to 160%", "must be at most 120%"];
+/// Twice 80 %, and the 40 % that domain 0 has from its start; two processors less 80 % for the
+/// largest.
+const REFUSAL: [&str; 2] = ["add up to 200%", "must be at most 120%"];
+
+/// Of two processors less 50 % for the largest, it and domain 0's 40 % leave 60 %, and no more than
+/// the largest for one.
+const HALF: CpuShare = CpuShare::from_percent(50);
 
 const WINDOWS: usize = 3;
 /// `xl list` has steps of 0.1 s.
