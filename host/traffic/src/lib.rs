@@ -27,6 +27,7 @@ mod generator;
 mod header;
 mod pace;
 mod packet;
+mod ping;
 mod result;
 mod rings;
 mod sink;
@@ -49,6 +50,7 @@ pub use classifier::{ClassifierTrial, ClassifierWay};
 pub use error::TrafficError;
 pub use header::{HEADER_BYTES, Header};
 pub use packet::send_raw;
+pub use ping::{PingTrain, echo};
 pub use result::{
     Connection, ReceiveResult, Received, Record, SendResult, Sent, Source, Span, Totals,
 };

@@ -190,3 +190,13 @@ pub fn on_worker_cpu<T: Send>(measure: impl FnOnce() -> Result<T> + Send) -> Res
 
 /// The longest time for which a generator catches up after it was kept from its processor.
 const CATCH_UP_US: u64 = 20_000;
+
+/// Has a sender through UDP sockets send so many packets as fast as they go, `start_ns` after the
+/// common start.
+pub fn burst_of(mut sender: SendSpec, packets: u64, start_ns: u64) -> SendSpec {
+    sender.start_ns = Some(start_ns);
+    if let SendMethod::Udp(udp) = &mut sender.method {
+        udp.count = Some(packets);
+    }
+    sender
+}

@@ -130,6 +130,11 @@ pub(crate) enum MachineKind {
         #[arg(long)]
         at: SocketAddr,
     },
+    /// Send each datagram back
+    Echo {
+        #[arg(long)]
+        at: SocketAddr,
+    },
     /// Work without end
     Neighbour,
 }
@@ -245,6 +250,7 @@ impl From<MachineKind> for TimelyMachine {
             MachineKind::Web { work, bytes, at } => Self::Web { work, bytes, at },
             MachineKind::Bulk { length, to } => Self::Bulk { length, to },
             MachineKind::Sink { at } => Self::Sink { at },
+            MachineKind::Echo { at } => Self::Echo { at },
             MachineKind::Neighbour => Self::Neighbour,
         }
     }

@@ -17,7 +17,7 @@ use weir_platform::failure::Failure;
 pub(crate) enum Reproduce {
     /// Packet scheduling across virtual interfaces: fig5 to fig12, and what the text left open
     Netback(netback::ReproduceNetback),
-    /// Delay that a shaper keeps even: RTP video, web pages and bulk at 2 Mb/s
+    /// Processor time and delay at the right moment: activation to shares; a shaper of 2 Mb/s
     Jitter(jitter::ReproduceJitter),
     /// Three parallel internets through one node: fig5 to fig12, table1
     Iip(iip::ReproduceIip),

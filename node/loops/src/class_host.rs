@@ -191,7 +191,7 @@ impl HostClasses {
 
 impl ClassPlatform for HostClasses {
     fn prepare(&mut self, classes: &[&RouterClass]) {
-        // What fails for all is tried for each, and says why there.
+        // Each is tried alone where all failed, and says why there.
         let _tried_for_each = self.weigh_together(classes);
         self.named = domains(classes.iter().copied());
         let guests = classes.iter().filter(|one| matches!(one.threads, NamedThreads::Domain(_)));

@@ -42,7 +42,7 @@ pub enum BudgetUser {
 pub(super) enum Write {
     /// Write in any case.
     Always,
-    /// Where a part moved by much.
+    /// If a part moved by much.
     Moved,
     /// Where a part moved by much, or the kernel has another budget than was written.
     Different,

@@ -110,7 +110,7 @@ fn limit(share: &mut Share, mbps: u64) {
 }
 
 /// Claims that all packets arrived, each once and in order.
-fn in_order(
+pub(crate) fn in_order(
     rec: &mut Recording<'_>,
     seen: &TrafficRecord,
     (name, receiver, stream): Flow,

@@ -3,7 +3,7 @@
 
 mod asking;
 mod broken_policies;
-mod change;
+pub(crate) mod change;
 mod change_steps;
 mod crash;
 mod crash_demo;

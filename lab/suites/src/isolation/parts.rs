@@ -7,7 +7,7 @@ use weir_experiment::prelude::*;
 use weir_policy::{Share, Slice, SliceId};
 
 /// A stream: its name in the result, the receiver that sees it, its number.
-pub(super) type Flow = (&'static str, usize, u16);
+pub(crate) type Flow = (&'static str, usize, u16);
 
 /// Claims that a stream got at least the lesser of `mbps` and what its sender offered, which on a
 /// busy machine may be less than it was told to.

@@ -152,8 +152,7 @@ pub(super) fn flow_queue(rate: BitRate) -> QueueConfig {
     let queue = default_queue(rate);
     let Codel { target, interval, ecn } = queue.codel.unwrap_or_default();
     QueueConfig {
-        // Of the time bound alone: a node's pool sets another.
-        packets: QueueConfig::PACKETS_MAX,
+        packets: queue.packets,
         bytes: queue.bytes,
         codel: Some(CodelConfig { target, interval, ecn }),
         flows: Some(FlowQueueConfig { flows: 1024, l4s: None }),

@@ -26,7 +26,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     rec.count("packets", "packets that were checked", sums[0], least(1))?;
     rec.count("refused", "packets of those that were refused at entry", sums[1], least(100))?;
     rec.count("late", "packets of those that used the credit up", sums[2], least(100))?;
-    // Where the shaper tells none, all are missing.
+    // All are missing if the shaper tells none.
     let told = audits.iter().map(|audit| audit.miscounted().unwrap_or(u64::MAX));
     let miscounted = told.fold(0, u64::saturating_add);
     let text = "late packets that the shaper itself counts otherwise";

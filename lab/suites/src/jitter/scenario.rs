@@ -57,6 +57,9 @@ pub enum ShapedSender {
     Bulk {
         /// `reno` or `cubic`.
         control: BulkControl,
+        /// Bytes that it may have under way: its socket buffer.
+        #[serde(deserialize_with = "unit")]
+        window: ByteCount,
     },
 }
 
@@ -71,13 +74,12 @@ pub enum BulkControl {
 }
 
 /// The scenarios, each with its name.
-pub const SHAPED: [(&str, &str); 6] = [
+pub const SHAPED: [(&str, &str); 5] = [
     ("rtp-85", include_str!("../../../scenarios/jitter/rtp-85.toml")),
     ("rtp-100", include_str!("../../../scenarios/jitter/rtp-100.toml")),
     ("http-8k", include_str!("../../../scenarios/jitter/http-8k.toml")),
     ("http-16k", include_str!("../../../scenarios/jitter/http-16k.toml")),
     ("reno", include_str!("../../../scenarios/jitter/reno.toml")),
-    ("cubic", include_str!("../../../scenarios/jitter/cubic.toml")),
 ];
 
 impl ShapedScenario {
@@ -115,7 +117,9 @@ impl ShapedScenario {
                 let steps = vec![(Instant::ZERO, clients)];
                 Box::new(HttpClients::new(bytes, ROUND_TRIP, steps, u64::MAX))
             }
-            ShapedSender::Bulk { control } => return bulk(shaper, control, self.end()),
+            ShapedSender::Bulk { control, window } => {
+                return bulk(shaper, (control, window), self.end());
+            }
         };
         Ok(run_shaped(&mut *shaper, &mut *source, self.end()))
     }
@@ -128,13 +132,17 @@ impl ShapedScenario {
 }
 
 /// Sends as much as one connection can through a shaper.
-fn bulk(shaper: Box<dyn Shaper>, control: BulkControl, end: Instant) -> Result<Vec<ShapedPacket>> {
+fn bulk(
+    shaper: Box<dyn Shaper>,
+    (control, window): (BulkControl, ByteCount),
+    end: Instant,
+) -> Result<Vec<ShapedPacket>> {
     let connection = TcpConnection {
         control: match control {
             BulkControl::Reno => CongestionControl::Reno,
             BulkControl::Cubic => CongestionControl::Cubic,
         },
-        window: WINDOW,
+        window: usize::try_from(window.get()).unwrap_or(usize::MAX),
         round_trip: ROUND_TRIP,
         client: Box::new(BulkSender { start: Instant::ZERO }),
         server: Box::new(DiscardingReader),
@@ -148,8 +156,6 @@ fn bulk(shaper: Box<dyn Shaper>, control: BulkControl, end: Instant) -> Result<V
 
 /// A network of one switch, and the server's own work.
 pub(super) const ROUND_TRIP: Nanos = Nanos::from_millis(1);
-/// Bytes that the connection may have under way: the socket buffer of the text's time.
-const WINDOW: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -10,41 +10,62 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use weir_experiment::prelude::*;
 use weir_experiment::{clock, float};
-use weir_platform::cpu;
+use weir_platform::cpu::{self, Class, CpuRequest, CpuReservation};
 use weir_policy::RealtimeKind;
 use weir_sim::Seed;
-use weir_traffic::StampedSocket;
+use weir_traffic::{PingTrain, StampedSocket};
 use weir_units::CpuShare;
 
 use super::timely_lab::{TimelyLab, class, weight};
-use super::timely_process::TimelyMachine;
+use super::timely_process::{PATIENCE, TimelyMachine};
 use super::timely_scenario::{TimelyScenario, WorkerCase};
 
 /// Shows row 1: a machine alone, activated in several periods.
 pub(super) fn alone(rec: &mut Recording<'_>) -> Result {
     let scenario = TimelyScenario::read()?;
-    let case = &scenario.alone;
-    for every in case.every.iter().map(|text| text.0) {
-        let times = if rec.quick { 25 } else { case.activations };
-        let mut lab = TimelyLab::up()?;
-        let (socket, to) = lab.receiver()?;
-        let worker = TimelyMachine::Worker { every, work: case.work.0, times, to };
-        let class = class(RealtimeKind::Periodic, every, case.cpu.0);
-        let worker = lab.start(worker, None, Some(class))?;
-        lab.apply()?;
-        lab.begin(worker)?;
-        // Nobody looks at what it sends here.
-        drop(socket);
-        let late: Vec<f64> = lab.measured(worker)?.iter().map(|ns| ns / 1e3).collect();
+    for every in scenario.alone.every.iter().map(|text| text.0) {
+        let late = wake_ups(&scenario, every, true, rec.quick)?;
         let (id, text) = (format!("every-{every}"), format!("every {every}: wake-up p99"));
-        let bound = Bound::at_most(micros(case.late.0));
+        let bound = Bound::at_most(micros(scenario.alone.late.0));
         rec.claim_samples(id, text, Series::unordered("us", late), P99, bound)?;
     }
     Ok(())
 }
 
+/// Shows row 1, and keeps the same without the class beside it.
+pub(crate) fn alone_both(rec: &mut Recording<'_>) -> Result {
+    alone(rec)?;
+    let scenario = TimelyScenario::read()?;
+    for every in scenario.alone.every.iter().map(|text| text.0) {
+        let late = wake_ups(&scenario, every, false, rec.quick)?;
+        rec.keep(&format!("every-{every}/fair"), Series::unordered("us", late))?;
+    }
+    Ok(())
+}
+
+/// Runs a machine alone; returns how late it woke up each time, in microseconds.
+fn wake_ups(
+    scenario: &TimelyScenario,
+    every: Nanos,
+    realtime: bool,
+    quick: bool,
+) -> Result<Vec<f64>> {
+    let case = &scenario.alone;
+    let times = if quick { 25 } else { case.activations };
+    let mut lab = TimelyLab::up()?;
+    let (socket, to) = lab.receiver()?;
+    let worker = TimelyMachine::Worker { every, work: case.work.0, times, to };
+    let (core, class) = first(scenario, realtime, RealtimeKind::Periodic, every, case.cpu.0);
+    let worker = lab.start(worker, core, Some(class))?;
+    lab.apply()?;
+    lab.begin(worker)?;
+    // Nobody looks at what it sends here.
+    drop(socket);
+    Ok(lab.measured(worker)?.iter().map(|ns| ns / 1e3).collect())
+}
+
 /// Shows row 2: a sender beside two neighbours on its core.
-pub(super) fn sender(rec: &mut Recording<'_>, number: usize) -> Result {
+pub(crate) fn sender(rec: &mut Recording<'_>, number: usize) -> Result {
     let scenario = TimelyScenario::read()?;
     let Some(case) = scenario.sender.case.get(number).copied() else { return Ok(()) };
     let (pairs, length) = scenario.runs(rec.quick);
@@ -99,8 +120,52 @@ pub(super) fn judge_server(
     compare(rec, &|part| format!("{protocol}/{part}"), &what, p99, worst, better)
 }
 
+/// Keeps the round trips of pings to a machine beside two neighbours on its core, and judges those
+/// in the class.
+pub(crate) fn pings(rec: &mut Recording<'_>) -> Result {
+    let scenario = TimelyScenario::read()?;
+    let (pairs, length) = scenario.runs(rec.quick);
+    let (mut p99, mut lost) = (Vec::new(), 0);
+    for pair in 0..pairs {
+        for (kind, realtime) in KINDS.into_iter().zip([false, true]) {
+            let round_trips = ping(&scenario, realtime, length)?;
+            lost += round_trips.iter().filter(|answer| answer.is_none()).count() as u64;
+            let answered: Vec<f64> = round_trips.into_iter().flatten().map(micros).collect();
+            if realtime {
+                p99.push(percentile(&answered, 99));
+            }
+            rec.keep(&format!("ping/{kind}/{pair}"), Series::unordered("us", answered))?;
+        }
+    }
+    let bound = Bound::at_most(micros(scenario.ping.late.0));
+    let text = "p99 of a ping's round trip in the class, median of pairs";
+    rec.claim_samples("ping/class", text, Series::unordered("us", p99), Rule::Median, bound)?;
+    rec.none("ping/lost", "pings without an answer", lost)
+}
+
+/// Pings a machine beside its neighbours.
+fn ping(scenario: &TimelyScenario, realtime: bool, length: Nanos) -> Result<Vec<Option<Nanos>>> {
+    let case = &scenario.ping;
+    let mut lab = TimelyLab::up()?;
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, SERVER_PORT));
+    let (core, class) =
+        first(scenario, realtime, RealtimeKind::Aperiodic, case.period.0, case.cpu.0);
+    lab.start(TimelyMachine::Echo { at }, core, Some(class))?;
+    neighbours(&mut lab, scenario)?;
+    lab.apply()?;
+    let (every, count) = (case.every.0, activations(case.every.0, length));
+    let train = PingTrain { every, count, patience: PATIENCE };
+    let sent = lab.inside(|| {
+        // Between the time in a ping and its departure nobody else may have the core.
+        let first = CpuRequest { cpu: None, class: Class::Fifo { priority: 1 } };
+        let _first = CpuReservation::take(first)?;
+        Ok::<_, ExperimentError>(train.run(at))
+    })??;
+    sent.map_err(|error| ExperimentError::io("pings", error))
+}
+
 /// Shows row 4: shares of a core without and with the class.
-pub(super) fn shares(rec: &mut Recording<'_>) -> Result {
+pub(crate) fn shares(rec: &mut Recording<'_>) -> Result {
     let scenario = TimelyScenario::read()?;
     let case = &scenario.shares;
     let (windows, window) =
@@ -155,7 +220,7 @@ pub(super) fn many(rec: &mut Recording<'_>, number: usize) -> Result {
     let mut meter = lab.meter(&others);
     let begin = used(&mut meter)?;
     let started = clock::monotonic_ns();
-    let times = activations(worker_case, length);
+    let times = activations(worker_case.every.0, length);
     let errors = std::thread::scope(|scope| {
         let receiving: Vec<_> = workers
             .iter()
@@ -237,7 +302,7 @@ fn send(
     let worker = lab.start(worker(case, length, to), core, Some(first_class))?;
     neighbours(&mut lab, scenario)?;
     lab.apply()?;
-    let times = activations(case, length);
+    let times = activations(case.every.0, length);
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| departures(&socket, case.every.0, times));
         lab.begin(worker)?;
@@ -359,12 +424,12 @@ fn cores() -> Vec<u32> {
 }
 
 fn worker(case: WorkerCase, length: Nanos, to: SocketAddr) -> TimelyMachine {
-    let times = activations(case, length);
+    let times = activations(case.every.0, length);
     TimelyMachine::Worker { every: case.every.0, work: case.work.0, times, to }
 }
 
-fn activations(case: WorkerCase, length: Nanos) -> u32 {
-    u32::try_from(length.as_nanos() / case.every.0.as_nanos().max(1)).unwrap_or(u32::MAX)
+fn activations(every: Nanos, length: Nanos) -> u32 {
+    u32::try_from(length.as_nanos() / every.as_nanos().max(1)).unwrap_or(u32::MAX)
 }
 
 /// Receives `times` datagrams; returns by how much each departed too early or too late after the
@@ -406,7 +471,8 @@ fn micros(time: Nanos) -> f64 {
     float(time.as_nanos()) / 1e3
 }
 
-const KINDS: [&str; 2] = ["fair", "class"];
+/// Without and with the class, as series name them.
+pub(crate) const KINDS: [&str; 2] = ["fair", "class"];
 
 const P99: Rule = Rule::Percentile { percent: 99.0 };
 

@@ -83,6 +83,12 @@ impl TimelyLab {
         Ok(self.machines.len() - 1)
     }
 
+    /// Returns the process of a machine.
+    pub(super) fn identity(&self, machine: usize) -> Result<Identity> {
+        let identity = self.machines.get(machine).map(|one| one.identity);
+        identity.ok_or_else(|| ExperimentError::Node(format!("no machine {machine}")))
+    }
+
     /// Has the node give all machines their classes, and waits until the kernel says so.
     pub(super) fn apply(&mut self) -> Result {
         let policy = self.policy();
@@ -234,6 +240,7 @@ fn arguments(machine: TimelyMachine) -> Vec<String> {
             vec!["bulk".to_owned(), format!("--length={length}"), format!("--to={to}")]
         }
         TimelyMachine::Sink { at } => vec!["sink".to_owned(), format!("--at={at}")],
+        TimelyMachine::Echo { at } => vec!["echo".to_owned(), format!("--at={at}")],
         TimelyMachine::Neighbour => vec!["neighbour".to_owned()],
     }
 }

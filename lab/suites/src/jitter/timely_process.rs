@@ -3,8 +3,8 @@
 //!
 //! A *worker* is activated by the clock: it works and sends a datagram. A *server* is activated by
 //! requests, datagrams or those of HTTP: it works and answers. A *bulk sender* sends over TCP as
-//! much as it can, and a *sink* counts that. A *neighbour* never waits. Each is one thread, and
-//! says what it measured as one line of JSON when it ends.
+//! much as it can, and a *sink* counts that. An *echo* answers pings. A *neighbour* never waits.
+//! Each is one thread, and says what it measured as one line of JSON when it ends.
 
 use std::io::{BufRead, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -65,6 +65,11 @@ pub enum TimelyMachine {
         /// Its address.
         at: SocketAddr,
     },
+    /// Sends each datagram back to its sender, without end.
+    Echo {
+        /// Its address.
+        at: SocketAddr,
+    },
     /// Works without end.
     Neighbour,
 }
@@ -82,6 +87,7 @@ pub fn run(machine: TimelyMachine, core: Option<u32>) -> Result {
         TimelyMachine::Web { work, bytes, at } => serve_web(work, bytes, at),
         TimelyMachine::Bulk { length, to } => send_bulk(length, to),
         TimelyMachine::Sink { at } => take_bulk(at),
+        TimelyMachine::Echo { at } => weir_traffic::echo(at).map(|()| Vec::new()),
         TimelyMachine::Neighbour => loop {
             std::hint::spin_loop();
         },

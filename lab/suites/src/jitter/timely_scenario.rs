@@ -9,23 +9,24 @@ use weir_units::CpuShare;
 /// The scenario.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TimelyScenario {
+pub(crate) struct TimelyScenario {
     pub(super) pairs: u32,
     pub(super) run: Text<Nanos>,
     pub(super) weights: [u32; 2],
-    pub(super) alone: AloneCase,
-    pub(super) sender: SenderCase,
+    pub(crate) alone: AloneCase,
+    pub(crate) sender: SenderCase,
     pub(super) server: ServerCase,
     pub(super) bulk: BulkCase,
-    pub(super) shares: SharesCase,
+    pub(super) ping: PingCase,
+    pub(crate) shares: SharesCase,
     pub(super) many: ManyCase,
 }
 
 /// A machine alone.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AloneCase {
-    pub(super) every: Vec<Text<Nanos>>,
+pub(crate) struct AloneCase {
+    pub(crate) every: Vec<Text<Nanos>>,
     pub(super) work: Text<Nanos>,
     pub(super) cpu: Text<CpuShare>,
     pub(super) activations: u32,
@@ -35,26 +36,26 @@ pub(super) struct AloneCase {
 /// Machines that send on time.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SenderCase {
+pub(crate) struct SenderCase {
     pub(super) cpu: Text<CpuShare>,
     pub(super) error: Text<Nanos>,
     pub(super) better: u32,
     pub(super) better_each: u32,
-    pub(super) case: Vec<WorkerCase>,
+    pub(crate) case: Vec<WorkerCase>,
 }
 
 /// Activations by the clock.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WorkerCase {
-    pub(super) every: Text<Nanos>,
-    pub(super) work: Text<Nanos>,
+pub(crate) struct WorkerCase {
+    pub(crate) every: Text<Nanos>,
+    pub(crate) work: Text<Nanos>,
 }
 
 /// A machine that answers requests.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ServerCase {
+pub(crate) struct ServerCase {
     pub(super) apart: [Text<Nanos>; 2],
     pub(super) period: Text<Nanos>,
     pub(super) work: Text<Nanos>,
@@ -67,20 +68,30 @@ pub(super) struct ServerCase {
 /// A machine that sends as much as it can.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct BulkCase {
+pub(crate) struct BulkCase {
     pub(super) period: Text<Nanos>,
     pub(super) cpu: Text<CpuShare>,
     pub(super) rate: f64,
 }
 
+/// A machine that is pinged.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PingCase {
+    pub(super) every: Text<Nanos>,
+    pub(super) period: Text<Nanos>,
+    pub(super) cpu: Text<CpuShare>,
+    pub(super) late: Text<Nanos>,
+}
+
 /// Shares of a core.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SharesCase {
+pub(crate) struct SharesCase {
     pub(super) every: Text<Nanos>,
     pub(super) work: Text<Nanos>,
     pub(super) cpu: Text<CpuShare>,
-    pub(super) window: Text<Nanos>,
+    pub(crate) window: Text<Nanos>,
     pub(super) windows: u32,
     pub(super) first: f64,
     pub(super) first_within: f64,
@@ -91,7 +102,7 @@ pub(super) struct SharesCase {
 /// Many machines.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ManyCase {
+pub(crate) struct ManyCase {
     pub(super) machines: Vec<usize>,
     pub(super) realtime: usize,
     pub(super) every: Text<Nanos>,
@@ -106,7 +117,7 @@ impl TimelyScenario {
     ///
     /// # Errors
     /// It is none; its text is part of the program, so that a test would say so.
-    pub(super) fn read() -> Result<Self> {
+    pub(crate) fn read() -> Result<Self> {
         toml::from_str(TEXT).map_err(|error| ExperimentError::Node(format!("timely.toml: {error}")))
     }
 

@@ -23,7 +23,7 @@ pub(super) fn web(rec: &mut Recording<'_>) -> Result {
 }
 
 /// Shows a bulk sender beside two neighbours on its core.
-pub(super) fn bulk(rec: &mut Recording<'_>) -> Result {
+pub(crate) fn bulk(rec: &mut Recording<'_>) -> Result {
     let scenario = TimelyScenario::read()?;
     let (pairs, length) = scenario.runs(rec.quick);
     let mut rates = [Vec::new(), Vec::new()];

@@ -94,7 +94,7 @@ fn keep(
 ) -> Result<(), ExperimentError> {
     let sparse = seen.stream(0, 0);
     let delay = |k| sparse.map_or(0, |seen| seen.delays.quantile_ns(k, 1000));
-    // What the link and its delay line take is the delay of a packet that met no queue.
+    // A packet that met no queue was delayed by the link and its delay line alone.
     let added = (1..=1000).map(|k| float(delay(k).saturating_sub(delay(1))) / 1e9).collect();
     rec.keep(&format!("{prefix}/sparse"), Series::unordered("s", added))?;
     let bits = seen.got_from(0, StarTopology::mac(0));

@@ -9,8 +9,8 @@
 //! flows would part the stream from the bursts.
 
 use weir_experiment::prelude::*;
-use weir_experiment::senders::hardly_catching_up;
-use weir_traffic::{Record, RecordSpec, SendMethod, SendSpec};
+use weir_experiment::senders::{burst_of, hardly_catching_up};
+use weir_traffic::{Record, RecordSpec};
 
 use super::shaped::spread;
 
@@ -105,21 +105,14 @@ fn run(
         star.udp(0, 0, EVEN_PACKET, Some(Rate::Bps(EVEN_BPS))),
         hardly_catching_up(star.generator(vec![other])),
     ];
-    senders.extend((1..2 * seconds as u64).map(|half| burst(star, 500 * half)));
+    let bursts = (1..2 * seconds as u64).map(|half| {
+        burst_of(star.udp(0, 0, BURST_PACKET, None), BURST_PACKETS, 500_000_000 * half)
+    });
+    senders.extend(bursts);
     let mut sink = star.sink();
     sink.record = Some(RecordSpec { stream: 0, packets_max: 100_000 });
     let receivers = vec![sink];
     TrafficRun { senders, receivers, ..TrafficRun::new(star, policy, seconds) }.run()
-}
-
-/// Packets as fast as they go, some time after the start.
-fn burst(star: &StarTopology, after_ms: u64) -> SendSpec {
-    let mut burst = star.udp(0, 0, BURST_PACKET, None);
-    burst.start_ns = Some(after_ms * 1_000_000);
-    if let SendMethod::Udp(udp) = &mut burst.method {
-        udp.count = Some(BURST_PACKETS);
-    }
-    burst
 }
 
 fn policy(star: &StarTopology, shaper: &str) -> Result<Policy, ExperimentError> {

@@ -49,9 +49,9 @@ pub(super) fn record(
 
 /// Reads the results of these figures, each of which names its folder, and reports those that were
 /// not made. Quick ones are for a quick report alone.
-pub(super) fn results<const N: usize>(
+pub(super) fn results(
     output: &Output,
-    figures: [(&'static str, String); N],
+    figures: impl IntoIterator<Item = (&'static str, String)>,
 ) -> Result<Vec<(&'static str, ResultFile)>, Failure> {
     let from = output.folder("reproduce");
     let (mut made, mut missing) = (Vec::new(), Vec::new());

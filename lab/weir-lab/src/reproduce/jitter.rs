@@ -6,19 +6,21 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use weir_experiment::ExperimentError;
 use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output::print;
 use weir_suites::jitter::scenario::{SHAPED, ShapedScenario};
+use weir_suites::reproduce::jitter::timely::TimelyExperiment;
 use weir_suites::reproduce::jitter::{self, draw, page};
 
-use super::figure_set::{ALL, REPORT, make_all, record, results, unknown};
+use super::figure_set::{ALL, REPORT, duration_text, make_all, record, results, unknown};
 use crate::output::Output;
 
-/// Delay that a shaper keeps even: RTP video, web pages and bulk at 2 Mb/s.
+/// Processor time and delay at the right moment: activation, ping, iperf, RTP and shares beside
+/// neighbours; RTP video, web pages and bulk through a shaper of 2 Mb/s.
 #[derive(Debug, Args)]
 pub(crate) struct ReproduceJitter {
-    /// rtp-85, rtp-100, http-8k, http-16k, reno, cubic; all of them; report: a page of the results
+    /// activation, ping, iperf, rtp, shares; rtp-85, rtp-100, http-8k, http-16k, reno; all of
+    /// them; report: a page of the results
     experiment: String,
     #[command(flatten)]
     output: Output,
@@ -26,8 +28,7 @@ pub(crate) struct ReproduceJitter {
 
 impl ReproduceJitter {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let names = SHAPED.map(|(name, _)| name);
-        let known = names.into_iter().find(|name| *name == self.experiment);
+        let known = names().find(|name| *name == self.experiment);
         if [ALL, REPORT].contains(&self.experiment.as_str()) && self.output.json {
             let wrong = format!("--json: '{}' makes more than one result", self.experiment);
             return Err(UsageError(wrong).into());
@@ -36,26 +37,54 @@ impl ReproduceJitter {
             (_, Some(name)) => one(name, &self.output),
             (ALL, _) => {
                 // Virtual time: a second or two each.
-                let lengths = names.map(|name| (name, Duration::from_secs(2)));
+                let shaped = SHAPED.map(|(name, _)| (name, Duration::from_secs(2)));
+                let timely = TimelyExperiment::ALL.map(|one| (one.name, one.length));
+                let lengths: Vec<_> = timely.into_iter().chain(shaped).collect();
                 make_all(&lengths, |name| one(name, &self.output.part(&place(name))))
             }
             (REPORT, _) => self.report(),
-            (wrong, _) => Err(UsageError(unknown("experiment", wrong, names)).into()),
+            (wrong, _) => Err(UsageError(unknown("experiment", wrong, names())).into()),
         }
     }
 
     /// The page and its pictures, from what `all` or single experiments left.
     fn report(&self) -> Result<ExitCode, Failure> {
-        let made = results(&self.output, SHAPED.map(|(name, _)| (name, place(name))))?;
-        let with = |(name, result)| Ok((name, ShapedScenario::named(name)?, result));
-        let made = made.into_iter().map(with).collect::<Result<Vec<_>, ExperimentError>>()?;
-        let page = page::write(Path::new("."), &made)?;
+        let made = results(&self.output, names().map(|name| (name, place(name))))?;
+        let (mut timely, mut shaped) = (Vec::new(), Vec::new());
+        for (name, result) in made {
+            match TimelyExperiment::named(name) {
+                Some(experiment) => timely.push((experiment, result)),
+                None => shaped.push((name, ShapedScenario::named(name)?, result)),
+            }
+        }
+        let page = page::write(Path::new("."), &timely, &shaped)?;
         print(&format!("{}\n", page.display()))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 fn one(name: &'static str, output: &Output) -> Result<ExitCode, Failure> {
+    match TimelyExperiment::named(name) {
+        Some(experiment) => one_timely(experiment, output),
+        None => one_shaped(name, output),
+    }
+}
+
+/// Makes an experiment on this machine. It is judged as the rows are that it is of.
+fn one_timely(experiment: &TimelyExperiment, output: &Output) -> Result<ExitCode, Failure> {
+    let TimelyExperiment { name, title, length, .. } = experiment;
+    Output::say(&format!("{name}: {title}, {}", duration_text(*length)));
+    let result = record(output, |rec| experiment.run(rec))?;
+    let folder = format!("reproduce/{}", place(name));
+    experiment.write(&result, &output.folder(&folder))?;
+    if !output.json {
+        print(&experiment.table(&result)?)?;
+        println!("{result}");
+    }
+    output.finish(&folder, &result)
+}
+
+fn one_shaped(name: &'static str, output: &Output) -> Result<ExitCode, Failure> {
     let scenario = ShapedScenario::named(name)?;
     Output::say(&format!("{name}: {}", scenario.title));
     let result = record(output, |trial| jitter::run(trial, name, &scenario))?;
@@ -67,6 +96,12 @@ fn one(name: &'static str, output: &Output) -> Result<ExitCode, Failure> {
     // Nothing is judged, so that the status is none of a verdict.
     output.finish(&folder, &result)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// All experiments: those on this machine, then those in virtual time.
+fn names() -> impl Iterator<Item = &'static str> {
+    let timely = TimelyExperiment::ALL.map(|one| one.name);
+    timely.into_iter().chain(SHAPED.map(|(name, _)| name))
 }
 
 /// The folder of an experiment's result among the others.

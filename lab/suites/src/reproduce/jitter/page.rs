@@ -10,17 +10,24 @@ use weir_result::{ResultFile, wrapped};
 use super::MadeExperiment;
 use super::draw::{draw, title};
 use super::results::ShaperResult;
+use super::timely::MadeTimely;
 use crate::jitter::scenario::ShapedScenario;
 use crate::jitter::shaped::ShaperContender;
 use crate::reproduce::generated::{PageFiles, command_and_day, commit, no_results};
 
 /// Writes the page and its pictures below `root`, the project's folder.
-pub fn write(root: &Path, made: &[MadeExperiment]) -> Result<PathBuf> {
-    if made.is_empty() {
+pub fn write(root: &Path, timely: &[MadeTimely], made: &[MadeExperiment]) -> Result<PathBuf> {
+    if timely.is_empty() && made.is_empty() {
         return Err(no_results("a result; make one experiment first"));
     }
     let files = PageFiles::make(root, "jitter")?;
     let mut text = HEAD.to_owned();
+    for (experiment, result) in timely {
+        let drawn = experiment.draw(result)?;
+        drawn.iter().try_for_each(|(name, svg)| files.save_picture(name, svg))?;
+        let names: Vec<&str> = drawn.iter().map(|(name, _)| name.as_str()).collect();
+        text += &experiment.section(result, &names)?;
+    }
     for (name, scenario, result) in made {
         let drawn = draw(name, scenario, result)?;
         for (part, svg) in &drawn {
@@ -75,26 +82,35 @@ const COLUMNS: &str = "\
 ";
 
 const HEAD: &str = "\
-# The shaper's experiments of the Jitter text, made again
+# The experiments of the Jitter text, made again
 
 Text: *Jitter*, a talk about network jitter between virtual machines: a scheduler of the processor
 with real-time classes, and a shaper that smooths delay, in Xen 4.1.0 and Linux 2.6.32.13, on two
 quad-core Xeons. It shows curves and no numbers; its settings are 2 Mb/s, a window 3 ms wide and an
 interval of 1 s.
 
-Here the same senders run in virtual time, so that the numbers are exact and the same on every
-machine. Video has 25 frames a second, one of twelve three times as long as the others; a web
-client opens a connection, asks for the file, and does so again once it has it; bulk is TCP of
-smoltcp with a socket buffer of 64 KiB. **Xen's bucket** is that of netback in Linux 2.6.32: a
-credit each 50 ms, handed out at ticks of 4 ms. **Token bucket** holds 50 ms and is refilled all the
-time, as Linux's TBF. **Weir, pace** has no burst. **Text's PID** is the text's window, moved by the
-error of the credit in each interval; **Weir, smooth** is `shaper = \"smooth\"`
-([smooth.md](../algorithms/smooth.md)). Delays and windows of the first 6 s are left out, in which
-the windows find their place. Rates are parts of 2 Mb/s: in all, and of the least and the greatest
-2 s, the text's micro-view. Where video offers 85 %, no more can leave.
+**The scheduler.** A machine is a process in a network namespace, and the shipped node gives it its
+class ([realtime.md](../realtime.md)). *Shares alone* is Linux's fair class with the weights 60, 20
+and 20; *real-time class* is `realtime` with 60 % of a core. Neighbours never wait. A machine under
+shares alone has one core with two of them; one in the class cannot be pinned, so that every core
+has two. A ping is a datagram that the machine itself sends back, where the kernel would answer that
+of ICMP for it; its round trip begins when it leaves and ends when the kernel has the answer. iperf
+is TCP to a sink that discards what comes. RTP is a datagram at even times, and its error how much
+the time between two departures is off. Rows 1 to 4 of `weir-lab verify jitter` judge the same runs
+([verify.md](../verify.md)). This is a Linux host and not Xen 4.1: what *shares alone* does here is
+the work of Linux's scheduler, not of Xen's, whose own the simulator has
+([simulator.md](../simulator.md)).
 
-The experiments of the processor's scheduler (activation, ping, iperf and RTP beside neighbours) are
-not on this page.
+**The shaper.** The same senders run in virtual time, so that the numbers are exact and the same on
+every machine. Video has 25 frames a second, one of twelve three times as long as the others; a web
+client opens a connection, asks for the file, and does so again once it has it; bulk is TCP of
+smoltcp. **Xen's bucket** is that of netback in Linux 2.6.32: a credit each 50 ms, handed out at
+ticks of 4 ms. **Token bucket** holds 50 ms and is refilled all the time, as Linux's TBF. **Weir,
+pace** has no burst. **Text's PID** is the text's window, moved by the error of the credit in each
+interval; **Weir, smooth** is `shaper = \"smooth\"` ([smooth.md](../algorithms/smooth.md)). Delays
+and windows of the first 6 s are left out, in which the windows find their place. Rates are parts of
+2 Mb/s: in all, and of the least and the greatest 2 s, the text's micro-view. Where video offers
+85 %, no more can leave.
 
 This page is generated: `weir-lab reproduce jitter all`, then `weir-lab reproduce jitter report`.
 ";
