@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir broker`: a broker is run, and asked for connections: `network`, `connection`, `connect`.
+//! `weir broker`: a broker is run, and asked for connections: `connection`, `connect`.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use weir_broker_api_types::{
-    AdmissionView, ConnectionChange, ConnectionView, HistoryEntry, LinkSetting, NetworkView,
-    RequestedConnection, RouterState, TunnelPath, TunnelReport,
+    AdmissionView, ConnectionChange, ConnectionView, HistoryEntry, RequestedConnection, TunnelPath,
+    TunnelReport,
 };
 use weir_client::{Client, Method, escaped};
 use weir_platform::failure::Failure;
@@ -46,20 +46,7 @@ pub(crate) struct BrokerAddress {
     token_file: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
-    json: bool,
-}
-
-/// Virtual networks and what is reserved in them.
-#[derive(Debug, Args)]
-pub(crate) struct NetworkCommand {
-    /// Take a link out of service, NETWORK/LINK: its connections get other paths
-    #[arg(long, value_name = "LINK")]
-    down: Option<String>,
-    /// Put a link back into service, NETWORK/LINK
-    #[arg(long, value_name = "LINK", conflicts_with = "down")]
-    up: Option<String>,
-    #[command(flatten)]
-    at: BrokerAddress,
+    pub(crate) json: bool,
 }
 
 /// A connection that is asked for.
@@ -223,50 +210,6 @@ pub(crate) struct Connect {
     command: Vec<String>,
 }
 
-impl NetworkCommand {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let client = self.at.client()?;
-        for (link, up) in [(&self.down, false), (&self.up, true)] {
-            let Some(link) = link else { continue };
-            let (network, name) = link.split_once('/').ok_or("a link is NETWORK/LINK")?;
-            let path = format!("/v1/networks/{}/links/{}", escaped(network), escaped(name));
-            return client
-                .ask::<()>(Method::PATCH, &path, Some(&LinkSetting { up }))
-                .map(|()| ExitCode::SUCCESS)
-                .map_err(Failure::from);
-        }
-        let networks: Vec<NetworkView> = client.get("/v1/networks")?;
-        if self.at.json {
-            output::print_json(&networks)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let mut text = String::new();
-        for NetworkView { name, routers, nodes, hosts, links, connections, .. } in networks {
-            text += &format!("{name}: {connections} connections; end nodes {}\n", hosts.join(" "));
-            for link in links {
-                let [reserved, most] =
-                    [link.reserved_bps, link.reservable_bps].map(BitRate::from_bps);
-                let fault = link.fault.map(|fault| format!("; {fault}")).unwrap_or_default();
-                let (from, to, link) = (link.from, link.to, link.link);
-                text +=
-                    &format!("  {link}: {from} -> {to}: {reserved} of {most} reserved{fault}\n");
-            }
-            for RouterState { name, fault, .. } in routers {
-                if let Some(fault) = fault {
-                    text += &format!("  {name} is not reachable: {fault}\n");
-                }
-            }
-            for RouterState { name, fault, .. } in nodes {
-                if let Some(fault) = fault {
-                    text += &format!("  node {name}: {fault}\n");
-                }
-            }
-        }
-        output::print(&text)?;
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
 impl ConnectionCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
@@ -368,7 +311,7 @@ const LEASE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
 impl BrokerAddress {
-    fn client(&self) -> Result<Client, Failure> {
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
         let of_environment = |name: &str| std::env::var(name).ok();
         let url = self.url.clone().or_else(|| of_environment("WEIR_BROKER"));
         let url = url.ok_or("no broker: give --url or set WEIR_BROKER")?;

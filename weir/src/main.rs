@@ -15,6 +15,7 @@ mod explain;
 mod live;
 mod measure;
 mod moved;
+mod network;
 mod node;
 mod page;
 mod plan;
@@ -78,7 +79,7 @@ enum Command {
     #[command(subcommand)]
     Broker(broker_command::BrokerCommand),
     /// Show a broker's networks and what is reserved in them
-    Network(broker::NetworkCommand),
+    Network(network::NetworkCommand),
     /// Ask a broker for a guaranteed connection, change it, give it back
     #[command(subcommand)]
     Connection(broker::ConnectionCommand),

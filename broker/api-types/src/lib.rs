@@ -301,6 +301,86 @@ pub struct LinkTraffic {
     pub dropped_packets: u64,
 }
 
+/// Policing of networks over all Weir nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PolicingReport {
+    /// Samples that have begun: at each, all nodes are asked for their routers.
+    pub samples: u64,
+    /// Time from one sample to the next, ms.
+    pub period_ms: u64,
+    /// Changes that are not in the history, since too many waited for the store.
+    pub unrecorded: u64,
+    /// Networks with an agreement.
+    pub networks: Vec<NetworkConduct>,
+    /// Nodes that they pass; none for who sees one network alone.
+    pub nodes: Vec<NodeContention>,
+}
+
+/// A network under its agreement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NetworkConduct {
+    /// The network.
+    pub network: String,
+    /// Guaranteed rate at each node, packets a second.
+    pub min_pps: u64,
+    /// Upper limit, packets a second; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_pps: Option<u64>,
+    /// Weight in what is left beyond guarantees.
+    pub priority: u32,
+    /// True if it is held: it passes a contended node, or is punished.
+    pub held: bool,
+    /// Rate that it may have before any punishment, packets a second; absent while it is not held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_pps: Option<u64>,
+    /// Punishment: `free`, `early drop`, `lower set-point` or `stopped`.
+    pub grade: String,
+    /// Changes of the punishment.
+    pub judged: u64,
+    /// Its routers at nodes.
+    pub routers: Vec<RouterSetPoint>,
+}
+
+/// A policed router at its node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RouterSetPoint {
+    /// Its name at the node.
+    pub router: String,
+    /// The node.
+    pub node: String,
+    /// True if packets enter the network there.
+    pub entry: bool,
+    /// Rate at which it is held, packets a second; absent if it is not held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_point_pps: Option<u64>,
+    /// Packets a second that came for it in the last sample, dropped ones among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered_pps: Option<u64>,
+    /// Packets a second that it forwarded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_pps: Option<u64>,
+    /// The reason for which it is not seen, or does not have its set-point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+/// A Weir node that policed networks pass.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeContention {
+    /// The node.
+    pub node: String,
+    /// Packets a second that it was measured to carry; absent while it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_pps: Option<u64>,
+    /// True if it is offered more than that.
+    pub contended: bool,
+    /// Samples in which it did not answer.
+    pub silent: u64,
+    /// The reason for which it is not policed as it should be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
 /// Guarantee and use of one direction of a connection, from the counters of its entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TunnelReport {
@@ -327,10 +407,10 @@ pub struct HistoryEntry {
     pub at: String,
     /// The network that it was in.
     pub network: String,
-    /// The connection that changed; absent if a link did.
+    /// The connection that changed; absent if a link or the network did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<String>,
-    /// The link that changed; absent if a connection did.
+    /// The link that changed; absent if a connection or the network did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
     /// Name of the token that asked for it; absent if the broker did it by itself.
@@ -369,4 +449,12 @@ pub enum HistoryChange {
     LinkDown,
     /// A link was put back into service.
     LinkUp,
+    /// The network is held at a packet rate: it passes a contended node.
+    Held,
+    /// It is held no more.
+    LetGo,
+    /// It sends far more than it may: its punishment went up a grade.
+    Punished,
+    /// It behaves: its punishment went down a grade.
+    Reformed,
 }

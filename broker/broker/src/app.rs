@@ -20,6 +20,7 @@ pub(crate) fn router(interface: Arc<BrokerInterface>) -> Router {
     Router::new()
         .route("/v1/networks", get(routes::networks))
         .route("/v1/links", get(routes::physical_links))
+        .route("/v1/policing", get(routes::policing))
         .route("/v1/history", get(routes::history))
         .route("/v1/connections", get(routes::connections).post(routes::create))
         .route("/v1/connections/dry-run", post(routes::try_out))

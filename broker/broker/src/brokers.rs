@@ -99,6 +99,8 @@ async fn serve(
         nodes,
         clients: Arc::default(),
         weir_nodes: watch::channel(Arc::default()).0,
+        orders: mpsc::channel(1).0.downgrade(),
+        policing: watch::channel(Arc::default()).0,
     };
     let settings = WriterSettings {
         router_patience: Duration::from_secs(5),

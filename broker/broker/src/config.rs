@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use weir_units::{BitRate, Nanos};
 
+pub use crate::agreement::{AgreementConfig, AgreementRouter};
 use crate::config_values::{device, name, rate, reservable, some_rate};
 use crate::physical::{PhysicalLinkConfig, WeirNodeConfig};
 pub use crate::store_address::StoreAddress;
@@ -111,6 +112,8 @@ pub struct NetworkConfig {
     /// Its links.
     #[serde(default)]
     pub link: Vec<BrokerLink>,
+    /// Its packet rate at the Weir nodes that it passes; without it nobody polices it.
+    pub agreement: Option<AgreementConfig>,
 }
 
 /// A virtual router.
@@ -240,6 +243,7 @@ impl BrokerConfig {
             network.check()?;
         }
         self.check_physical()?;
+        self.check_agreements()?;
         for token in &self.broker.token {
             let known = token.network.as_ref().is_none_or(|name| networks.contains(name));
             if !known {

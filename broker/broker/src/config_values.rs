@@ -2,7 +2,7 @@
 //! Values of the configuration that stand in several of its tables.
 
 use serde::{Deserialize, Deserializer};
-use weir_units::BitRate;
+use weir_units::{BitRate, PacketRate};
 
 /// Checks a name, which becomes part of file names and commands.
 pub(crate) fn name(what: &str, name: &str) -> Result<(), String> {
@@ -33,4 +33,15 @@ pub(crate) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<BitRate, D::Err
 
 pub(crate) fn some_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BitRate>, D::Error> {
     rate(from).map(Some)
+}
+
+pub(crate) fn packet_rate<'de, D: Deserializer<'de>>(from: D) -> Result<PacketRate, D::Error> {
+    String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+}
+
+pub(crate) fn some_packet_rate<'de, D>(from: D) -> Result<Option<PacketRate>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    packet_rate(from).map(Some)
 }

@@ -63,6 +63,7 @@ impl Doors {
             nodes: watch::channel(Arc::default()).1,
             tokens: config.broker.token.clone(),
             weir_nodes: watch::channel(Arc::default()).1,
+            policing: watch::channel(Arc::default()).1,
             physical_links: config.physical_links(),
             traffic: TrafficReader::new(),
             is_shared: false,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The history: each change of a connection or a link, who asked for it, and when.
+//! The history: each change of a connection, a link or a network, who asked for it, and when.
 //!
 //! An entry is stored in the transaction of its change, so it is there if and only if the change
 //! is. The newest [`HISTORY_MAX`] entries are kept. Renewals of leases are not in it: they would
@@ -20,11 +20,12 @@ pub(crate) struct ChangeHistory {
     entries: VecDeque<HistoryEntry>,
 }
 
-/// The connection or link that an entry is about.
+/// The part of a network that an entry is about, or the network itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HistorySubject {
     Connection { network: String, id: String },
     Link { network: String, link: String },
+    Network { network: String },
 }
 
 /// Kind of a change, and more of it for people.
@@ -60,6 +61,7 @@ impl ChangeHistory {
         let (network, connection, link) = match subject {
             HistorySubject::Connection { network, id } => (network, Some(id), None),
             HistorySubject::Link { network, link } => (network, None, Some(link)),
+            HistorySubject::Network { network } => (network, None, None),
         };
         let number = self.entries.back().map_or(1, |last| last.number + 1);
         let (at, by) = (clock::text(now), by.map(str::to_owned));

@@ -25,7 +25,11 @@
 //! **Networks share links.** A physical link (`physical`) is between ports of two Weir nodes, and
 //! networks are admitted against it. Each node is kept over its interface (`weir_node`,
 //! `weir_node_queue`): a slice for each network, a guaranteed vif for each of its links there.
+//!
+//! **Networks share nodes.** A network's agreement says which packet rate it may have. Its routers
+//! at Weir nodes are policed over all nodes (`police`, `policing`).
 
+mod agreement;
 mod app;
 #[cfg(test)]
 mod brokers;
@@ -51,6 +55,8 @@ pub mod openapi;
 mod orders;
 pub mod physical;
 mod physical_check;
+mod police;
+mod policing;
 #[cfg(test)]
 mod postgres;
 mod record;

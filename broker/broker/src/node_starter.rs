@@ -5,13 +5,16 @@
 use std::sync::Arc;
 
 use russh::keys::PrivateKey;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
+use weir_broker_api_types::PolicingReport;
 
 use crate::config::{BrokerConfig, NetworkConfig};
 use crate::execution::NodeQueues;
 use crate::item::{LinkItem, NodeItem};
 use crate::linux::LinuxDriver;
 use crate::node_queue::{NodeQueue, QueueSettings};
+use crate::orders::WriterOrder;
+use crate::policing::{self, PolicingHandle};
 use crate::shell::ShellAccess;
 use crate::state::BrokerState;
 use crate::weir_node_queue::{self, NodeClients, WeirNodes};
@@ -30,6 +33,10 @@ pub(crate) struct NodeStarter {
     pub(crate) clients: NodeClients,
     /// Shows their keepers to the interface.
     pub(crate) weir_nodes: watch::Sender<WeirNodes>,
+    /// Takes what policing has to say to the history.
+    pub(crate) orders: mpsc::WeakSender<WriterOrder>,
+    /// Shows it to the interface.
+    pub(crate) policing: watch::Sender<Arc<PolicingReport>>,
 }
 
 impl NodeStarter {
@@ -71,10 +78,17 @@ impl NodeStarter {
         (queues, weir_nodes)
     }
 
+    /// Starts the policing of networks; none if none has an agreement.
+    pub(crate) fn police(&self) -> Option<PolicingHandle> {
+        let (clients, orders) = (&self.clients, self.orders.clone());
+        policing::start(&self.config, clients, orders, self.policing.clone())
+    }
+
     /// Takes queues and keepers from the interface: another broker configures routers and nodes.
     pub(crate) fn end(&self) {
         self.nodes.send_replace(NodeQueues::default());
         self.weir_nodes.send_replace(WeirNodes::default());
+        self.policing.send_replace(Arc::default());
     }
 }
 

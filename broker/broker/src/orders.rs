@@ -10,6 +10,7 @@ use weir_broker_api_types::{ConnectionChange, RequestedConnection};
 use weir_network::ConnectionId;
 
 use crate::node_queue::NodeFault;
+use crate::police::PolicingNote;
 use crate::refusal::BrokerRefusal;
 use crate::state::BrokerState;
 
@@ -54,6 +55,10 @@ pub(crate) enum WriterOrder {
         /// The name of the administrator's token.
         by: String,
         answer: oneshot::Sender<Result<(), BrokerRefusal>>,
+    },
+    /// Networks were held, let go, punished or pardoned.
+    NotePolicing {
+        notes: Vec<PolicingNote>,
     },
     /// Somebody asks for what another broker may have stored just now.
     Look {

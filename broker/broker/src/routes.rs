@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use weir_api_types::error::ErrorCode;
 use weir_broker_api_types::{
     AdmissionView, ConnectionChange, ConnectionView, HistoryEntry, HostGateway, LinkSetting,
-    LinkTraffic, LinkUse, NetworkView, PhysicalLinkView, RequestedConnection, TunnelPath,
-    TunnelReport, TunnelView,
+    LinkTraffic, LinkUse, NetworkView, PhysicalLinkView, PolicingReport, RequestedConnection,
+    TunnelPath, TunnelReport, TunnelView,
 };
 use weir_network::{
     AdmittedFlows, ConnectionId, ConnectionRequest, ConnectionState, FlowDirection,
@@ -51,6 +51,7 @@ pub(crate) struct BrokerInterface {
     pub(crate) nodes: watch::Receiver<NodeQueues>,
     pub(crate) tokens: Vec<BrokerToken>,
     pub(crate) weir_nodes: watch::Receiver<WeirNodes>,
+    pub(crate) policing: watch::Receiver<Arc<PolicingReport>>,
     pub(crate) physical_links: Vec<PhysicalLinkView>,
     pub(crate) traffic: TrafficReader,
     /// True if other brokers work on the same store.
@@ -92,6 +93,24 @@ pub(crate) async fn physical_links(
         links.retain(|link| !link.shares.is_empty());
     }
     Ok(MessageAnswer::ok("links", &links))
+}
+
+/// Networks under their agreements on packet rates, and the nodes that they pass. Who sees one
+/// network sees that one, and no node.
+#[utoipa::path(get, path = "/v1/policing",
+    responses((status = 200, body = PolicingReport), BrokerRefusals))]
+pub(crate) async fn policing(
+    State(interface): Shared,
+    headers: HeaderMap,
+) -> Result<MessageAnswer, BrokerRefusal> {
+    let caller = interface.caller(&headers)?;
+    interface.locked(|state| state.elsewhere().map_or(Ok(()), Err))?;
+    let mut report = PolicingReport::clone(&interface.policing.borrow());
+    if caller.network.is_some() {
+        report.networks.retain(|of| caller.sees(&of.network));
+        report.nodes.clear();
+    }
+    Ok(MessageAnswer::ok("policing", &report))
 }
 
 /// Takes a link out of service, or puts it back.

@@ -60,6 +60,7 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
     };
     let (nodes, seen_nodes) = watch::channel(Arc::default());
     let (weir_nodes, seen_weir_nodes) = watch::channel(Arc::default());
+    let (policing, seen_policing) = watch::channel(Arc::default());
     let clients = weir_node_queue::clients(config)?;
     let (changed, committed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     if store.is_shared() {
@@ -70,11 +71,13 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
     say(&greeting(config, &store, &state));
     let state = Arc::new(Mutex::new(state));
     let (orders, mut waiting) = mpsc::channel(settings.requests);
+    let weak = orders.downgrade();
     let interface = BrokerInterface {
         state: Arc::clone(&state),
         orders,
         nodes: seen_nodes,
         weir_nodes: seen_weir_nodes,
+        policing: seen_policing,
         physical_links: config.physical_links(),
         tokens: settings.token.clone(),
         traffic: TrafficReader::new(),
@@ -88,6 +91,8 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
         nodes,
         clients,
         weir_nodes,
+        orders: weak,
+        policing,
     };
     let settings = WriterSettings {
         router_patience: settings.router_patience,

@@ -29,6 +29,25 @@ pub(crate) fn shared(blue: &str, red: &str) -> String {
     text
 }
 
+/// Returns two nodes and the networks `blue` and `red`, each with an agreement: packets of both
+/// enter at n1 and pass n2.
+pub(crate) fn policed() -> String {
+    let mut text = NODES.to_owned();
+    for (name, number, terms) in [
+        ("blue", 1, "min = \"100pps\"\nmax = \"2kpps\"\npriority = 3"),
+        ("red", 2, "min = \"100pps\""),
+    ] {
+        let letter = &name[..1];
+        text += &pair(name, number);
+        text += &format!(
+            "[network.agreement]\n{terms}\nrouter = [\n\
+             {{ name = \"{letter}1\", node = \"n1\", entry = true }},\n\
+             {{ name = \"{letter}2\", node = \"n2\" }},\n]\n"
+        );
+    }
+    text
+}
+
 /// Returns a network of one link `l` of 100 Mbit/s and 3 ms, between the routers of the end nodes
 /// `x` and `y`. Its routers and addresses have its number.
 pub(crate) fn pair(name: &str, number: u8) -> String {

@@ -28,6 +28,7 @@ impl Writer {
             starter.start(state, store, fence)
         });
         (self.nodes, self.weir_nodes) = (Some(nodes), weir_nodes);
+        self.policing = starter.police();
         self.lease_ends = None;
         // Broken connections are tried at the start, once the routers were read.
         self.restore_at = Some(Instant::now());

@@ -163,17 +163,11 @@ impl NodeKeeper {
         weir_node::read(&document).map_err(KeepFault::Unsound)
     }
 
-    /// Asks the node on a thread that may wait.
     async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Client) -> Result<T, ClientError> + Send + 'static,
     ) -> Result<T, ClientError> {
-        let client = self.client.clone();
-        let asked = tokio::task::spawn_blocking(move || question(&client)).await;
-        asked.unwrap_or_else(|error| {
-            let error = io::Error::other(error.to_string());
-            Err(ClientError::Io { endpoint: self.name.clone(), error })
-        })
+        on_a_thread(&self.name, &self.client, question).await
     }
 
     /// Keeps what came of a comparison. Returns true if the node's soundness changed.
@@ -198,6 +192,20 @@ impl NodeKeeper {
     fn locked<T>(&self, change: impl FnOnce(&mut WeirNodeStatus) -> T) -> T {
         change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Asks the node of that name on a thread that may wait.
+pub(crate) async fn on_a_thread<T: Send + 'static>(
+    name: &str,
+    client: &Client,
+    question: impl FnOnce(&Client) -> Result<T, ClientError> + Send + 'static,
+) -> Result<T, ClientError> {
+    let client = client.clone();
+    let asked = tokio::task::spawn_blocking(move || question(&client)).await;
+    asked.unwrap_or_else(|error| {
+        let error = io::Error::other(error.to_string());
+        Err(ClientError::Io { endpoint: name.to_owned(), error })
+    })
 }
 
 /// Makes the client of a node; it does not connect yet.

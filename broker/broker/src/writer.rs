@@ -27,6 +27,8 @@ use crate::ids::id_text;
 use crate::node_queue::NodeFault;
 use crate::node_starter::NodeStarter;
 use crate::orders::{SharedState, WaitingCaller, WriterOrder};
+use crate::police::PolicingNote;
+use crate::policing::PolicingHandle;
 use crate::record::StoredKey;
 use crate::refusal::BrokerRefusal;
 use crate::schedule::PreemptedConnection;
@@ -49,6 +51,8 @@ pub(crate) struct Writer {
     pub(crate) nodes: Option<NodeQueues>,
     /// The keepers of Weir nodes; none while another broker configures them.
     pub(crate) weir_nodes: WeirNodes,
+    /// The policing of networks, which ends with this; none while another broker does it.
+    pub(crate) policing: Option<PolicingHandle>,
     outcomes: mpsc::UnboundedSender<WriterOrder>,
     pub(crate) served: BTreeMap<ConnectionId, ServedCaller>,
     pub(crate) settings: WriterSettings,
@@ -131,6 +135,7 @@ impl Writer {
             store,
             nodes,
             weir_nodes: WeirNodes::default(),
+            policing: None,
             outcomes,
             served,
             settings,
@@ -268,6 +273,12 @@ impl Writer {
             }
             WriterOrder::SetLink { network, link, up, by, answer } => {
                 self.set_link(network, link, up, &by, answer, batch);
+            }
+            WriterOrder::NotePolicing { notes } => {
+                for PolicingNote { network, change, detail } in notes {
+                    let subject = HistorySubject::Network { network };
+                    self.note(Some(subject), None, (change, Some(detail)), batch);
+                }
             }
             // A caller that went away needs no answer.
             WriterOrder::Look { answer } => drop(answer.send(())),

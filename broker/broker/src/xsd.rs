@@ -132,7 +132,7 @@ fn annotation(schema: &Value, level: usize) -> String {
 }
 
 /// Outermost elements of the messages, the schemas of what is in them, and whether it is a list.
-const MESSAGES: [(&str, &str, bool); 12] = [
+const MESSAGES: [(&str, &str, bool); 13] = [
     ("request", "RequestedConnection", false),
     ("change", "ConnectionChange", false),
     ("setting", "LinkSetting", false),
@@ -144,6 +144,7 @@ const MESSAGES: [(&str, &str, bool); 12] = [
     ("history", "HistoryEntry", true),
     ("traffic", "LinkTraffic", true),
     ("report", "TunnelReport", true),
+    ("policing", "PolicingReport", false),
     ("error", "BrokerRefusal", false),
 ];
 

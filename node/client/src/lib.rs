@@ -213,7 +213,7 @@ impl Client {
     /// Waits for an answer, for the client's patience at most.
     async fn in_time<T>(&self, answer: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         tokio::time::timeout(self.patience, answer).await.unwrap_or_else(|_| {
-            let text = format!("no answer within {} s", self.patience.as_secs());
+            let text = format!("no answer within {:?}", self.patience);
             Err(io::Error::new(io::ErrorKind::TimedOut, text))
         })
     }

@@ -229,8 +229,8 @@ impl LoopManager {
             let mut status = entry.status();
             if let Some(police) = &self.police {
                 status.police = police.policed(at);
-                if status.phase == Some(LoopPhase::Inactive) {
-                    // Its loop samples nothing while it is inactive.
+                if matches!(status.phase, None | Some(LoopPhase::Inactive)) {
+                    // Without a loop, or with one that is inactive, only policing samples it.
                     status.sample = police.sample(at);
                 }
             }

@@ -74,7 +74,8 @@ pub struct GlobalPolice {
 
 #[derive(Clone, Debug)]
 struct PolicedNode {
-    capacity: PacketRate,
+    /// None while it is not known: then nobody contends there.
+    capacity: Option<PacketRate>,
     contention: Contention,
     is_contended: bool,
 }
@@ -93,15 +94,15 @@ struct PolicedTenant {
 }
 
 impl GlobalPolice {
-    /// Makes the mechanism of nodes with these capacities. A router of a tenant or node that is not
-    /// in the lists is left alone.
+    /// Makes the mechanism of nodes with these capacities, `None` where one is not known: such a
+    /// node limits nobody. A router of a tenant or node that is not in the lists is left alone.
     #[must_use]
     pub fn new(
-        capacities: &[PacketRate],
+        capacities: &[Option<PacketRate>],
         agreements: &[TenantAgreement],
         routers: &[PolicedRouter],
     ) -> Self {
-        let node = |capacity: &PacketRate| PolicedNode {
+        let node = |capacity: &Option<PacketRate>| PolicedNode {
             capacity: *capacity,
             contention: Contention::new(ContentionConfig::DEFAULT),
             is_contended: false,
@@ -127,13 +128,21 @@ impl GlobalPolice {
         }
     }
 
+    /// Takes what a node carries, `None` if that is not known any more. Nothing happens if there is
+    /// no such node.
+    pub fn set_capacity(&mut self, node: usize, capacity: Option<PacketRate>) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.capacity = capacity;
+        }
+    }
+
     /// Takes what was seen of each router, in the order of [`Self::new`]; `None` where nothing was.
     pub fn step(&mut self, now: Instant, seen: &[Option<SeenTraffic>]) -> GlobalRuling {
         let traffic = |place: usize| seen.get(place).copied().flatten();
         self.judge_contention(now, &traffic);
         let offered = self.highest(&traffic, |of| of.offered);
         let passed = self.highest(&traffic, |of| of.passed);
-        let capacities: Vec<_> = self.nodes.iter().map(|node| Some(node.shared())).collect();
+        let capacities: Vec<_> = self.nodes.iter().map(PolicedNode::shared).collect();
         let each = self.tenants.iter().zip(offered.iter().zip(&passed));
         let mut claims: Vec<PassingClaim> = each
             .map(|(tenant, (offered, passed))| tenant.claim(*offered, passed.unwrap_or_default()))
@@ -194,7 +203,9 @@ impl GlobalPolice {
         }
         for ((node, sum), held) in self.nodes.iter_mut().zip(sums).zip(held) {
             let demand = Demand { sum: PacketRate::from_pps(sum), held: held && node.is_contended };
-            node.is_contended = node.contention.step(now, demand, node.capacity);
+            // Nothing is too much for a node of which nobody knows what it carries.
+            let capacity = node.capacity.unwrap_or(PacketRate::from_pps(u64::MAX));
+            node.is_contended = node.contention.step(now, demand, capacity);
         }
     }
 
@@ -228,9 +239,9 @@ impl GlobalPolice {
 impl PolicedNode {
     /// Returns the rate to share: a tenant that takes back what it lent is served before others
     /// have yielded.
-    fn shared(&self) -> PacketRate {
-        let most = u128::from(self.capacity.as_pps()) * 95 / 100;
-        PacketRate::from_pps(u64::try_from(most).unwrap_or(u64::MAX))
+    fn shared(&self) -> Option<PacketRate> {
+        let most = u128::from(self.capacity?.as_pps()) * 95 / 100;
+        Some(PacketRate::from_pps(u64::try_from(most).unwrap_or(u64::MAX)))
     }
 }
 
@@ -272,7 +283,7 @@ mod tests {
             let agreement = TenantAgreement { min: pps(10_000), max: None, weight: 1 };
             let router = |tenant, node| PolicedRouter { tenant, node, is_entry: node == 0 };
             let routers = [router(0, 0), router(0, 1), router(1, 0), router(1, 1)];
-            let capacities = [pps(10 * CAPACITY), pps(CAPACITY)];
+            let capacities = [pps(10 * CAPACITY), pps(CAPACITY)].map(Some);
             let police = GlobalPolice::new(&capacities, &[agreement; 2], &routers);
             Self { police, set_points: vec![None; 4], judged: Vec::new(), second: 0 }
         }
@@ -354,6 +365,21 @@ mod tests {
         let down = [Grade::LowerSetPoint, Grade::EarlyDrop, Grade::Free].map(|to| (1, to));
         assert_eq!(grades(&chain), [up, down].concat());
         assert_eq!(seen.last().unwrap(), &[None; 4]);
+    }
+
+    /// Goal: nobody is held for a node of which nobody knows what it carries, nor once it carries
+    /// more.
+    #[test]
+    fn a_node_limits_by_what_it_is_known_to_carry() {
+        let mut chain = Chain::new();
+        chain.police.set_capacity(1, None);
+        assert_eq!(chain.pass([60_000, 80_000]), [None; 4]);
+        chain.police.set_capacity(1, Some(pps(CAPACITY)));
+        assert_eq!(chain.pass([60_000, 80_000]), [Some(47_500); 4]);
+        chain.police.set_capacity(1, Some(pps(2 * CAPACITY)));
+        chain.police.set_capacity(9, None);
+        let looks = (0..).find(|_| chain.pass([60_000, 80_000]) == [None; 4]);
+        assert!(looks <= Some(2));
     }
 
     /// Goal: a look that lacks a node's answer neither panics nor pardons.

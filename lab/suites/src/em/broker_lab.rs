@@ -97,8 +97,8 @@ impl BrokerLab {
             if !broker.is_alive() {
                 return Ok(Some(false));
             }
-            let networks = self.ask(Method::GET, "/v1/networks", None);
-            let networks = networks.iter().flat_map(|all| all.as_array()).flatten();
+            let Ok(networks) = self.ask(Method::GET, "/v1/networks", None) else { return Ok(None) };
+            let networks = networks.as_array().into_iter().flatten();
             let of = |key| networks.clone().flat_map(move |of| of[key].as_array()).flatten();
             let reached = of("routers").filter(|of| of["reachable"] == true).count();
             let kept = of("nodes").all(|of| of["reachable"] == true && of["fault"].is_null());

@@ -13,6 +13,7 @@ mod guarantee;
 mod oracle;
 mod path_change;
 mod paths;
+mod policing;
 mod postgres;
 mod rearrangement;
 mod restoration;
@@ -78,6 +79,11 @@ const ROWS: &[Requirement] = &[
     )
     .correctness(),
     row(13, "drift is repaired within a second, foreign lines stay", &[Plain(drift::show)]),
+    row(
+        17,
+        "contention comes and goes over two nodes, a router misbehaves: held, punished, pardoned",
+        &[Plain(policing::show)],
+    ),
     row(
         18,
         "calendar, holds, leases, pre-emption, a command with a connection; so after a restart",

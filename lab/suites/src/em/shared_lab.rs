@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Two virtual networks on one physical link: hosts with a Weir node each, virtual routers as their
-//! guests, and a broker that configures all of them (`lab/scenarios/em/shared-network.toml`).
+//! Two virtual networks over two hosts with a Weir node each, virtual routers as their guests, and
+//! a broker beside them. One of the nodes is asked over its Unix socket, the other over TLS.
 //!
-//! A node begins with a port and nothing on it: slices and vifs are the broker's. One of the nodes
-//! is asked over its Unix socket, the other over TLS.
+//! On one physical link (`lab/scenarios/em/shared-network.toml`) a node begins with a port and
+//! nothing on it: slices and vifs are the broker's, which configures the routers too. To be policed
+//! (`policed-network.toml`) the nodes have all of it in their own files.
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::PathBuf;
 
 use weir_client::Client;
 use weir_experiment::clock;
@@ -18,6 +20,8 @@ use super::broker_lab::{BrokerLab, BrokerScenario};
 /// The lab with its nodes.
 pub(super) struct SharedLab {
     pub(super) lab: BrokerLab,
+    /// Begins the names of the nodes: what a node keeps of a run is not for those of another lab.
+    prefix: &'static str,
     nodes: Vec<RunningProgram>,
 }
 
@@ -25,21 +29,48 @@ impl SharedLab {
     /// Builds the network, and starts the nodes and SSH servers. [`BrokerLab::broker`] starts the
     /// broker.
     pub(super) fn up() -> Result<Self> {
-        let lab = BrokerLab::of(&BrokerScenario {
+        let scenario = BrokerScenario {
             topology: include_str!("../../../scenarios/em/shared-network.toml"),
             configuration: include_str!("../../../scenarios/em/shared-broker.toml"),
             routers: &["b1", "b2", "r1", "r2"],
-        })?;
-        let mut shared = Self { lab, nodes: Vec::new() };
+        };
+        let policy = include_str!("../../../scenarios/em/shared-node.toml");
+        Self::of(&scenario, "em", |_| policy.to_owned())
+    }
+
+    /// Builds the network whose nodes are policed, as [`Self::up`] does.
+    pub(super) fn policed() -> Result<Self> {
+        let scenario = BrokerScenario {
+            topology: include_str!("../../../scenarios/em/policed-network.toml"),
+            configuration: include_str!("../../../scenarios/em/policed-broker.toml"),
+            routers: &[],
+        };
+        Self::of(&scenario, "em-policed", |node| {
+            let (number, capacity) = if node == REMOTE { ("2", "1kpps") } else { ("1", "20kpps") };
+            let policy = include_str!("../../../scenarios/em/policed-node.toml");
+            policy.replace("NUMBER", number).replace("CAPACITY", capacity)
+        })
+    }
+
+    fn of(
+        scenario: &BrokerScenario,
+        prefix: &'static str,
+        policy: impl Fn(&str) -> String,
+    ) -> Result<Self> {
+        let mut shared = Self { lab: BrokerLab::of(scenario)?, prefix, nodes: Vec::new() };
         for node in NODES {
-            shared.start(node)?;
+            shared.start(node, policy(node).replace("NODE", node))?;
         }
         Ok(shared)
     }
 
-    /// Returns a client of node n1.
-    pub(super) fn node(&self) -> Client {
-        Client::new(&self.lab.file("n1/state/node-em-n1.sock"))
+    /// Returns a client of a node, over its Unix socket.
+    pub(super) fn node(&self, name: &str) -> Client {
+        Client::new(&self.socket(name))
+    }
+
+    fn socket(&self, node: &str) -> PathBuf {
+        self.lab.file(&format!("{node}/state/node-{}-{node}.sock", self.prefix))
     }
 
     /// Takes everything down.
@@ -51,17 +82,16 @@ impl SharedLab {
         self.lab.down()
     }
 
-    fn start(&mut self, node: &str) -> Result {
+    fn start(&mut self, node: &str, mut policy: String) -> Result {
         let program = self.lab.program_at(node)?;
-        let mut policy = POLICY.replace("NODE", node);
         if node == REMOTE {
             self.make_remote(&mut policy)?;
         }
         self.lab.write(&format!("{node}/node.toml"), &policy)?;
         let mut running = program.start(&["node", "run", "--config", "node.toml"])?;
-        let socket = self.lab.file(&format!("{node}/state/node-em-{node}.sock"));
+        let client = self.node(node);
         let answers = clock::wait_for(STARTED_WITHIN, POLL, || {
-            let answers = Client::new(&socket).text("/v1/document").is_ok();
+            let answers = client.text("/v1/document").is_ok();
             Ok((answers || !running.is_alive()).then_some(answers))
         })?;
         if answers != Some(true) {
@@ -105,8 +135,6 @@ const NODES: [&str; 2] = ["n1", REMOTE];
 /// The node that is asked over TLS, and its address.
 const REMOTE: &str = "n2";
 const REMOTE_ADDRESS: &str = "fd1f:9::2";
-
-const POLICY: &str = include_str!("../../../scenarios/em/shared-node.toml");
 
 const STARTED_WITHIN: Duration = Duration::from_secs(20);
 

@@ -158,7 +158,7 @@ fn crossing(rec: &mut Recording<'_>) -> Result {
 
 /// Somebody changes a share at a node, or takes a vif away: how long until it is back.
 fn drift(shared: &SharedLab, rec: &mut Recording<'_>) -> Result {
-    let node = shared.node();
+    let node = shared.node("n1");
     let sound = node.text("/v1/document")?;
     let less = json!({ "send": { "min_rate_bps": 1_000_000 } });
     let rounds = if rec.quick { 3 } else { 20 };

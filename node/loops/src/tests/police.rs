@@ -134,6 +134,19 @@ fn what_is_paused_or_off_is_left_alone() {
     assert!(node.holds("y", 47_500) && limit(&node, "x").is_some());
 }
 
+/// Goal: a router that was off from the start is seen all the same: somebody who polices several
+/// nodes may turn it on.
+#[test]
+fn a_router_that_was_never_on_is_seen() {
+    let text = TEXT.replace("process = \"17\"", "process = \"17\", state = \"off\"");
+    let mut node = Node(SimLoopsNode::new(&text).unwrap());
+    offer(&mut node, [30, 20, 10]);
+    node.run(20);
+    let status = node.status("x");
+    assert_eq!((status.phase, is_touched(&node, "x")), (None, false));
+    assert_eq!(status.sample.unwrap().rate().as_pps(), 30_000);
+}
+
 /// Goal: a paused router whose cap is handed out in slices takes its mean, so that nobody's share
 /// moves with each of its samples. Method: it forwards its 23.75 kp/s in every other one.
 #[test]

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The task that polices networks over all Weir nodes, for the broker that has the lease.
+//!
+//! At each sample all nodes of agreements are asked for their routers (`GET /v1/xtc`), at once and
+//! for a bounded time; [`NetworkPolice`] decides; each node's set-points are set, moved or
+//! withdrawn one after the other, those of several nodes at once. A node that does not answer is
+//! left out and counted. What is not set then differs at the next sample.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::Value;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior};
+use weir_api_types::xtc::XtcView;
+use weir_broker_api_types::PolicingReport;
+use weir_client::{Client, ClientError, Method, escaped};
+use weir_units::Instant as Moment;
+
+use crate::config::BrokerConfig;
+use crate::orders::WriterOrder;
+use crate::police::{CallOutcome, NetworkPolice, PolicingNote, SetPointCall};
+use crate::weir_node_queue::{NodeClients, on_a_thread};
+
+/// A handle of the task, which ends with it.
+#[derive(Debug)]
+pub(crate) struct PolicingHandle(JoinHandle<()>);
+
+impl Drop for PolicingHandle {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The task.
+struct PolicingTask {
+    police: NetworkPolice,
+    /// The nodes in the mechanism's order.
+    nodes: Vec<(String, Client)>,
+    orders: mpsc::WeakSender<WriterOrder>,
+    shown: watch::Sender<Arc<PolicingReport>>,
+    /// Notes that the writer has not taken yet.
+    notes: Vec<PolicingNote>,
+    /// Notes that were lost.
+    unrecorded: u64,
+}
+
+/// Starts the policing of the networks that have an agreement; none if there is none.
+pub(crate) fn start(
+    config: &BrokerConfig,
+    clients: &NodeClients,
+    orders: mpsc::WeakSender<WriterOrder>,
+    shown: watch::Sender<Arc<PolicingReport>>,
+) -> Option<PolicingHandle> {
+    let police = NetworkPolice::new(config)?;
+    // Each node of an agreement was checked to be in the file.
+    let client = |name: &str| Some((name.to_owned(), clients.get(name)?.clone()));
+    let nodes = police.nodes().filter_map(client).collect();
+    let task = PolicingTask { police, nodes, orders, shown, notes: Vec::new(), unrecorded: 0 };
+    Some(PolicingHandle(tokio::spawn(task.serve())))
+}
+
+impl PolicingTask {
+    async fn serve(mut self) {
+        let since = Instant::now();
+        let mut ticks = tokio::time::interval_at(since, PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            // The time at which the sample was due: calm is counted in whole periods.
+            let due = ticks.tick().await.duration_since(since);
+            let now = Moment::from_nanos(u64::try_from(due.as_nanos()).unwrap_or(u64::MAX));
+            self.sample(now).await;
+        }
+    }
+
+    /// Asks all nodes, decides, and sets what differs.
+    async fn sample(&mut self, now: Moment) {
+        // Who reads the number knows which samples begin after that.
+        self.shown.send_modify(|report| Arc::make_mut(report).samples += 1);
+        let answers = join_all(self.nodes.iter().map(|(name, client)| ask(name, client))).await;
+        let (calls, judged) = self.police.take(now, &answers);
+        let each = self.nodes.iter().zip(calls);
+        let made = join_all(each.map(|((name, client), calls)| make(name, client, calls))).await;
+        let changed = self.police.made(made.into_iter().flatten().collect());
+        self.notes.extend(judged.into_iter().chain(changed));
+        self.tell();
+        let period = u64::try_from(PERIOD.as_millis()).unwrap_or(u64::MAX);
+        self.shown.send_replace(Arc::new(self.police.report(period, self.unrecorded)));
+    }
+
+    /// Has the writer store what happened; later if it has no room for an order.
+    fn tell(&mut self) {
+        if self.notes.is_empty() {
+            return;
+        }
+        let Some(orders) = self.orders.upgrade() else { return };
+        if let Ok(place) = orders.try_reserve() {
+            place.send(WriterOrder::NotePolicing { notes: std::mem::take(&mut self.notes) });
+        }
+        // A punishment changes once in seconds, so that few wait. The oldest are lost first.
+        let beyond = self.notes.len().saturating_sub(NOTES_MAX);
+        self.notes.drain(..beyond);
+        self.unrecorded += beyond as u64;
+    }
+}
+
+/// Asks a node for its routers. An error is in words.
+async fn ask(name: &str, client: &Client) -> Result<XtcView, String> {
+    let client = client.clone().with_patience(ASK_PATIENCE);
+    let answer = on_a_thread(name, &client, |client| client.get("/v1/xtc")).await;
+    answer.map_err(|error| error.to_string())
+}
+
+/// Makes a node's calls one after the other. After one without an answer no more are made.
+async fn make(name: &str, client: &Client, calls: Vec<SetPointCall>) -> Vec<CallOutcome> {
+    let client = client.clone().with_patience(CALL_PATIENCE);
+    let mut outcomes = Vec::new();
+    for call in calls {
+        let (path, change) = (format!("/v1/xtc/{}", escaped(&call.router)), call.change.clone());
+        let ask = move |client: &Client| client.ask::<Value>(Method::PATCH, &path, Some(&change));
+        let outcome = on_a_thread(name, &client, ask).await;
+        let is_silent = matches!(outcome, Err(ClientError::Io { .. }));
+        outcomes.push((call, outcome.map(drop).map_err(|error| error.to_string())));
+        if is_silent {
+            break;
+        }
+    }
+    outcomes
+}
+
+/// Time from one sample to the next: that for which demand must be low until control ends.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// The longest wait for a node's routers. Within it all other nodes wait, too.
+const ASK_PATIENCE: Duration = Duration::from_millis(450);
+
+/// The longest wait for a change of a set-point.
+const CALL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Notes that wait for the writer; of more the oldest are lost.
+const NOTES_MAX: usize = 64;

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! XTC's policing over two Weir nodes: networks `blue` and `red` enter at n1, which carries twenty
+//! times as much as n2, and contend at n2.
+//!
+//! Demand rises above what n2 carries, moves from one network to the other, and falls; then red
+//! floods, and gives up. Set-points are read from the nodes, not from the broker. Times are counted
+//! in the broker's samples from the moment at which a node itself shows the new demand: where it
+//! rises, that of the entries; where it falls, that of n2, since what waits at an entry comes first.
+//! What blue gets through while red floods is counted where packets end.
+
+use std::time::Instant;
+
+use serde_json::Value;
+use weir_api_types::xtc::{RouterView, XtcView};
+use weir_client::{Client, Method};
+use weir_experiment::prelude::*;
+use weir_experiment::weir_program::RunningProgram;
+use weir_experiment::{TrafficFlows, clock};
+use weir_traffic::{
+    FrameSizes, ReceiveMethod, ReceiveSpec, RunSpec, SendMethod, SendSpec, SinkSpec, SinkVerdict,
+    UdpSend,
+};
+
+use super::broker_lab::namespace;
+use super::shared_lab::SharedLab;
+
+/// Shows the row.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
+    let shared = SharedLab::policed()?;
+    let broker = shared.lab.broker()?;
+    rec.within("contention/", |rec| contention(&shared, rec))?;
+    rec.within("misbehaviour/", |rec| misbehaviour(&shared, rec))?;
+    let broker = rec.within("successor/", |rec| successor(&shared, broker, rec))?;
+    broker.terminate();
+    shared.down()
+}
+
+/// Both nodes' routers, as the nodes show them.
+struct NodesView {
+    /// The routers of blue and red at n1.
+    entries: [RouterView; 2],
+    /// Those at n2.
+    far: [RouterView; 2],
+}
+
+impl NodesView {
+    fn read(clients: &[Client; 2]) -> Result<Self> {
+        let routers = |client: &Client| -> Result<[RouterView; 2]> {
+            let view: XtcView = client.get("/v1/xtc")?;
+            let missing = |_| ExperimentError::Node("a node does not have two routers".to_owned());
+            view.routers.try_into().map_err(missing)
+        };
+        Ok(Self { entries: routers(&clients[0])?, far: routers(&clients[1])? })
+    }
+
+    /// Returns the set-points in force, at n1 and n2, of a network.
+    fn set_points(&self, network: usize) -> [Option<u64>; 2] {
+        [&self.entries, &self.far].map(|routers| held(&routers[network]))
+    }
+
+    /// Returns the rate that comes for a network's router where it enters.
+    fn offered(&self, network: usize) -> u64 {
+        self.entries[network].offered_pps.unwrap_or_default()
+    }
+
+    /// Returns the rate that comes to n2, of what waited at the entry too.
+    fn arrives(&self, network: usize) -> u64 {
+        self.far[network].offered_pps.unwrap_or_default()
+    }
+
+    /// Returns true if each of these set-points is in force at both nodes, to a twentieth.
+    fn hold(&self, wanted: [u64; 2]) -> bool {
+        (0..2).all(|network| {
+            let near = |of: u64| of.abs_diff(wanted[network]) * 20 <= wanted[network];
+            self.set_points(network).into_iter().all(|of| of.is_some_and(near))
+        })
+    }
+
+    /// Returns how many set-points are in force.
+    fn held(&self) -> usize {
+        (0..2).flat_map(|network| self.set_points(network)).flatten().count()
+    }
+}
+
+/// A time in the broker's samples and in seconds.
+struct SettledAfter {
+    samples: f64,
+    seconds: f64,
+}
+
+/// Demand above what n2 carries comes, moves and goes.
+fn contention(shared: &SharedLab, rec: &mut Recording<'_>) -> Result {
+    let clients = clients(shared);
+    let cycles = if rec.quick { 1 } else { 5 };
+    let mut calm = Vec::new();
+    let mut steps: [Vec<SettledAfter>; 3] = [Vec::new(), Vec::new(), Vec::new()];
+    let before = changes(shared, "red", "held")?;
+    for _ in 0..cycles {
+        let senders = [
+            send(BLUE, CALM_PPS, START, CYCLE),
+            send(RED, CALM_PPS, START, CYCLE),
+            send(BLUE, 300, RISES, MOVES - RISES),
+            send(RED, 500, RISES, FALLS - RISES),
+        ];
+        let flows = TrafficFlows { senders: &senders, receivers: &[], length: CYCLE };
+        flows.run(None, |start_ns| {
+            let at = |after: Duration| clock::sleep_until(start_ns + clock::nanos(after));
+            at(RISES - Duration::from_millis(200))?;
+            calm.push(float(NodesView::read(&clients)?.held() as u64));
+            at(RISES)?;
+            // Equal parts of 950 of the 1000 that n2 carries.
+            let shows = |view: &NodesView| view.offered(0) + view.offered(1) > 1100;
+            steps[0].push(settled(shared, &clients, shows, |view| view.hold([475, 475]))?);
+            at(MOVES)?;
+            // Blue gets what it needs and a quarter, red the rest.
+            let shows = |view: &NodesView| view.arrives(0) < 400;
+            steps[1].push(settled(shared, &clients, shows, |view| view.hold([375, 575]))?);
+            at(FALLS)?;
+            let shows = |view: &NodesView| view.arrives(0) + view.arrives(1) < 800;
+            steps[2].push(settled(shared, &clients, shows, |view| view.held() == 0)?);
+            Ok(())
+        })?;
+    }
+    rec.keep("calm", Series::unordered("1", calm))?;
+    let calm = ["calm".to_owned()];
+    rec.claim("untouched", "set-points without contention", Rule::Max, Bound::equal(0.0), &calm)?;
+    for (name, what, took) in [
+        ("set", "until both networks are held at both nodes", &steps[0]),
+        ("moved", "until the set-points have followed a demand that moved", &steps[1]),
+        ("withdrawn", "until nobody is held any more", &steps[2]),
+    ] {
+        let samples = took.iter().map(|of| of.samples).collect();
+        let series = Series::unordered("1", samples);
+        let text = format!("samples {what}");
+        let id = format!("{name}/samples");
+        rec.claim_samples(id, text, series, Rule::Max, Bound::at_most(2.0))?;
+        let series = Series::unordered("s", took.iter().map(|of| of.seconds).collect());
+        let text = format!("time {what}");
+        rec.claim_samples(name, text, series, Rule::Median, Bound::at_most(1.5))?;
+    }
+    // One entry each time, not one each sample.
+    let held = changes(shared, "red", "held")? - before;
+    rec.count("noted", "entries of the history that red is held", held, Bound::equal(float(cycles)))
+}
+
+/// Red floods with three times what n2 carries, and gives up.
+fn misbehaviour(shared: &SharedLab, rec: &mut Recording<'_>) -> Result {
+    let clients = clients(shared);
+    let grades = if rec.quick { 2 } else { 3 };
+    let flood = Duration::from_secs(2 + 5 * grades);
+    let length = flood + Duration::from_secs(5 + 10 * grades);
+    let senders = [
+        send(BLUE, 900, START, flood),
+        send(RED, 3000, START, flood),
+        send(BLUE, CALM_PPS, flood, length - flood),
+        send(RED, CALM_PPS, flood, length - flood),
+    ];
+    let receivers = [sink(BLUE), sink(RED)];
+    let flows = TrafficFlows { senders: &senders, receivers: &receivers, length };
+    let mut looks = Vec::new();
+    let (seen, ()) = flows.run(None, |start_ns| {
+        clock::sleep_until(start_ns)?;
+        let until = Instant::now() + length + Duration::from_secs(2);
+        while Instant::now() < until {
+            looks.push((red(shared)?, NodesView::read(&clients)?));
+            clock::sleep(LOOK)?;
+        }
+        Ok(())
+    })?;
+    let grade = |red: &Value| red["grade"].as_str().unwrap_or_default().to_owned();
+    // At the entry red has less than at n2, where its share stays.
+    let lowered = looks.iter().filter(|(red, _)| grade(red) == "lower set-point");
+    let parts = lowered.filter_map(|(_, view)| {
+        let [entry, far] = view.set_points(1);
+        Some(float(entry?) / float(far?))
+    });
+    let parts: Vec<f64> = parts.collect();
+    rec.at_least("lowered/seen", "looks at a lowered set-point", parts.len() as u64, 3)?;
+    let series = Series::unordered("1", parts);
+    let text = "red's set-point where it enters, by that at the node that is contended";
+    rec.claim_samples("lowered", text, series, Rule::Median, Bound::at_most(0.55))?;
+    if grades == 3 {
+        let stopped = looks.iter().filter(|(red, _)| grade(red) == "stopped");
+        let entered: Vec<f64> =
+            stopped.filter_map(|(_, view)| view.set_points(1)[0].map(float)).collect();
+        let series = Series::unordered("packet/s", entered);
+        let text = "red's set-point where it enters, once it is stopped";
+        rec.claim_samples("stopped", text, series, Rule::Min, Bound::at_most(1.0))?;
+    }
+    let full = usize::try_from(flood.as_secs()).unwrap_or_default();
+    let blue: Vec<f64> = seen.got(0, BLUE).into_iter().take(full).skip(2).collect();
+    let blue = blue.into_iter().map(|bits| bits / f64::from(u32::from(FRAME) * 8)).collect();
+    let text = "of blue at its end in each second of the flood; its part of n2 is 475";
+    let series = Series::unordered("packet/s", blue);
+    rec.claim_samples("blue", text, series, Rule::Min, Bound::at_least(0.9 * 475.0))?;
+    let (last, view) = looks.last().ok_or_else(|| ExperimentError::Node("no look".to_owned()))?;
+    rec.say(&format!("red at the end: {last}"));
+    let free = u64::from(grade(last) == "free");
+    rec.count("reversed", "red is free at the end", free, Bound::equal(1.0))?;
+    rec.none("left", "set-points in force at the end", view.held() as u64)?;
+    for (name, change) in [("punished", "punished"), ("reformed", "reformed")] {
+        let text = format!("entries of the history that red was {name}");
+        let count = changes(shared, "red", change)?;
+        rec.count(name, text, count, Bound::equal(float(grades)))?;
+    }
+    rec.none("innocent", "punishments of blue", changes(shared, "blue", "punished")?)
+}
+
+/// A broker is killed while both are held. What it has set stays until the next one has come.
+fn successor(
+    shared: &SharedLab,
+    broker: RunningProgram,
+    rec: &mut Recording<'_>,
+) -> Result<RunningProgram> {
+    let clients = clients(shared);
+    let length = Duration::from_secs(4);
+    let senders = [send(BLUE, 800, START, length), send(RED, 800, START, length)];
+    let flows = TrafficFlows { senders: &senders, receivers: &[], length };
+    let mut broker = Some(broker);
+    let (_, held) = flows.run(None, |start_ns| {
+        clock::sleep_until(start_ns)?;
+        let held = clock::wait_for(length, POLL, || {
+            let view = NodesView::read(&clients)?;
+            Ok((view.held() == 4).then_some(4))
+        })?;
+        broker.take().map_or(Ok(()), RunningProgram::kill)?;
+        Ok(held.unwrap_or_default())
+    })?;
+    rec.count("held", "set-points when the broker is killed", held, Bound::equal(4.0))?;
+    clock::sleep(Duration::from_secs(1))?;
+    let left = NodesView::read(&clients)?.held() as u64;
+    rec.count("left", "set-points that stay without a broker", left, Bound::equal(4.0))?;
+    let next = shared.lab.broker()?;
+    let withdrawn = clock::wait_for(Duration::from_secs(10), POLL, || {
+        let held = NodesView::read(&clients)?.held();
+        Ok((held == 0).then(|| report(shared)))
+    })?;
+    let samples = match withdrawn {
+        Some(report) => report?["samples"].as_u64().unwrap_or(u64::MAX),
+        None => u64::MAX,
+    };
+    let text = "samples of the next broker until nobody is held";
+    rec.count("withdrawn", text, samples, Bound::at_most(2.0))?;
+    Ok(next)
+}
+
+/// Waits until the nodes show a demand, and then until they have what follows from it.
+fn settled(
+    shared: &SharedLab,
+    clients: &[Client; 2],
+    shows: impl Fn(&NodesView) -> bool,
+    has: impl Fn(&NodesView) -> bool,
+) -> Result<SettledAfter> {
+    let samples = || Ok::<_, ExperimentError>(report(shared)?["samples"].as_u64().unwrap_or(0));
+    let late = |what: &str| {
+        let shown = report(shared).map_or_else(|error| error.to_string(), |of| of.to_string());
+        ExperimentError::Node(format!("within {PATIENCE:?} not {what}: {shown}"))
+    };
+    let shown =
+        clock::wait_for(PATIENCE, POLL, || Ok(shows(&NodesView::read(clients)?).then_some(())))?;
+    shown.ok_or_else(|| late("the demand"))?;
+    let (begun, first) = (Instant::now(), samples()?);
+    let last = clock::wait_for(PATIENCE, POLL, || {
+        let now = samples()?;
+        Ok(has(&NodesView::read(clients)?).then_some(now))
+    })?;
+    let last = last.ok_or_else(|| late("the set-points"))?;
+    let seconds = begun.elapsed().as_secs_f64();
+    Ok(SettledAfter { samples: float(last - first), seconds })
+}
+
+fn clients(shared: &SharedLab) -> [Client; 2] {
+    ["n1", "n2"].map(|name| shared.node(name))
+}
+
+/// Returns the rate at which a router is held; none if it is not.
+fn held(router: &RouterView) -> Option<u64> {
+    router.set_point_pps.filter(|_| router.state == "active")
+}
+
+fn report(shared: &SharedLab) -> Result<Value> {
+    Ok(shared.lab.ask(Method::GET, "/v1/policing", None)?)
+}
+
+/// Returns red, as the broker shows it.
+fn red(shared: &SharedLab) -> Result<Value> {
+    Ok(report(shared)?["networks"][1].clone())
+}
+
+/// Counts a network's entries of a kind in the history.
+fn changes(shared: &SharedLab, network: &str, change: &str) -> Result<u64> {
+    let path = format!("/v1/history?network={network}");
+    let entries = shared.lab.ask(Method::GET, &path, None)?;
+    let entries = entries.as_array().into_iter().flatten();
+    Ok(entries.filter(|of| of["change"] == change).count() as u64)
+}
+
+/// Packets of a network from its source to its end, for so many whole seconds.
+fn send(network: u16, pps: u64, from: Duration, length: Duration) -> SendSpec {
+    let (source, first) = [("bs", 0xfd10), ("rs", 0xfd20)][usize::from(network)];
+    let method = SendMethod::Udp(UdpSend {
+        stream: network,
+        to: ([first, 9, 0, 0, 0, 0, 0, 2], 9000).into(),
+        from: None,
+        connections: 1,
+        rate: Some(Rate::Pps(pps)),
+        sizes: FrameSizes::Fixed(FRAME),
+        count: Some(pps * length.as_secs()),
+        buffer_bytes: None,
+    });
+    SendSpec { run: at(source), start_ns: Some(clock::nanos(from)), method }
+}
+
+/// Counts where a network's packets end.
+fn sink(network: u16) -> ReceiveSpec {
+    let sink = SinkSpec { verdict: SinkVerdict::DropMeasured, ..SinkSpec::new("n2") };
+    let run = at(["bd", "rd"][usize::from(network)]);
+    ReceiveSpec { run, ..ReceiveSpec::new(ReceiveMethod::Sink(sink)) }
+}
+
+fn at(node: &str) -> RunSpec {
+    RunSpec { netns: Some(namespace(node)), ..RunSpec::default() }
+}
+
+/// Streams, and places in lists.
+const BLUE: u16 = 0;
+const RED: u16 = 1;
+
+const CALM_PPS: u64 = 300;
+
+const FRAME: u16 = 200;
+
+/// Times of a cycle. The calm before demand rises is longer than that within which control that
+/// comes back counts as having ended too soon.
+const RISES: Duration = Duration::from_secs(6);
+const MOVES: Duration = Duration::from_secs(9);
+const FALLS: Duration = Duration::from_secs(12);
+const CYCLE: Duration = Duration::from_secs(15);
+
+const START: Duration = Duration::ZERO;
+
+const PATIENCE: Duration = Duration::from_secs(3);
+
+const POLL: Duration = Duration::from_millis(20);
+
+const LOOK: Duration = Duration::from_millis(100);
