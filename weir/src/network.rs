@@ -25,8 +25,17 @@ pub(crate) struct NetworkCommand {
     /// Put a link back into service, NETWORK/LINK
     #[arg(long, value_name = "LINK", conflicts_with = "down")]
     up: Option<String>,
+    /// Give a network's link, NETWORK/LINK, another share of the physical link that carries it
+    #[arg(long, value_name = "LINK", conflicts_with_all = ["down", "up"], requires = "rate")]
+    share: Option<String>,
+    /// The share, such as 60Mbit
+    #[arg(long, requires = "share")]
+    rate: Option<String>,
+    /// The part of the share that connections may reserve
+    #[arg(long, requires = "share")]
+    reservable: Option<String>,
     /// Show networks under their agreements on packet rates, and the nodes that they pass
-    #[arg(long, conflicts_with_all = ["down", "up"])]
+    #[arg(long, conflicts_with_all = ["down", "up", "share"])]
     policing: bool,
     #[command(flatten)]
     at: BrokerAddress,
@@ -37,7 +46,15 @@ impl NetworkCommand {
         let client = self.at.client()?;
         for (link, up) in [(&self.down, false), (&self.up, true)] {
             let Some(link) = link else { continue };
-            return set_link(&client, link, &LinkSetting { up });
+            return set_link(
+                &client,
+                link,
+                &LinkSetting { up: Some(up), ..LinkSetting::default() },
+            );
+        }
+        if let Some(link) = &self.share {
+            let (rate, reservable) = (self.rate, self.reservable);
+            return set_link(&client, link, &LinkSetting { up: None, rate, reservable });
         }
         if self.policing {
             let report: PolicingReport = client.get("/v1/policing")?;

@@ -273,13 +273,22 @@ pub struct LinkShareView {
     pub rate_bps: u64,
 }
 
-/// An administrator's setting of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// An administrator's setting of a link; what is left out stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSetting {
     /// False takes it out of service: connections over it get other paths, and no new one passes
     /// it.
-    pub up: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up: Option<bool>,
+    /// Another guaranteed share of the physical link that carries it, such as `60Mbit`; for
+    /// administrators of all networks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// The part of the share that connections may reserve; without it, with a `rate`, that of the
+    /// file if it has one, or else nine tenths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservable: Option<String>,
 }
 
 /// Counters of one direction of a link: what left its sender, in a tunnel or not.
@@ -449,6 +458,8 @@ pub enum HistoryChange {
     LinkDown,
     /// A link was put back into service.
     LinkUp,
+    /// A link was given another share of the physical link that carries it.
+    ShareChanged,
     /// The network is held at a packet rate: it passes a contended node.
     Held,
     /// It is held no more.

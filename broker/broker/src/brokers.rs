@@ -93,7 +93,7 @@ async fn serve(
     let (nodes, _seen) = watch::channel(Arc::default());
     let starter = Arc::new(config.clone());
     let nodes = NodeStarter {
-        config: starter,
+        config: watch::channel(starter).0,
         key: None,
         changed: Arc::clone(&changed),
         nodes,

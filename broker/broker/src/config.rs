@@ -288,14 +288,7 @@ impl NetworkConfig {
                     return Err(format!("device \"{router}:{device}\" is an end of two links"));
                 }
             }
-            if link.rate.is_zero() || link.reservable() >= link.rate {
-                return Err(format!(
-                    "link \"{}\": reservable {} must be below its rate {}",
-                    link.name,
-                    link.reservable(),
-                    link.rate
-                ));
-            }
+            link.check_rates()?;
         }
         Ok(())
     }
@@ -306,6 +299,17 @@ impl BrokerLink {
     #[must_use]
     pub fn reservable(&self) -> BitRate {
         reservable(self.rate, self.reservable)
+    }
+
+    /// Checks that something is left beside what connections may reserve.
+    pub(crate) fn check_rates(&self) -> Result<(), String> {
+        let (name, rate, reservable) = (&self.name, self.rate, self.reservable());
+        if rate.is_zero() || reservable >= rate {
+            return Err(format!(
+                "link \"{name}\": reservable {reservable} must be below its rate {rate}"
+            ));
+        }
+        Ok(())
     }
 }
 

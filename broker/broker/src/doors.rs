@@ -21,7 +21,8 @@ use crate::clock;
 use crate::config::{BrokerConfig, BrokerToken};
 use crate::ids::StableIds;
 use crate::message::{BODY_BYTES_MAX, ReadMessage};
-use crate::orders::{SharedState, WriterOrder};
+use crate::orders::{SharedState, WantedLink, WriterOrder};
+use crate::police::NetworkPolice;
 use crate::routes::BrokerInterface;
 use crate::state::BrokerState;
 use crate::traffic::TrafficReader;
@@ -57,14 +58,15 @@ impl Doors {
         let state = Arc::new(Mutex::new(state));
         let (orders, waiting) = mpsc::channel(4);
         tokio::spawn(obey(Arc::clone(&state), waiting));
+        // Before the first sample.
+        let policing = NetworkPolice::new(&config).map(|police| police.report(500, 0));
         let interface = BrokerInterface {
             state: Arc::clone(&state),
             orders,
             nodes: watch::channel(Arc::default()).1,
             tokens: config.broker.token.clone(),
             weir_nodes: watch::channel(Arc::default()).1,
-            policing: watch::channel(Arc::default()).1,
-            physical_links: config.physical_links(),
+            policing: watch::channel(Arc::new(policing.unwrap_or_default())).1,
             traffic: TrafficReader::new(),
             is_shared: false,
         };
@@ -120,6 +122,15 @@ async fn obey(state: SharedState, mut orders: mpsc::Receiver<WriterOrder>) {
                 (id, state.change(id, &change, clock::now()), waiting)
             }
             WriterOrder::Remove { id, waiting } => (id, state.remove(id).map(drop), waiting),
+            WriterOrder::SetLink {
+                setting: WantedLink { network, link, share, .. },
+                answer,
+                ..
+            } => {
+                let changed = state.change_share(&network, &link, share.unwrap());
+                answer.send(changed.map(drop)).unwrap();
+                continue;
+            }
             _ => continue,
         };
         if planned.is_ok() {
@@ -165,6 +176,65 @@ async fn shares_of_a_physical_link_are_shown_to_their_owners() {
     assert_eq!(all, json!([whole]));
     let (_, networks) = doors.json("red", "GET /v1/networks", &Value::Null).await;
     assert_eq!(networks[0]["links"][0]["over"], "n1-n2");
+}
+
+/// Goal: a share is changed by who sees all networks, and by nobody else; a refusal says what is
+/// free; the change is shown.
+#[tokio::test]
+async fn a_share_is_changed_by_an_administrator_of_all_networks() {
+    let config = test_config::parse(&test_config::shared("60Mbit", "20Mbit")).unwrap();
+    let mut doors = Doors::of(config);
+    let line = "PATCH /v1/networks/blue/links/l";
+    let wanted = json!({ "rate": "70Mbit", "reservable": "65Mbit" });
+    for (token, body, status) in [
+        ("blue", &wanted, 403),
+        ("red", &wanted, 404),
+        ("root", &json!({}), 400),
+        ("root", &json!({ "rate": "much" }), 422),
+        ("root", &json!({ "rate": "71Mbit" }), 422),
+    ] {
+        let (came, said) = doors.json(token, line, body).await;
+        assert_eq!(came.as_u16(), status, "{token} {body}: {said}");
+        assert_eq!(
+            said["message"].as_str().unwrap().contains("70Mbit is free"),
+            *body == json!({ "rate": "71Mbit" })
+        );
+    }
+    let setting = xml::write("setting", &wanted);
+    let came = doors.ask("root", line, XML, &setting).await;
+    assert_eq!(came.status, StatusCode::NO_CONTENT, "{}", came.text);
+    let (_, links) = doors.json("root", "GET /v1/links", &Value::Null).await;
+    assert_eq!(links[0]["shares"][0], share("blue", 70_000_000));
+    assert_eq!(links[0]["free_bps"], 0);
+    let (_, networks) = doors.json("blue", "GET /v1/networks", &Value::Null).await;
+    assert_eq!(networks[0]["links"][0]["reservable_bps"], 65_000_000);
+}
+
+/// Goal: who sees one network meets it alone under its agreement, and no node.
+#[tokio::test]
+async fn policing_is_shown_to_its_owners() {
+    let mut doors = Doors::of(test_config::parse(&test_config::policed()).unwrap());
+    let (_, all) = doors.json("root", "GET /v1/policing", &Value::Null).await;
+    let names = |report: &Value, key: &str| {
+        let of = report[key].as_array().unwrap().iter();
+        of.map(|of| of[key.trim_end_matches('s')].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (names(&all, "networks"), names(&all, "nodes")),
+        (strings(&["blue", "red"]), strings(&["n1", "n2"]))
+    );
+    let (_, red) = doors.json("red", "GET /v1/policing", &Value::Null).await;
+    assert_eq!((names(&red, "networks"), names(&red, "nodes")), (strings(&["red"]), strings(&[])));
+    assert_eq!(
+        red["networks"][0]["routers"][0],
+        json!({
+            "router": "r1", "node": "n1", "entry": true,
+        })
+    );
+}
+
+fn strings(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 #[tokio::test]
@@ -314,7 +384,7 @@ async fn every_message_in_xml_is_valid() {
     schema.holds("admitted", &tried.text);
     let (_, all) = doors.json("root", "GET /v1/connections", &Value::Null).await;
     let id = all[0]["id"].as_str().unwrap();
-    let kinds = ["networks", "networks/blue/traffic", "connections", "history"];
+    let kinds = ["networks", "networks/blue/traffic", "connections", "history", "policing"];
     for path in kinds.into_iter().chain([&*format!("connections/{id}"), "nothing"]) {
         let came = doors.ask("root", &format!("GET /v1/{path}"), XML, "").await;
         schema.holds(&path.replace('/', "-"), &came.text);

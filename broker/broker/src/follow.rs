@@ -33,6 +33,8 @@ pub(crate) struct FollowedChanges {
     gives_room: bool,
     /// True if a link was set down or up.
     sets_links: bool,
+    /// Links whose share has changed: network and link.
+    shares: BTreeSet<(String, String)>,
 }
 
 impl BrokerState {
@@ -43,6 +45,7 @@ impl BrokerState {
     pub(crate) fn follow(&mut self, changes: Vec<RowChange>) -> Result<FollowedChanges, String> {
         let mut followed = FollowedChanges::default();
         let mut rows: BTreeMap<ConnectionId, Option<Box<StoredConnection>>> = BTreeMap::new();
+        let mut shares = Vec::new();
         for change in changes {
             match change {
                 RowChange::PutConnection(row) => {
@@ -58,6 +61,9 @@ impl BrokerState {
                 RowChange::SetLink { network, link, up } => {
                     followed.sets_links |= self.set_link(&network, &link, up).is_ok();
                 }
+                RowChange::SetShare(share) => shares.push(share),
+                // Only a broker that begins drops one: the file of this one says the same.
+                RowChange::DropShare { .. } => {}
                 RowChange::AddHistory(entry) => self.history.take_over(*entry),
                 RowChange::Observe(parts) => {
                     self.observe(parts.failed.clone());
@@ -72,6 +78,10 @@ impl BrokerState {
                 before.insert(*id, known.state);
                 self.forget(*id).map_err(|refusal| refusal.error.message)?;
             }
+        }
+        for share in shares {
+            self.put_share(&share).map_err(|refusal| refusal.error.message)?;
+            followed.shares.insert((share.network, share.link));
         }
         for (id, row) in rows {
             let Some(row) = row else {
@@ -140,7 +150,7 @@ impl Writer {
         if followed.gives_room {
             self.try_again(GATHER);
         }
-        if followed.sets_links {
+        if followed.sets_links || !followed.shares.is_empty() {
             self.restore_at = Some(Instant::now());
         }
         for id in followed.started {
@@ -149,6 +159,7 @@ impl Writer {
             first.extend(followed.withdrawn.iter().flatten().cloned());
             batch.starting.push((id, std::time::Duration::ZERO));
         }
+        batch.shares.extend(followed.shares);
         batch.withdrawn.extend(followed.withdrawn);
         let moved = |id: &ConnectionId| followed.settled.contains(id);
         if let Some(waiting) = self.rearranging.take_if(|of| moved(&of.moving)) {

@@ -68,6 +68,7 @@ mod routes;
 mod run;
 mod schedule;
 mod server;
+mod share_change;
 mod shell;
 mod state;
 mod store;

@@ -2,13 +2,14 @@
 //! The queues of all routers and the keepers of all Weir nodes, as a broker starts them that has
 //! taken the lease.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use russh::keys::PrivateKey;
 use tokio::sync::{Notify, mpsc, watch};
 use weir_broker_api_types::PolicingReport;
 
-use crate::config::{BrokerConfig, NetworkConfig};
+use crate::config::{BrokerConfig, BrokerLink, NetworkConfig};
 use crate::execution::NodeQueues;
 use crate::item::{LinkItem, NodeItem};
 use crate::linux::LinuxDriver;
@@ -22,7 +23,8 @@ use crate::weir_node_queue::{self, NodeClients, WeirNodes};
 /// Configuration and keys that queues of routers are started with.
 #[derive(Clone)]
 pub(crate) struct NodeStarter {
-    pub(crate) config: Arc<BrokerConfig>,
+    /// The configuration in force, which the keepers of Weir nodes follow.
+    pub(crate) config: watch::Sender<Arc<BrokerConfig>>,
     /// Key that the routers accept; none if they are simulated.
     pub(crate) key: Option<Arc<PrivateKey>>,
     /// Tells of each change at routers.
@@ -48,10 +50,10 @@ impl NodeStarter {
         store: &str,
         fence: u64,
     ) -> (NodeQueues, WeirNodes) {
-        let config = &self.config;
+        let config = &state.config;
         let mut wanted = state.present();
         for network in &config.network {
-            for (router, item) in link_items(network) {
+            for (router, item) in network.link.iter().flat_map(|link| link_items(network, link)) {
                 let items = wanted.entry(router.to_owned()).or_default();
                 items.extend(item.key().map(|key| (key, item)));
             }
@@ -73,15 +75,39 @@ impl NodeStarter {
         });
         let queues: NodeQueues = Arc::new(queues.collect());
         self.nodes.send_replace(Arc::clone(&queues));
-        let weir_nodes = weir_node_queue::start(config, &self.clients, &self.changed);
+        self.config.send_replace(Arc::clone(config));
+        let weir_nodes = weir_node_queue::start(&self.config, &self.clients, &self.changed);
         self.weir_nodes.send_replace(Arc::clone(&weir_nodes));
         (queues, weir_nodes)
     }
 
     /// Starts the policing of networks; none if none has an agreement.
-    pub(crate) fn police(&self) -> Option<PolicingHandle> {
+    pub(crate) fn police(&self, config: &BrokerConfig) -> Option<PolicingHandle> {
         let (clients, orders) = (&self.clients, self.orders.clone());
-        policing::start(&self.config, clients, orders, self.policing.clone())
+        policing::start(config, clients, orders, self.policing.clone())
+    }
+
+    /// Has nodes and routers take changed shares of these links, network and link. Those that do
+    /// not answer take them as soon as they do.
+    pub(crate) fn put_shares(
+        &self,
+        config: Arc<BrokerConfig>,
+        links: &BTreeSet<(String, String)>,
+        queues: &NodeQueues,
+    ) {
+        for (network, link) in links {
+            let network = config.network.iter().find(|of| of.name == *network);
+            let link = network.and_then(|of| of.link.iter().find(|own| own.name == *link));
+            let items = network.zip(link).map(|(network, link)| link_items(network, link));
+            for (router, item) in items.into_iter().flatten() {
+                let (Some(queue), Some(key)) = (queues.get(router).cloned(), item.key()) else {
+                    continue;
+                };
+                // A fault is in the router's status, and the item stays wanted.
+                tokio::spawn(async move { queue.change(vec![(key, Some(item))]).await.is_ok() });
+            }
+        }
+        self.config.send_replace(config);
     }
 
     /// Takes queues and keepers from the interface: another broker configures routers and nodes.
@@ -92,10 +118,9 @@ impl NodeStarter {
     }
 }
 
-/// Returns the classes of a network's links, each with its router.
-fn link_items(network: &NetworkConfig) -> impl Iterator<Item = (&str, NodeItem)> {
-    let ends = network.link.iter().flat_map(|link| [(link, &link.a), (link, &link.b)]);
-    ends.map(|(link, end)| {
+/// Returns the classes of a network's link at either end, each with its router.
+fn link_items<'c>(network: &NetworkConfig, link: &'c BrokerLink) -> [(&'c str, NodeItem); 2] {
+    [&link.a, &link.b].map(|end| {
         let item = NodeItem::Link(LinkItem {
             device: end.device.clone(),
             rate_bytes: link.rate.as_bps() / 8,

@@ -46,7 +46,8 @@ pub(crate) async fn schema() -> Response {
         the same meaning, whose schema is /v1/broker.xsd."),
     paths(
         routes::networks, routes::physical_links, routes::set_link, routes::commit, routes::renew,
-        routes::policing, routes::traffic, routes::history, routes::connections, routes::show, routes::create,
+        routes::policing, routes::traffic, routes::history, routes::connections, routes::show,
+        routes::create,
         routes::try_out, routes::change, routes::remove, routes::report, openapi, schema
     ),
     components(schemas(BrokerRefusal)),

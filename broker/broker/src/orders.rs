@@ -12,6 +12,7 @@ use weir_network::ConnectionId;
 use crate::node_queue::NodeFault;
 use crate::police::PolicingNote;
 use crate::refusal::BrokerRefusal;
+use crate::share_change::WantedShare;
 use crate::state::BrokerState;
 
 /// The state that the writer changes and the interface reads.
@@ -47,11 +48,9 @@ pub(crate) enum WriterOrder {
         id: ConnectionId,
         waiting: WaitingCaller,
     },
-    /// An administrator sets a link down, or up again.
+    /// An administrator sets a link down or up again, or changes its share.
     SetLink {
-        network: String,
-        link: String,
-        up: bool,
+        setting: WantedLink,
         /// The name of the administrator's token.
         by: String,
         answer: oneshot::Sender<Result<(), BrokerRefusal>>,
@@ -70,6 +69,15 @@ pub(crate) enum WriterOrder {
         outcome: Result<(), NodeFault>,
         nodes: Duration,
     },
+}
+
+/// A setting of a link; what is none stays.
+#[derive(Clone, Debug)]
+pub(crate) struct WantedLink {
+    pub(crate) network: String,
+    pub(crate) link: String,
+    pub(crate) up: Option<bool>,
+    pub(crate) share: Option<WantedShare>,
 }
 
 /// A caller that waits for an answer.

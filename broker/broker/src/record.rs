@@ -61,6 +61,8 @@ pub(crate) struct StoredState {
     pub(crate) ids: Vec<StoredId>,
     /// Links that are set down: network and link.
     pub(crate) links_down: Vec<(String, String)>,
+    /// Shares that were changed.
+    pub(crate) shares: Vec<StoredShare>,
     /// The history, oldest first.
     pub(crate) history: Vec<HistoryEntry>,
     pub(crate) observed: ObservedParts,
@@ -83,4 +85,21 @@ pub(crate) struct StoredKey {
     pub(crate) key: String,
     pub(crate) request: String,
     pub(crate) connection: String,
+}
+
+/// The rate of a network's link and what of it connections may reserve, if that is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShareTerms {
+    pub(crate) rate_bps: u64,
+    pub(crate) reservable_bps: Option<u64>,
+}
+
+/// A changed share as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredShare {
+    pub(crate) network: String,
+    pub(crate) link: String,
+    pub(crate) terms: ShareTerms,
+    /// Terms that the file had when it was changed.
+    pub(crate) of_file: ShareTerms,
 }

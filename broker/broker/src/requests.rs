@@ -145,7 +145,8 @@ pub(crate) fn unknown(what: &str, name: &str) -> BrokerRefusal {
     BrokerRefusal::new(ErrorCode::NotFound, format!("no {what} {name:?}"))
 }
 
-fn refused(text: impl Into<String>) -> BrokerRefusal {
+/// Makes the refusal of what does not fit.
+pub(crate) fn refused(text: impl Into<String>) -> BrokerRefusal {
     BrokerRefusal::new(ErrorCode::Refused, text)
 }
 
@@ -163,7 +164,8 @@ fn protocol(requested: &RequestedConnection) -> Result<Option<TransportProtocol>
     }
 }
 
-fn rate(key: &str, text: &str) -> Result<RequestedRate, BrokerRefusal> {
+/// Reads a rate of a request.
+pub(crate) fn rate(key: &str, text: &str) -> Result<RequestedRate, BrokerRefusal> {
     let rate: BitRate = text.parse().map_err(|error| refused(format!("{key}: {error}")))?;
     if !(RATE_LEAST..=RATE_MOST).contains(&rate) {
         return Err(refused(format!("{key} {rate}: {RATE_LEAST} to {RATE_MOST}")));

@@ -23,9 +23,10 @@ impl IntoResponses for BrokerRefusals {
     }
 }
 
-const CODES: [(ErrorCode, &str); 10] = [
+const CODES: [(ErrorCode, &str); 11] = [
     (ErrorCode::Malformed, "The request is not of the form that the interface takes."),
     (ErrorCode::NotAuthenticated, "There is no token, or an unknown one."),
+    (ErrorCode::Forbidden, "The caller sees it, and may not change it."),
     (ErrorCode::NotFound, "There is no such thing, or the caller may not know of it."),
     (ErrorCode::TooSlow, "The body did not come to its end in time."),
     (ErrorCode::Conflict, "The connection is in the middle of a change, or the key was used."),

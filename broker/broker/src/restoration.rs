@@ -9,7 +9,7 @@
 
 use weir_api_types::error::ErrorCode;
 use weir_network::{
-    ConnectionEvent, ConnectionId, ConnectionPlan, ConnectionState, RestorationOutcome,
+    ConnectionEvent, ConnectionId, ConnectionPlan, ConnectionState, NetworkId, RestorationOutcome,
 };
 use weir_units::Nanos;
 
@@ -53,8 +53,7 @@ impl BrokerState {
         link: &str,
         up: bool,
     ) -> Result<(), BrokerRefusal> {
-        let id = self.directory.network(network).ok_or_else(|| unknown("network", network))?;
-        self.directory.link(id, link).ok_or_else(|| unknown("link", link))?;
+        self.known_link(network, link)?;
         let key = (network.to_owned(), link.to_owned());
         match up {
             true => self.failed.links.remove(&key),
@@ -62,6 +61,15 @@ impl BrokerState {
         };
         self.apply_failures();
         Ok(())
+    }
+
+    /// Returns the network of that name, if it has such a link.
+    ///
+    /// # Errors
+    /// There is no such network, or it has no such link.
+    pub(crate) fn known_link(&self, network: &str, link: &str) -> Result<NetworkId, BrokerRefusal> {
+        let id = self.directory.network(network).ok_or_else(|| unknown("network", network))?;
+        self.directory.link(id, link).map(|_| id).ok_or_else(|| unknown("link", link))
     }
 
     /// Takes the links that are set down from the store.

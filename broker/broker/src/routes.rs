@@ -34,11 +34,12 @@ use crate::history::HistoryQuery;
 use crate::ids::{id_text, parsed_id};
 use crate::item::tunnel_number;
 use crate::message::{MessageAnswer, MessageBody};
-use crate::orders::{OrderAnswer, SharedState, WaitingCaller, WriterOrder};
+use crate::orders::{OrderAnswer, SharedState, WaitingCaller, WantedLink, WriterOrder};
 use crate::record::ConnectionRecord;
 use crate::refusal::BrokerRefusal;
-use crate::requests::unknown;
+use crate::requests::{rate, unknown};
 use crate::responses::BrokerRefusals;
+use crate::share_change::WantedShare;
 use crate::state::{BrokerState, outer_addresses, state_name, unknown_id};
 use crate::traffic::{LinkDevice, TrafficReader};
 use crate::weir_node_queue::WeirNodes;
@@ -52,7 +53,6 @@ pub(crate) struct BrokerInterface {
     pub(crate) tokens: Vec<BrokerToken>,
     pub(crate) weir_nodes: watch::Receiver<WeirNodes>,
     pub(crate) policing: watch::Receiver<Arc<PolicingReport>>,
-    pub(crate) physical_links: Vec<PhysicalLinkView>,
     pub(crate) traffic: TrafficReader,
     /// True if other brokers work on the same store.
     pub(crate) is_shared: bool,
@@ -84,7 +84,8 @@ pub(crate) async fn physical_links(
     headers: HeaderMap,
 ) -> Result<MessageAnswer, BrokerRefusal> {
     let caller = interface.caller(&headers)?;
-    let mut links = interface.physical_links.clone();
+    let config = interface.locked(|state| Arc::clone(&state.config));
+    let mut links = config.physical_links();
     if caller.network.is_some() {
         for link in &mut links {
             link.shares.retain(|share| caller.sees(&share.network));
@@ -113,7 +114,8 @@ pub(crate) async fn policing(
     Ok(MessageAnswer::ok("policing", &report))
 }
 
-/// Takes a link out of service, or puts it back.
+/// Takes a link out of service or puts it back, or changes its share of the physical link that
+/// carries it. The answer comes when that is stored.
 #[utoipa::path(patch, path = "/v1/networks/{network}/links/{link}", request_body = LinkSetting,
     params(("network" = String, Path), ("link" = String, Path)),
     responses((status = 204), BrokerRefusals))]
@@ -127,10 +129,25 @@ pub(crate) async fn set_link(
     if !caller.sees(&network) {
         return Err(unknown("network", &network));
     }
-    let MessageBody(LinkSetting { up }) = body?;
+    let MessageBody(LinkSetting { up, rate: wanted, reservable }) = body?;
+    let parsed = |key: &str, text: Option<String>| -> Result<_, BrokerRefusal> {
+        text.map(|text| Ok(rate(key, &text)?.0)).transpose()
+    };
+    let (wanted, reservable) = (parsed("rate", wanted)?, parsed("reservable", reservable)?);
+    let share = WantedShare { rate: wanted, reservable };
+    let share = (share != WantedShare::default()).then_some(share);
+    if share.is_some() && caller.network.is_some() {
+        let text = "a share is changed by an administrator of all networks";
+        return Err(BrokerRefusal::new(ErrorCode::Forbidden, text));
+    }
+    if share.is_none() && up.is_none() {
+        let text = "nothing to set: up, rate or reservable";
+        return Err(BrokerRefusal::new(ErrorCode::Malformed, text));
+    }
     let (answer, answered) = oneshot::channel();
     let by = caller.name.clone();
-    let order = WriterOrder::SetLink { network, link, up, by, answer };
+    let setting = WantedLink { network, link, up, share };
+    let order = WriterOrder::SetLink { setting, by, answer };
     interface.answered(order, answered).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -4,17 +4,18 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use russh::keys::load_secret_key;
+use russh::keys::{PrivateKey, load_secret_key};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::app::router;
-use crate::config::BrokerConfig;
+use crate::config::{BrokerConfig, BrokerSettings};
 use crate::error::BrokerError;
 use crate::history::ChangeHistory;
 use crate::ids::StableIds;
 use crate::node_starter::NodeStarter;
 use crate::orders::{SharedState, WriterOrder};
+use crate::record::StoredShare;
 use crate::routes::BrokerInterface;
 use crate::server::HttpsServer;
 use crate::state::BrokerState;
@@ -34,14 +35,7 @@ pub fn run(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerError>
 
 async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerError> {
     let settings = &config.broker;
-    let key = match settings.simulate {
-        true => None,
-        false => {
-            let wrong = |error| format!("{}: {error}", settings.ssh_key.display());
-            let key = load_secret_key(&settings.ssh_key, None);
-            Some(Arc::new(key.map_err(|error| BrokerError::Key(wrong(error)))?))
-        }
-    };
+    let key = router_key(settings)?;
     let (stop, mut stopped) = watch::channel(false);
     // From here on a signal ends the broker in order.
     let (mut terminate, mut interrupt) =
@@ -78,14 +72,13 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
         nodes: seen_nodes,
         weir_nodes: seen_weir_nodes,
         policing: seen_policing,
-        physical_links: config.physical_links(),
         tokens: settings.token.clone(),
         traffic: TrafficReader::new(),
         is_shared: store.is_shared(),
     };
     let serving = tokio::spawn(server.serve(router(Arc::new(interface))));
     let nodes = NodeStarter {
-        config: Arc::new(config.clone()),
+        config: watch::channel(Arc::new(config.clone())).0,
         key,
         changed: Arc::clone(&changed),
         nodes,
@@ -106,6 +99,16 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
     let ended = session.serve(store, &mut waiting, &mut stopped).await;
     serving.abort();
     ended
+}
+
+/// Reads the key that the routers accept; none if they are simulated.
+fn router_key(settings: &BrokerSettings) -> Result<Option<Arc<PrivateKey>>, BrokerError> {
+    if settings.simulate {
+        return Ok(None);
+    }
+    let wrong = |error| BrokerError::Key(format!("{}: {error}", settings.ssh_key.display()));
+    let key = load_secret_key(&settings.ssh_key, None).map_err(wrong)?;
+    Ok(Some(Arc::new(key)))
 }
 
 /// Says how a broker begins.
@@ -207,7 +210,7 @@ impl<'c> StoreOpening<'c> {
         }
         let (mut state, added) = self.read(&mut store, false).await?;
         if !added.is_empty() {
-            // Numbers are given while nobody else can.
+            // Numbers are given, and shares dropped, while nobody else can.
             let (again, added) = self.read(&mut store, true).await?;
             store.commit(&added).await?;
             state = again;
@@ -215,7 +218,8 @@ impl<'c> StoreOpening<'c> {
         Ok((store, state))
     }
 
-    /// Reads the store. Returns the numbers that names of the file are given, too.
+    /// Reads the store. Returns the numbers that names of the file are given, too, and the shares
+    /// that the file overrides.
     async fn read(
         &self,
         store: &mut BrokerStore,
@@ -223,13 +227,20 @@ impl<'c> StoreOpening<'c> {
     ) -> Result<(BrokerState, Vec<RowChange>), BrokerError> {
         let stored = store.read(to_change).await?;
         let mut ids = StableIds::new(stored.ids);
-        let mut state = BrokerState::new(self.config, &mut ids, stored.connections, stored.keys)
+        let (config, overridden) =
+            self.config.with_shares(stored.shares).map_err(BrokerError::Configuration)?;
+        let mut state = BrokerState::new(&config, &mut ids, stored.connections, stored.keys)
             .map_err(BrokerError::Configuration)?;
+        state.of_file = Arc::new(self.config.clone());
         state.restore_links(stored.links_down);
         state.observe(stored.observed.failed.clone());
         state.observed = stored.observed;
         state.history = ChangeHistory::new(stored.history);
-        Ok((state, ids.take_added().into_iter().map(RowChange::PutId).collect()))
+        let dropped = overridden.into_iter();
+        let dropped =
+            dropped.map(|StoredShare { network, link, .. }| RowChange::DropShare { network, link });
+        let added = ids.take_added().into_iter().map(RowChange::PutId);
+        Ok((state, added.chain(dropped).collect()))
     }
 }
 

@@ -7,6 +7,7 @@
 //! ([`BrokerState::work`]), so a broker and its successor do the same.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use weir_api_types::error::ErrorCode;
@@ -33,6 +34,10 @@ use crate::requests::{changed, timers, unknown};
 /// The state.
 #[derive(Debug)]
 pub(crate) struct BrokerState {
+    /// The configuration in force: the file's, with the shares that were changed since.
+    pub(crate) config: Arc<BrokerConfig>,
+    /// The file's.
+    pub(crate) of_file: Arc<BrokerConfig>,
     pub(crate) directory: NetworkDirectory,
     pub(crate) network: NetworkState,
     pub(crate) records: BTreeMap<ConnectionId, ConnectionRecord>,
@@ -84,7 +89,10 @@ impl BrokerState {
         let (records, numbers) = (BTreeMap::new(), BTreeSet::new());
         let (failed, remembered) = (FailedParts::default(), RememberedKeys::default());
         let (history, observed) = (ChangeHistory::default(), ObservedParts::default());
+        let config = Arc::new(config.clone());
         let mut state = Self {
+            of_file: Arc::clone(&config),
+            config,
             directory,
             network,
             records,

@@ -269,6 +269,10 @@ impl BrokerStore {
         for row in rows.fetch_all(&mut self.connection).await? {
             state.links_down.push((row.try_get(0)?, row.try_get(1)?));
         }
+        let rows = sqlx::query("SELECT share FROM share ORDER BY network, link");
+        for row in rows.fetch_all(&mut self.connection).await? {
+            state.shares.push(serde_json::from_str(row.try_get(0)?)?);
+        }
         let rows = sqlx::query("SELECT entry FROM history ORDER BY number");
         for row in rows.fetch_all(&mut self.connection).await? {
             state.history.push(serde_json::from_str(row.try_get(0)?)?);
@@ -335,7 +339,7 @@ pub(crate) fn random_digits() -> String {
 }
 
 /// Additions of each version.
-const SCHEMAS: [&str; 4] = [
+const SCHEMAS: [&str; 5] = [
     "
 CREATE TABLE lease (
     id BIGINT PRIMARY KEY, store TEXT NOT NULL, holder TEXT NOT NULL, fence BIGINT NOT NULL,
@@ -359,5 +363,10 @@ CREATE TABLE history (number BIGINT PRIMARY KEY, entry TEXT NOT NULL);
 ALTER TABLE lease ADD COLUMN number BIGINT NOT NULL DEFAULT 0;
 CREATE TABLE change (number BIGINT PRIMARY KEY, changes TEXT NOT NULL);
 CREATE TABLE observed (id BIGINT PRIMARY KEY, parts TEXT NOT NULL);
+",
+    "
+CREATE TABLE share (
+    network TEXT NOT NULL, link TEXT NOT NULL, share TEXT NOT NULL, PRIMARY KEY (network, link)
+);
 ",
 ];

@@ -2,6 +2,7 @@
 //! Work of the broker with the lease that nobody orders: it begins to configure the routers, starts
 //! and ends what is due, and moves connections whose path failed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -28,7 +29,8 @@ impl Writer {
             starter.start(state, store, fence)
         });
         (self.nodes, self.weir_nodes) = (Some(nodes), weir_nodes);
-        self.policing = starter.police();
+        let config = self.locked(|state| Arc::clone(&state.config));
+        self.policing = self.settings.nodes.police(&config);
         self.lease_ends = None;
         // Broken connections are tried at the start, once the routers were read.
         self.restore_at = Some(Instant::now());

@@ -2,9 +2,9 @@
 //! The keeper of one Weir node: it compares the node with what it is to have, at an interval, and
 //! puts right what differs.
 //!
-//! The configuration alone decides what a node is to have. So nobody sends changes to a keeper, and
-//! it needs no queue, unlike a router ([`crate::node_queue`]). The node's interface makes each call
-//! whole or not at all, and the keeper reads back what was done.
+//! The configuration alone decides what a node is to have, and a keeper follows it as it changes.
+//! So it needs no queue, unlike a router ([`crate::node_queue`]). The node's interface makes each
+//! call whole or not at all, and the keeper reads back what was done.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_broker_api_types::RouterState;
 use weir_client::{Client, ClientError};
@@ -55,13 +55,14 @@ pub(crate) fn clients(config: &BrokerConfig) -> io::Result<NodeClients> {
 
 /// Starts the keepers of all nodes. A keeper ends when nobody has its handle any more.
 pub(crate) fn start(
-    config: &Arc<BrokerConfig>,
+    config: &watch::Sender<Arc<BrokerConfig>>,
     clients: &NodeClients,
     changed: &Arc<Notify>,
 ) -> WeirNodes {
-    let mut wanted = weir_node::wanted(config);
+    let now = Arc::clone(&config.borrow());
+    let mut wanted = weir_node::wanted(&now);
     let each = clients.iter().map(|(name, client)| {
-        let settings = QueueSettings { check: config.broker.check, changed: Arc::clone(changed) };
+        let settings = QueueSettings { check: now.broker.check, changed: Arc::clone(changed) };
         let state = RouterState { name: name.clone(), reachable: false, repaired: 0, fault: None };
         let status = WeirNodeStatus { node: state, unsound_since: Some(Instant::now()) };
         let status = Arc::new(Mutex::new(status));
@@ -69,7 +70,7 @@ pub(crate) fn start(
             name: name.clone(),
             client: client.clone(),
             wanted: wanted.remove(name).unwrap_or_default(),
-            config: Arc::clone(config),
+            config: config.subscribe(),
             was_sound: false,
             status: Arc::clone(&status),
         };
@@ -91,7 +92,7 @@ struct NodeKeeper {
     name: String,
     client: Client,
     wanted: NodeParts,
-    config: Arc<BrokerConfig>,
+    config: watch::Receiver<Arc<BrokerConfig>>,
     /// True if the node had everything when it was last read.
     was_sound: bool,
     status: Arc<Mutex<WeirNodeStatus>>,
@@ -111,7 +112,10 @@ impl NodeKeeper {
         let mut ticks = tokio::time::interval_at(Instant::now(), check);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            ticks.tick().await;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                Ok(()) = self.config.changed() => self.follow(),
+            }
             if Arc::strong_count(&self.status) == 1 {
                 return;
             }
@@ -122,6 +126,13 @@ impl NodeKeeper {
         }
     }
 
+    /// Takes what the node is to have from now on. A difference is then no drift.
+    fn follow(&mut self) {
+        let config = Arc::clone(&self.config.borrow_and_update());
+        self.wanted = weir_node::wanted(&config).remove(&self.name).unwrap_or_default();
+        self.was_sound = false;
+    }
+
     /// Compares the node with what is wanted, and repairs it.
     async fn keep(&mut self) -> Result<(), KeepFault> {
         let mut said = None;
@@ -129,7 +140,7 @@ impl NodeKeeper {
             let ReadNode { parts, ports } = self.read().await?;
             let calls = weir_node::plan(&self.wanted, &parts);
             if calls.is_empty() {
-                let fault = weir_node::fault(&self.config, &self.name, &ports);
+                let fault = weir_node::fault(&self.config.borrow(), &self.name, &ports);
                 return fault.map_or(Ok(()), |fault| Err(KeepFault::Unsound(fault)));
             }
             if std::mem::take(&mut self.was_sound) {

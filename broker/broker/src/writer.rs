@@ -8,7 +8,7 @@
 //! one that has it (`follow`). After an error of the store the writer ends: what is in memory may
 //! be wrong then, and the store is what its successor reads.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::history::{HistoryNote, HistorySubject, described, described_change};
 use crate::ids::id_text;
 use crate::node_queue::NodeFault;
 use crate::node_starter::NodeStarter;
-use crate::orders::{SharedState, WaitingCaller, WriterOrder};
+use crate::orders::{SharedState, WaitingCaller, WantedLink, WriterOrder};
 use crate::police::PolicingNote;
 use crate::policing::PolicingHandle;
 use crate::record::StoredKey;
@@ -110,6 +110,8 @@ pub(crate) struct OrderBatch {
     callers: Vec<(ConnectionId, WaitingCaller)>,
     /// Connections that routers lose.
     pub(crate) withdrawn: Vec<Vec<NodePhase>>,
+    /// Links whose share has changed: network and link.
+    pub(crate) shares: BTreeSet<(String, String)>,
     /// Administrators that set a link.
     links: Vec<oneshot::Sender<Result<(), BrokerRefusal>>>,
 }
@@ -232,6 +234,10 @@ impl Writer {
             caller.tell(Ok(id));
         }
         let Some(nodes) = &self.nodes else { return };
+        if !batch.shares.is_empty() {
+            let config = self.locked(|state| Arc::clone(&state.config));
+            self.settings.nodes.put_shares(config, &batch.shares, nodes);
+        }
         // Routers lose what is withdrawn before they get what follows.
         for phases in batch.withdrawn {
             let nodes = Arc::clone(nodes);
@@ -271,8 +277,13 @@ impl Writer {
                     Err(refusal) => waiting.tell(Err(refusal)),
                 }
             }
-            WriterOrder::SetLink { network, link, up, by, answer } => {
-                self.set_link(network, link, up, &by, answer, batch);
+            WriterOrder::SetLink { setting, by, answer } => {
+                let set = self.set_link(setting, &by, batch);
+                match set {
+                    Ok(()) => batch.links.push(answer),
+                    // A caller that went away needs no answer.
+                    Err(refusal) => drop(answer.send(Err(refusal))),
+                }
             }
             WriterOrder::NotePolicing { notes } => {
                 for PolicingNote { network, change, detail } in notes {
@@ -304,27 +315,31 @@ impl Writer {
         }
     }
 
-    /// Sets a link down or up; `by` is the token that asked for it.
+    /// Sets a link down or up, or changes its share; `by` is the token that asked for it.
     fn set_link(
         &mut self,
-        network: String,
-        link: String,
-        up: bool,
+        setting: WantedLink,
         by: &str,
-        answer: oneshot::Sender<Result<(), BrokerRefusal>>,
         batch: &mut OrderBatch,
-    ) {
-        if let Err(refusal) = self.locked(|state| state.set_link(&network, &link, up)) {
-            // A caller that went away needs no answer.
-            let _gone = answer.send(Err(refusal));
-            return;
-        }
-        let change = if up { HistoryChange::LinkUp } else { HistoryChange::LinkDown };
+    ) -> Result<(), BrokerRefusal> {
+        let WantedLink { network, link, up, share } = setting;
         let subject = HistorySubject::Link { network: network.clone(), link: link.clone() };
-        self.note(Some(subject), Some(by), (change, None), batch);
-        batch.rows.push(RowChange::SetLink { network, link, up });
-        batch.links.push(answer);
+        if let Some(wanted) = share {
+            let changed = self.locked(|state| state.change_share(&network, &link, wanted));
+            let (share, text) = changed?;
+            let note = (HistoryChange::ShareChanged, Some(text));
+            self.note(Some(subject.clone()), Some(by), note, batch);
+            batch.rows.push(RowChange::SetShare(Box::new(share)));
+            batch.shares.insert((network.clone(), link.clone()));
+        }
+        if let Some(up) = up {
+            self.locked(|state| state.set_link(&network, &link, up))?;
+            let change = if up { HistoryChange::LinkUp } else { HistoryChange::LinkDown };
+            self.note(Some(subject), Some(by), (change, None), batch);
+            batch.rows.push(RowChange::SetLink { network, link, up });
+        }
         self.restore_at = Some(Instant::now());
+        Ok(())
     }
 
     /// Has connections without a path tried again, after a pause.

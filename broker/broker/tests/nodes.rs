@@ -9,7 +9,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 
 use namespaces::{PATIENCE, POLL, ip, remove_namespaces, soon};
@@ -197,6 +197,27 @@ impl Network {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Gives a link another share; an error is what was said.
+    fn share(&self, link: &str, rate: &str) -> Result<(), String> {
+        let output = self.weir(&["network", "--share", link, "--rate", rate]);
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8(output.stderr).unwrap()),
+        }
+    }
+
+    /// Starts a ping of four seconds.
+    fn ping_on(&self, from: &str, to: &str) -> Child {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &format!("{NAME}-{from}"), "ping", "-q"]);
+        command.args(["-c", "200", "-i", "0.02", to]).stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn restart_broker(&mut self, file: &str) {
+        end(&mut self.children[2]);
+        self.children[2] = self.spawn("mg", &["broker", "run", &self.path(file)]);
+    }
+
     fn sh(&self, node: &str, line: &str) {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &format!("{NAME}-{node}"), "sh", "-c", line]);
@@ -247,6 +268,8 @@ fn networks_share_a_link_between_two_nodes() {
     let repaired = |network: &Network| network.network("red")["nodes"][0]["repaired"].as_u64();
     assert!(soon(|| repaired(&network) >= Some(2)), "{:?}", network.network("red"));
 
+    a_share_changes(&mut network);
+
     // A node that is gone is named, and no path passes its links until it is back.
     end(&mut network.children[1]);
     let fault = |network: &Network| network.network("blue")["links"][0]["fault"].clone();
@@ -264,6 +287,30 @@ fn networks_share_a_link_between_two_nodes() {
     let why =
         "\"red\": link \"l\" asks for 51Mbit of physical link \"n1-n2\", where 50Mbit is free";
     assert!(!refused.status.success() && said.contains(why), "{said}");
+}
+
+/// Goal: a share that somebody changes is there soon, costs no packet, and holds for the next
+/// broker until the file gives the link something else.
+fn a_share_changes(network: &mut Network) {
+    let is = |network: &Network, share: &str| {
+        network.at_node(&["show"]).matches(&format!("min_rate = \"{share}\"")).count() == 2
+    };
+    let ping = network.ping_on("b1", "fd50::2");
+    for share in ["30Mbit", "50Mbit", "20Mbit"] {
+        network.share("red/l", share).unwrap();
+        assert!(soon(|| is(network, share)), "{share}");
+    }
+    let refused = network.share("red/l", "51Mbit").unwrap_err();
+    assert!(refused.contains("all shares would be 91Mbit, at most 90Mbit"), "{refused}");
+    let said = ping.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&said.stdout).contains(" 0% packet loss"), "{said:?}");
+
+    // It holds for the next broker, too, until the file gives the link something else.
+    network.restart_broker("broker.toml");
+    assert!(soon(|| network.is_kept()) && is(network, "20Mbit"), "{}", network.said());
+    fs::write(network.path("broker.toml"), network.configuration("45Mbit")).unwrap();
+    network.restart_broker("broker.toml");
+    assert!(soon(|| is(network, "45Mbit")), "{}", network.said());
 }
 
 /// Ends a child that may leave devices behind only if it is asked.

@@ -66,6 +66,28 @@ pub enum NetworkError {
         /// The rate that other shares and the room leave.
         free: u64,
     },
+    /// A share would be smaller than what connections are promised of it.
+    #[error("{network}: connections have {reserved} bit/s of {arc}, and would have {left} bit/s")]
+    ShareBelowReserved {
+        /// The network.
+        network: NetworkId,
+        /// The arc.
+        arc: ArcId,
+        /// The most that connections are promised at any time.
+        reserved: u64,
+        /// The rate that they could be promised.
+        left: u64,
+    },
+    /// An arc would be smaller than the shares of it.
+    #[error("{arc}: shares add up to {promised} bit/s, and it would have {left} bit/s for them")]
+    CapacityBelowShares {
+        /// The arc.
+        arc: ArcId,
+        /// The sum of the shares.
+        promised: u64,
+        /// The rate that could be promised.
+        left: u64,
+    },
     /// The guaranteed class for packets outside of tunnels exceeds a network's share.
     #[error("{network}: {untunnelled} bit/s outside of tunnels, of a share of {rate} bit/s")]
     UntunnelledAboveShare {

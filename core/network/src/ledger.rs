@@ -127,6 +127,13 @@ impl ArcLedger {
         }
     }
 
+    /// Changes what connections may be promised together of an arc that the network has a share of.
+    pub(crate) fn resize(&mut self, share: &ArcShare) {
+        if let Some(charged) = self.find_mut(share.arc) {
+            charged.sellable = sellable_of(share);
+        }
+    }
+
     /// Arcs that are charged more than they may be, at any moment.
     pub(crate) fn overcharged(&self) -> Vec<ArcId> {
         let over = |arc: &&ChargedArc| arc.peak(TimeWindow::ALWAYS, None) > arc.sellable;
@@ -134,11 +141,16 @@ impl ArcLedger {
     }
 }
 
+/// Returns the part of a share that connections may be promised together.
+pub(crate) fn sellable_of(share: &ArcShare) -> u64 {
+    share.rate.as_bps().saturating_sub(share.untunnelled.as_bps())
+}
+
 impl ChargedArc {
     fn new(share: &ArcShare) -> Self {
         Self {
             arc: share.arc,
-            sellable: share.rate.as_bps().saturating_sub(share.untunnelled.as_bps()),
+            sellable: sellable_of(share),
             charges: BTreeMap::new(),
             total: 0,
             windowed: 0,

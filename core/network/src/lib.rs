@@ -26,6 +26,7 @@ mod rearrangement;
 mod refusal;
 mod restoration;
 mod serde_units;
+mod share_change;
 mod state;
 mod timers;
 mod topology;

@@ -61,7 +61,7 @@ pub struct NetworkState {
     pub(crate) end_nodes: BTreeMap<EndNodeId, EndNode>,
     pub(crate) connections: BTreeMap<ConnectionId, KnownConnection>,
     /// By arc: the sum of all networks' shares.
-    promised: Vec<u64>,
+    pub(crate) promised: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -138,7 +138,8 @@ impl NetworkState {
         Ok(())
     }
 
-    fn check_share(
+    /// Checks a share in place of the one that the network has of the arc, if it has one.
+    pub(crate) fn check_share(
         &self,
         network: NetworkId,
         share: &crate::virtual_network::ArcShare,
@@ -148,7 +149,9 @@ impl NetworkState {
             let most = self.topology.arcs.len() as u64;
             return Err(NetworkError::UnknownArc { network, arc, most });
         };
-        let free = known.sellable().as_bps().saturating_sub(self.promised[arc.index()]);
+        let own = self.share_of(network, arc).map_or(0, |share| share.rate.as_bps());
+        let others = self.promised[arc.index()].saturating_sub(own);
+        let free = known.sellable().as_bps().saturating_sub(others);
         if asked > free {
             return Err(NetworkError::ShareAboveFree { network, arc, asked, free });
         }

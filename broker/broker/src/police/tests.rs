@@ -69,7 +69,7 @@ impl TwoNodes {
         said
     }
 
-    /// What the history has of a network.
+    /// Returns the changes of a network in the history.
     fn history(&self, network: &str) -> Vec<HistoryChange> {
         let own = self.notes.iter().filter(|note| note.network == network);
         own.map(|note| note.change).collect()

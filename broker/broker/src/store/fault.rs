@@ -27,7 +27,7 @@ pub(crate) enum BrokerStoreError {
 }
 
 /// Version of the tables.
-pub(super) const VERSION: i64 = 4;
+pub(super) const VERSION: i64 = 5;
 
 /// The time for an answer of a database on another machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);

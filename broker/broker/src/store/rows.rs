@@ -9,7 +9,7 @@ use weir_network::ConnectionId;
 use super::fault::BrokerStoreError;
 use crate::history::HISTORY_MAX;
 use crate::ids::{StoredId, id_text};
-use crate::record::{ObservedParts, StoredConnection, StoredKey};
+use crate::record::{ObservedParts, StoredConnection, StoredKey, StoredShare};
 use crate::state::KEYS_MAX;
 
 /// A change of rows.
@@ -26,6 +26,13 @@ pub(crate) enum RowChange {
         network: String,
         link: String,
         up: bool,
+    },
+    /// Gives a network's link another share than the file does.
+    SetShare(Box<StoredShare>),
+    /// Forgets such a share: the file says something else now.
+    DropShare {
+        network: String,
+        link: String,
     },
     /// Adds an entry to the history, and forgets the oldest beyond the bound.
     AddHistory(Box<HistoryEntry>),
@@ -65,6 +72,18 @@ pub(super) async fn write(
                 }
             };
             sqlx::query(text).bind(network.clone()).bind(link.clone())
+        }
+        RowChange::SetShare(share) => sqlx::query(
+            "INSERT INTO share (network, link, share) VALUES ($1, $2, $3) \
+             ON CONFLICT (network, link) DO UPDATE SET share = excluded.share",
+        )
+        .bind(share.network.clone())
+        .bind(share.link.clone())
+        .bind(serde_json::to_string(share)?),
+        RowChange::DropShare { network, link } => {
+            sqlx::query("DELETE FROM share WHERE network = $1 AND link = $2")
+                .bind(network.clone())
+                .bind(link.clone())
         }
         RowChange::AddHistory(entry) => {
             sqlx::query("INSERT INTO history (number, entry) VALUES ($1, $2)")

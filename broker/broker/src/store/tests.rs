@@ -8,7 +8,7 @@ use weir_broker_api_types::{HistoryChange, HistoryEntry};
 use super::*;
 use crate::ids::{StableIds, id_text};
 use crate::postgres::PostgresCluster;
-use crate::record::{ObservedParts, StoredConnection};
+use crate::record::{ObservedParts, ShareTerms, StoredConnection, StoredShare};
 use crate::state::BrokerState;
 use crate::store_address::StoreAddress;
 use crate::{clock, test_config};
@@ -87,6 +87,12 @@ fn entry(number: u64) -> HistoryEntry {
     }
 }
 
+fn share(rate_bps: u64) -> StoredShare {
+    let of_file = ShareTerms { rate_bps: 5, reservable_bps: None };
+    let terms = ShareTerms { rate_bps, reservable_bps: Some(1) };
+    StoredShare { network: "n".to_owned(), link: "short".to_owned(), terms, of_file }
+}
+
 fn every_change() -> Vec<RowChange> {
     let (network, link) = ("n".to_owned(), "short".to_owned());
     let mut parts = ObservedParts::default();
@@ -105,6 +111,8 @@ fn every_change() -> Vec<RowChange> {
         RowChange::PutId(StoredId { kind: "link".to_owned(), name: "n/l".to_owned(), id: 0 }),
         RowChange::SetLink { network: network.clone(), link: link.clone(), up: false },
         RowChange::SetLink { network, link, up: false },
+        RowChange::SetShare(Box::new(share(1))),
+        RowChange::SetShare(Box::new(share(2))),
         RowChange::AddHistory(Box::new(entry(1))),
         RowChange::AddHistory(Box::new(entry(20_000))),
         RowChange::Observe(Box::new(parts)),
@@ -129,16 +137,19 @@ async fn changes_are_read_back_from_either_database() {
         assert_eq!(state.ids.len(), 1);
         assert_eq!(state.links_down, [("n".to_owned(), "short".to_owned())]);
         assert_eq!(state.history, [entry(20_000)]);
+        assert_eq!(state.shares, [share(2)]);
         assert_eq!(state.observed.failed.devices.len(), 1);
         store.begin().await.unwrap();
         let (network, link) = ("n".to_owned(), "short".to_owned());
         let changes = [
             RowChange::DeleteConnection(weir_network::ConnectionId(7)),
+            RowChange::DropShare { network: network.clone(), link: link.clone() },
             RowChange::SetLink { network, link, up: true },
         ];
         store.commit(&changes).await.unwrap();
         let state = store.read(false).await.unwrap();
         assert!(state.connections.is_empty() && state.links_down.is_empty());
+        assert!(state.shares.is_empty());
     }
 }
 
@@ -237,12 +248,12 @@ async fn stores_of_earlier_versions_are_extended() {
     for place in TestStore::both("later") {
         let mut store = place.open("a").await;
         let later = match store.is_shared() {
-            true => "UPDATE schema_version SET version = 5",
-            false => "PRAGMA user_version = 5",
+            true => "UPDATE schema_version SET version = 6",
+            false => "PRAGMA user_version = 6",
         };
         sqlx::raw_sql(later).execute(&mut store.connection).await.unwrap();
         let refused = BrokerStore::open(&place.url, "b", LEASE).await;
-        assert!(matches!(refused, Err(BrokerStoreError::Version(5))), "{refused:?}");
+        assert!(matches!(refused, Err(BrokerStoreError::Version(6))), "{refused:?}");
     }
     assert_eq!(id_text(weir_network::ConnectionId(7)).len(), 17);
 }

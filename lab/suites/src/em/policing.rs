@@ -5,7 +5,8 @@
 //! Demand rises above what n2 carries, moves from one network to the other, and falls; then red
 //! floods, and gives up. Set-points are read from the nodes, not from the broker. Times are counted
 //! in the broker's samples from the moment at which a node itself shows the new demand: where it
-//! rises, that of the entries; where it falls, that of n2, since what waits at an entry comes first.
+//! rises, that of the entries; where it falls, that of n2, since what waits at an entry comes
+//! first.
 //! What blue gets through while red floods is counted where packets end.
 
 use std::time::Instant;
@@ -39,7 +40,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 struct NodesView {
     /// The routers of blue and red at n1.
     entries: [RouterView; 2],
-    /// Those at n2.
+    /// Their routers at n2.
     far: [RouterView; 2],
 }
 

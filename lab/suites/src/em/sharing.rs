@@ -29,6 +29,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     rec.within("share/", |rec| floods(&shared.lab, rec))?;
     rec.within("connection/", |rec| connection(&shared.lab, rec))?;
     rec.within("crossing/", |rec| crossing(rec))?;
+    rec.within("change/", |rec| change(&shared.lab, rec))?;
     rec.within("drift/", |rec| drift(&shared, rec))?;
     broker.terminate();
     shared.down()
@@ -156,6 +157,40 @@ fn crossing(rec: &mut Recording<'_>) -> Result {
     Ok(())
 }
 
+/// Shares of both networks change while red sends within the smallest of its own, beside the flood.
+fn change(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
+    let rounds: u64 = if rec.quick { 3 } else { 20 };
+    let length = Duration::from_secs(2 + rounds);
+    let (senders, receivers) =
+        ([within_share(), from_root(vec![flood()])], [sockets("rh2", "[fd20:2::2]:9000")]);
+    let flows = TrafficFlows { senders: &senders, receivers: &receivers, length };
+    let share = |network: &str, link: &str, rate: &str| {
+        let path = format!("/v1/networks/{network}/links/{link}");
+        lab.ask(Method::PATCH, &path, Some(&json!({ "rate": rate }))).map(drop)
+    };
+    let (seen, ()) = flows.run(None, |start_ns| {
+        clock::sleep_until(start_ns)?;
+        for round in 0..rounds {
+            // What one gives the other takes.
+            if round % 2 == 0 {
+                share("blue", "b1-b2", "40Mbit")?;
+                share("red", "r1-r2", "50Mbit")?;
+            } else {
+                share("red", "r1-r2", "40Mbit")?;
+                share("blue", "b1-b2", "50Mbit")?;
+            }
+            clock::sleep(Duration::from_secs(1))?;
+        }
+        Ok(())
+    })?;
+    let lost = seen.packets_sent(RED).saturating_sub(seen.packets(0, RED));
+    rec.none("lost", "packets of red lost while shares change, beside the flood", lost)?;
+    share("red", "r1-r2", "40Mbit")?;
+    share("blue", "b1-b2", "50Mbit")?;
+    let above = share("red", "r1-r2", "41Mbit").is_err();
+    rec.count("refused", "shares beyond the link that are refused", u64::from(above), ONE)
+}
+
 /// Somebody changes a share at a node, or takes a vif away: how long until it is back.
 fn drift(shared: &SharedLab, rec: &mut Recording<'_>) -> Result {
     let node = shared.node("n1");
@@ -252,6 +287,8 @@ fn at(node: &str) -> RunSpec {
 fn address(text: &str) -> Ipv6Addr {
     text.parse().unwrap_or(Ipv6Addr::UNSPECIFIED)
 }
+
+const ONE: Bound = Bound::equal(1.0);
 
 const EVERYBODY: Mac = Mac([0xff; 6]);
 
