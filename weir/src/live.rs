@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use weir_api_types::change::{
-    Aqm, ChangeView, EditView, GroupChange, LimitShaper, NewVif, QueueChange, RouterChange,
-    ShareChange, UndoRequest, VifChange, VifQueueKind, VifShareChange,
+    Aqm, ChangeView, EditView, GroupChange, LimitShaper, NewSlice, NewVif, QueueChange,
+    RouterChange, ShareChange, UndoRequest, VifChange, VifQueueKind, VifShareChange,
 };
 use weir_api_types::error::ErrorCode;
 use weir_client::{Client, ClientError, Method, escaped};
@@ -91,6 +91,22 @@ pub(crate) enum Add {
         #[command(flatten)]
         queue: QueueArgs,
     },
+    /// A slice, without vifs at first
+    Slice {
+        /// Its name
+        name: String,
+        /// VLAN that its frames carry on every port
+        #[arg(long)]
+        vlan: Option<u16>,
+        /// Number of the parallel internet that it is
+        #[arg(long)]
+        pih: Option<u8>,
+        /// Its phase of the cycle of each port that has one, such as 130us
+        #[arg(long)]
+        phase: Option<Nanos>,
+        #[command(flatten)]
+        share: ShareArgs,
+    },
 }
 
 /// Take something out of a running node: what it had queued is lost, and counted.
@@ -98,6 +114,13 @@ pub(crate) enum Add {
 pub(crate) enum Remove {
     /// A vif
     Vif {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        view: AnswerArgs,
+    },
+    /// A slice; its vifs go first
+    Slice {
         /// Its name
         name: String,
         #[command(flatten)]
@@ -255,32 +278,53 @@ impl Set {
 
 impl Add {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let Self::Vif {
-            name,
-            slice,
-            port,
-            router,
-            device,
-            kind,
-            mac,
-            address,
-            share,
-            shaper,
-            queue,
-        } = self;
-        let of = Some(share.of_vif(&shaper, &queue)?).filter(|of| *of != VifShareChange::default());
-        let (send, receive) = share.sides(of);
-        let (send, receive) = (send.flatten(), receive.flatten());
-        let addresses = address;
-        let new = NewVif { name, slice, port, router, device, kind, mac, addresses, send, receive };
-        share.view.change(Method::POST, "/v1/vifs", &new)
+        match self {
+            Self::Vif {
+                name,
+                slice,
+                port,
+                router,
+                device,
+                kind,
+                mac,
+                address: addresses,
+                share,
+                shaper,
+                queue,
+            } => {
+                let of = share.of_vif(&shaper, &queue)?;
+                let (send, receive) = share.given_sides(of);
+                let new = NewVif {
+                    name,
+                    slice,
+                    port,
+                    router,
+                    device,
+                    kind,
+                    mac,
+                    addresses,
+                    send,
+                    receive,
+                };
+                share.view.change(Method::POST, "/v1/vifs", &new)
+            }
+            Self::Slice { name, vlan, pih, phase, share } => {
+                let (send, receive) = share.given_sides(share.values());
+                let phase_ns = phase.map(Nanos::as_nanos);
+                let new = NewSlice { name, vlan, pih, phase_ns, send, receive };
+                share.view.change(Method::POST, "/v1/slices", &new)
+            }
+        }
     }
 }
 
 impl Remove {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let Self::Vif { name, view } = self;
-        let path = format!("/v1/vifs/{}", escaped(&name));
+        let (table, name, view) = match self {
+            Self::Vif { name, view } => ("vifs", name, view),
+            Self::Slice { name, view } => ("slices", name, view),
+        };
+        let path = format!("/v1/{table}/{}", escaped(&name));
         let made: ChangeView = view.node.client()?.ask(Method::DELETE, &path, None::<&()>)?;
         view.print(&made)
     }
@@ -361,6 +405,12 @@ impl ShareArgs {
             delay_max_ns: window(shaper.delay_max),
             queue: Some(queue.values()).filter(|queue| *queue != QueueChange::default()),
         })
+    }
+
+    /// Puts a change on the side that `receive` names, unless it changes nothing.
+    fn given_sides<T: Default + PartialEq>(&self, of: T) -> (Option<T>, Option<T>) {
+        let (send, receive) = self.sides(Some(of).filter(|of| *of != T::default()));
+        (send.flatten(), receive.flatten())
     }
 
     /// Puts a change on the side that `receive` names; the other side has none.

@@ -84,11 +84,19 @@ fn a_vif_is_added_and_removed_by_request() {
     said(&["add", "vif", "later", "--slice", "gold"]);
     until(&site, "later", true);
     said(&["remove", "vif", "later"]);
+    let slice = ["add", "slice", "silver", "--vlan", "7", "--min-rate", "1Mbit"];
+    assert!(said(&slice).contains("slice silver: nothing -> "));
+    said(&["add", "vif", "silver.0", "--slice", "silver"]);
+    let early = site.weir(&["remove", "slice", "silver"]);
+    assert!(String::from_utf8_lossy(&early.stderr).contains("silver.0"), "{early:?}");
+    said(&["remove", "vif", "silver.0"]);
+    said(&["remove", "slice", "silver"]);
+    assert!(!said(&["show"]).contains("silver"));
     said(&["remove", "vif", "gold.0"]);
     assert!(!site.ping("gold", "10.9.0.9") && site.reaches("lead", "10.9.0.9"));
     said(&["undo"]);
     assert!(site.reaches("gold", "10.9.0.9"));
-    for _ in 0..3 {
+    for _ in 0..7 {
         said(&["undo"]);
     }
     assert_eq!(said(&["show"]), document);

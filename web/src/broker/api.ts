@@ -95,7 +95,12 @@ export type HistoryChange =
   | "broken"
   | "failed"
   | "link_down"
-  | "link_up";
+  | "link_up"
+  | "share_changed"
+  | "held"
+  | "let_go"
+  | "punished"
+  | "reformed";
 
 /** A change in the history. */
 export interface HistoryEntry {
@@ -105,11 +110,11 @@ export interface HistoryEntry {
   by?: string;
   /** Kind of the change. */
   change: HistoryChange;
-  /** The connection that changed; absent if a link did. */
+  /** The connection that changed; absent if a link or the network did. */
   connection?: string;
   /** More of it, for people. */
   detail?: string;
-  /** The link that changed; absent if a connection did. */
+  /** The link that changed; absent if a connection or the network did. */
   link?: string;
   /** The network that it was in. */
   network: string;
@@ -135,13 +140,23 @@ export interface KeyView {
   table: string;
 }
 
-/** An administrator's setting of a link. */
+/** An administrator's setting of a link; what is left out stays. */
 export interface LinkSetting {
+  /**
+   * Another guaranteed share of the physical link that carries it, such as `60Mbit`; for
+   * administrators of all networks.
+   */
+  rate?: string | null;
+  /**
+   * The part of the share that connections may reserve; without it, with a `rate`, that of the
+   * file if it has one, or else nine tenths.
+   */
+  reservable?: string | null;
   /**
    * False takes it out of service: connections over it get other paths, and no new one passes
    * it.
    */
-  up: boolean;
+  up?: boolean | null;
 }
 
 /** A network's share of a physical link. */
@@ -200,6 +215,28 @@ export interface LinkUse {
   to: string;
 }
 
+/** A network under its agreement. */
+export interface NetworkConduct {
+  /** Rate that it may have before any punishment, packets a second; absent while it is not held. */
+  allowed_pps?: number;
+  /** Punishment: `free`, `early drop`, `lower set-point` or `stopped`. */
+  grade: string;
+  /** True if it is held: it passes a contended node, or is punished. */
+  held: boolean;
+  /** Changes of the punishment. */
+  judged: number;
+  /** Upper limit, packets a second; absent if there is none. */
+  max_pps?: number;
+  /** Guaranteed rate at each node, packets a second. */
+  min_pps: number;
+  /** The network. */
+  network: string;
+  /** Weight in what is left beyond guarantees. */
+  priority: number;
+  /** Its routers at nodes. */
+  routers: RouterSetPoint[];
+}
+
 /** A virtual network. */
 export interface NetworkView {
   /** Connections in it. */
@@ -218,6 +255,20 @@ export interface NetworkView {
   routers: RouterState[];
 }
 
+/** A Weir node that policed networks pass. */
+export interface NodeContention {
+  /** Packets a second that it was measured to carry; absent while it is not known. */
+  capacity_pps?: number;
+  /** True if it is offered more than that. */
+  contended: boolean;
+  /** The reason for which it is not policed as it should be. */
+  fault?: string;
+  /** The node. */
+  node: string;
+  /** Samples in which it did not answer. */
+  silent: number;
+}
+
 /** A physical link, and what networks are promised of it in each direction. */
 export interface PhysicalLinkView {
   /** Rate that a further network may be promised, bit/s; absent for who sees one network alone. */
@@ -232,6 +283,20 @@ export interface PhysicalLinkView {
   reservable_bps: number;
   /** Shares of networks. */
   shares: LinkShareView[];
+}
+
+/** Policing of networks over all Weir nodes. */
+export interface PolicingReport {
+  /** Networks with an agreement. */
+  networks: NetworkConduct[];
+  /** Nodes that they pass; none for who sees one network alone. */
+  nodes: NodeContention[];
+  /** Time from one sample to the next, ms. */
+  period_ms: number;
+  /** Samples that have begun: at each, all nodes are asked for their routers. */
+  samples: number;
+  /** Changes that are not in the history, since too many waited for the store. */
+  unrecorded: number;
 }
 
 /** A request for a connection. */
@@ -275,6 +340,24 @@ export interface RequestedConnection {
   to: string;
   /** Port of the receiver; needs a protocol. */
   to_port?: number | null;
+}
+
+/** A policed router at its node. */
+export interface RouterSetPoint {
+  /** True if packets enter the network there. */
+  entry: boolean;
+  /** The reason for which it is not seen, or does not have its set-point. */
+  fault?: string;
+  /** The node. */
+  node: string;
+  /** Packets a second that came for it in the last sample, dropped ones among them. */
+  offered_pps?: number;
+  /** Packets a second that it forwarded. */
+  passed_pps?: number;
+  /** Its name at the node. */
+  router: string;
+  /** Rate at which it is held, packets a second; absent if it is not held. */
+  set_point_pps?: number;
 }
 
 /** A router or Weir node as the broker sees it. */
