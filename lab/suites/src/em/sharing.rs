@@ -29,7 +29,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     rec.within("share/", |rec| floods(&shared.lab, rec))?;
     rec.within("connection/", |rec| connection(&shared.lab, rec))?;
     rec.within("crossing/", |rec| crossing(rec))?;
-    rec.within("change/", |rec| change(&shared.lab, rec))?;
+    rec.within("change/", |rec| change(&shared, rec))?;
     rec.within("drift/", |rec| drift(&shared, rec))?;
     broker.terminate();
     shared.down()
@@ -158,7 +158,7 @@ fn crossing(rec: &mut Recording<'_>) -> Result {
 }
 
 /// Shares of both networks change while red sends within the smallest of its own, beside the flood.
-fn change(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
+fn change(shared: &SharedLab, rec: &mut Recording<'_>) -> Result {
     let rounds: u64 = if rec.quick { 3 } else { 20 };
     let length = Duration::from_secs(2 + rounds);
     let (senders, receivers) =
@@ -166,7 +166,7 @@ fn change(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
     let flows = TrafficFlows { senders: &senders, receivers: &receivers, length };
     let share = |network: &str, link: &str, rate: &str| {
         let path = format!("/v1/networks/{network}/links/{link}");
-        lab.ask(Method::PATCH, &path, Some(&json!({ "rate": rate }))).map(drop)
+        shared.lab.ask(Method::PATCH, &path, Some(&json!({ "rate": rate }))).map(drop)
     };
     let (seen, ()) = flows.run(None, |start_ns| {
         clock::sleep_until(start_ns)?;
@@ -187,6 +187,14 @@ fn change(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
     rec.none("lost", "packets of red lost while shares change, beside the flood", lost)?;
     share("red", "r1-r2", "40Mbit")?;
     share("blue", "b1-b2", "50Mbit")?;
+    let node = shared.node("n1");
+    let restored = clock::wait_for(BACK_WITHIN, POLL, || {
+        let now = node.text("/v1/document")?;
+        let has = |rate: &str| now.matches(&format!("min_rate = \"{rate}\"")).count() == 2;
+        Ok((has("40Mbit") && has("50Mbit")).then_some(()))
+    })?;
+    let late = || ExperimentError::Node("n1 does not have the shares of before".to_owned());
+    restored.ok_or_else(late)?;
     let above = share("red", "r1-r2", "41Mbit").is_err();
     rec.count("refused", "shares beyond the link that are refused", u64::from(above), ONE)
 }
