@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use weir_broker_api_types::{
-    AdmissionView, ConnectionChange, ConnectionView, HistoryEntry, RequestedConnection, TunnelPath,
-    TunnelReport,
+    AdmissionView, CONNECTIONS_PAGE_MAX, ConnectionChange, ConnectionView, HistoryEntry,
+    RequestedConnection, TunnelPath, TunnelReport,
 };
 use weir_client::{Client, Method, escaped};
 use weir_platform::failure::Failure;
@@ -214,8 +214,7 @@ impl ConnectionCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::List { at } => {
-                let all: Vec<ConnectionView> = at.client()?.get("/v1/connections")?;
-                at.show(&all)?;
+                at.show(&all_connections(&at.client()?)?)?;
             }
             Self::Create { wanted, hold, lease, dry_run: true, at } => {
                 at.try_out(&wanted.request(hold, lease))?;
@@ -401,6 +400,21 @@ fn order(client: &Client, id: &str, what: &str) -> Result<ConnectionView, Failur
     Ok(client.ask(Method::POST, &format!("{}/{what}", path(id)), None::<&()>)?)
 }
 
+/// Reads the connections that the caller sees, one answer after the other.
+fn all_connections(client: &Client) -> Result<Vec<ConnectionView>, Failure> {
+    let mut all: Vec<ConnectionView> = client.get("/v1/connections")?;
+    let mut read = all.len();
+    while read >= CONNECTIONS_PAGE_MAX
+        && let Some(last) = all.last()
+    {
+        let more: Vec<ConnectionView> =
+            client.get(&format!("/v1/connections?after={}", escaped(&last.id)))?;
+        read = more.len();
+        all.extend(more);
+    }
+    Ok(all)
+}
+
 fn remove(client: &Client, id: &str) -> Result<(), Failure> {
     client.ask::<()>(Method::DELETE, &path(id), None::<&()>)?;
     Ok(())
@@ -443,9 +457,13 @@ fn history_line(entry: &HistoryEntry) -> String {
 fn report_line(report: &TunnelReport) -> String {
     let [asked, given] = [report.asked_bps, report.given_bps].map(BitRate::from_bps);
     format!(
-        "tunnel {}: asked {asked}; given {given} with its header; got {} packets, {} bytes; \
+        "tunnel {} at {}: asked {asked}; given {given} with its header; got {} packets, {} bytes; \
          {} packets beyond the rate dropped\n",
-        report.number, report.passed_packets, report.passed_bytes, report.dropped_packets
+        report.number,
+        report.router,
+        report.passed_packets,
+        report.passed_bytes,
+        report.dropped_packets
     )
 }
 

@@ -15,6 +15,9 @@ use std::net::Ipv6Addr;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// Connections of one answer to `GET /v1/connections`. An answer with fewer is the last one.
+pub const CONNECTIONS_PAGE_MAX: usize = 2000;
+
 /// A request for a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -130,7 +133,7 @@ pub struct ConnectionView {
 /// One direction of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TunnelView {
-    /// Its number on the nodes: the entry's device is `wcNUMBER`.
+    /// Its number at the router where it enters, whose device for it is `wcNUMBER`.
     pub number: u16,
     /// Outer address.
     #[schema(value_type = String)]
@@ -393,8 +396,10 @@ pub struct NodeContention {
 /// Guarantee and use of one direction of a connection, from the counters of its entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TunnelReport {
-    /// Number of the tunnel.
+    /// Number of the tunnel at the router where it enters.
     pub number: u16,
+    /// That router.
+    pub router: String,
     /// Guaranteed rate, bit/s.
     pub asked_bps: u64,
     /// Rate of the token bucket, which counts the tunnel's header, bit/s.

@@ -201,7 +201,7 @@ fn stored(url: &str) -> Vec<StoredConnection> {
 }
 
 /// Adds up what is promised of each arc, the larger of now and next for each direction, and counts
-/// tunnel numbers that are given twice.
+/// tunnel numbers that are given twice at one router.
 fn audit(rows: &[StoredConnection]) -> (BTreeMap<u32, u64>, usize) {
     let mut sums = BTreeMap::new();
     for StoredConnection { connection, next, suspended, .. } in rows {
@@ -220,8 +220,9 @@ fn audit(rows: &[StoredConnection]) -> (BTreeMap<u32, u64>, usize) {
             }
         }
     }
-    let numbers: BTreeSet<_> = rows.iter().map(|row| row.record.number).collect();
-    (sums, rows.len() - numbers.len())
+    let entries = rows.iter().flat_map(|row| row.record.entries.present());
+    let entries: Vec<_> = entries.map(|(_, entry)| (entry.node, entry.number)).collect();
+    (sums, entries.len() - entries.iter().collect::<BTreeSet<_>>().len())
 }
 
 fn assert_sound(rows: &[StoredConnection]) {

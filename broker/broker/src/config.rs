@@ -71,6 +71,12 @@ pub struct BrokerSettings {
     /// The time without an answer after which a router has failed, and connections leave it.
     #[serde(default = "default_router_patience", deserialize_with = "duration")]
     pub router_patience: Duration,
+    /// Most connections of all networks together.
+    #[serde(default = "default_connections")]
+    pub connections: usize,
+    /// Destinations whose distances from all routers are kept, at 12 bytes a router each.
+    #[serde(default = "default_path_cache")]
+    pub path_cache: usize,
     /// Most connections that are moved to other paths to make room for a new one; 0 for none.
     #[serde(default)]
     pub rearrange: usize,
@@ -221,6 +227,14 @@ impl BrokerConfig {
         if self.broker.requests == 0 || self.broker.clients == 0 {
             return Err("broker.requests and broker.clients must be at least 1".to_owned());
         }
+        for (key, value, most) in [
+            ("connections", self.broker.connections, CONNECTIONS_MOST),
+            ("path_cache", self.broker.path_cache, PATH_CACHE_MOST),
+        ] {
+            if !(1..=most).contains(&value) {
+                return Err(format!("broker.{key} {value}: 1 to {most}"));
+            }
+        }
         if self.broker.store_password.is_some() && !self.broker.store.is_shared() {
             return Err("broker.store_password: the store is a file, which has none".to_owned());
         }
@@ -260,7 +274,8 @@ impl BrokerConfig {
 impl NetworkConfig {
     fn check(&self) -> Result<(), String> {
         let of = &self.name;
-        let has = |router: &str| self.router.iter().any(|known| known.name == router);
+        let routers: BTreeSet<_> = self.router.iter().map(|known| known.name.as_str()).collect();
+        let has = |router: &String| routers.contains(router.as_str());
         let mut names = BTreeSet::new();
         for host in &self.host {
             name("host", &host.name)?;
@@ -334,6 +349,14 @@ const fn default_clients() -> usize {
     256
 }
 
+const fn default_connections() -> usize {
+    100_000
+}
+
+const fn default_path_cache() -> usize {
+    512
+}
+
 const fn default_cost() -> u32 {
     10
 }
@@ -356,6 +379,10 @@ fn default_user() -> String {
 
 /// A token bucket counts bytes: below this its rate is not exact enough.
 pub(crate) const RATE_LEAST: BitRate = BitRate::from_bps(8_000);
+
+/// Bounds of the keys. A broker's memory grows with both: some 4 KiB a connection over 20 links.
+const CONNECTIONS_MOST: usize = 1_000_000;
+const PATH_CACHE_MOST: usize = 100_000;
 
 /// Most moves for one request.
 const REARRANGE_MOST: usize = 16;

@@ -4,7 +4,7 @@
 //! A router is a node of the graph, a link two arcs, the link's rate the network's share of both.
 //! A link or router that the file no longer has keeps its number and is down: no path passes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use weir_network::{
@@ -13,7 +13,7 @@ use weir_network::{
 };
 use weir_units::{BitRate, Nanos};
 
-use crate::config::{BrokerConfig, BrokerLink, HostConfig, LinkEnd, NetworkConfig};
+use crate::config::{BrokerConfig, BrokerLink, BrokerSettings, HostConfig, LinkEnd, NetworkConfig};
 use crate::ids::StableIds;
 use crate::physical::PhysicalLinkConfig;
 
@@ -24,6 +24,16 @@ pub(crate) struct NetworkDirectory {
     routers: BTreeMap<NodeId, KnownRouter>,
     arcs: BTreeMap<ArcId, KnownArc>,
     hosts: BTreeMap<EndNodeId, (NetworkId, HostConfig)>,
+    by_name: BTreeMap<NetworkId, NetworkNames>,
+}
+
+/// The parts of one network by what requests and plans call them.
+#[derive(Debug, Default)]
+struct NetworkNames {
+    hosts: BTreeMap<String, EndNodeId>,
+    addresses: BTreeMap<Ipv6Addr, EndNodeId>,
+    links: BTreeMap<String, LinkId>,
+    arcs: BTreeSet<ArcId>,
 }
 
 /// A configured network.
@@ -46,7 +56,6 @@ struct KnownRouter {
 pub(crate) struct KnownArc {
     pub(crate) network: NetworkId,
     pub(crate) link: String,
-    link_id: LinkId,
     /// The router that sends, its device, and the other end's address.
     pub(crate) from: String,
     pub(crate) device: String,
@@ -70,15 +79,15 @@ impl NetworkDirectory {
     ) -> Result<(Self, NetworkState), String> {
         let mut directory = Self::default();
         let mut arcs = BTreeMap::new();
+        let physical: BTreeMap<_, _> = config.link.iter().map(|link| (&link.name, link)).collect();
         for network in &config.network {
             let id = NetworkId(ids.id("network", network.name.clone()));
             directory.add_network(id, network, ids);
             for link in &network.link {
                 for (near, far) in [(&link.a, &link.b), (&link.b, &link.a)] {
                     let ends = [near, far];
-                    let physical = config.physical_link(link);
-                    let (arc, known) =
-                        directory.add_arc((id, network), (link, physical), ends, ids);
+                    let over = link.over.as_ref().and_then(|over| physical.get(over)).copied();
+                    let (arc, known) = directory.add_arc((id, network), (link, over), ends, ids);
                     arcs.insert(arc, known);
                 }
             }
@@ -91,16 +100,21 @@ impl NetworkDirectory {
     fn add_network(&mut self, id: NetworkId, config: &NetworkConfig, ids: &mut StableIds) {
         let known = ConfiguredNetwork { name: config.name.clone(), outer: config.outer };
         self.networks.insert(id, known);
+        let mut devices = BTreeMap::new();
+        for end in config.link.iter().flat_map(|link| [&link.a, &link.b]) {
+            devices.entry(&end.router).or_insert(&end.device);
+        }
         for router in &config.router {
-            let ends = config.link.iter().flat_map(|link| [&link.a, &link.b]);
-            let device = ends.clone().find(|end| end.router == router.name);
-            let device = device.map(|end| end.device.clone()).unwrap_or_default();
+            let device = devices.get(&router.name).copied().cloned().unwrap_or_default();
             let node = NodeId(ids.id("router", router.name.clone()));
             self.routers.insert(node, KnownRouter { name: router.name.clone(), device });
         }
         for host in &config.host {
             let end = EndNodeId(ids.id("host", format!("{}/{}", config.name, host.name)));
             self.hosts.insert(end, (id, host.clone()));
+            let names = self.by_name.entry(id).or_default();
+            names.hosts.insert(host.name.clone(), end);
+            names.addresses.entry(host.address).or_insert(end);
         }
     }
 
@@ -117,7 +131,6 @@ impl NetworkDirectory {
         let known = KnownArc {
             network: id,
             link: link.name.clone(),
-            link_id,
             from: near.router.clone(),
             device: near.device.clone(),
             next_hop: far.address,
@@ -128,6 +141,9 @@ impl NetworkDirectory {
                 .map_or_else(Vec::new, |of| of.ends().map(|end| end.node.clone()).into()),
         };
         self.arcs.insert(arc, known);
+        let names = self.by_name.entry(id).or_default();
+        names.links.insert(link.name.clone(), link_id);
+        names.arcs.insert(arc);
         let node =
             |ids: &mut StableIds, end: &LinkEnd| NodeId(ids.id("router", end.router.clone()));
         let arc_of_graph = LinkArc {
@@ -150,18 +166,20 @@ impl NetworkDirectory {
         topology: NetworkTopology,
         arcs: &BTreeMap<ArcId, LinkArc>,
     ) -> Result<NetworkState, weir_network::NetworkError> {
-        let limits = NetworkLimits { connections: CONNECTIONS_MAX, ..NetworkLimits::default() };
+        let BrokerSettings { connections, path_cache, .. } = config.broker;
+        let mut limits = NetworkLimits { connections, ..NetworkLimits::default() };
+        limits.paths.cached_targets = path_cache;
         let vlans = config.vlans();
         let mut state = NetworkState::new(topology, TunnelAccounting::default(), limits)?;
         for (id, network) in &self.networks {
             let links = config.network.iter().find(|of| of.name == network.name);
             let links = links.map(|of| of.link.as_slice()).unwrap_or_default();
-            let own = self.arcs.iter().filter(|(_, arc)| arc.network == *id);
-            let shares = own.filter_map(|(arc, known)| {
-                let link = links.iter().find(|link| link.name == known.link)?;
+            let links: BTreeMap<_, _> = links.iter().map(|link| (&link.name, link)).collect();
+            let shares = self.arcs(*id).filter_map(|(arc, known)| {
+                let link = links.get(&known.link)?;
                 let rest = link.rate.as_bps().saturating_sub(link.reservable().as_bps());
-                let rate = arcs.get(arc)?.capacity;
-                Some(ArcShare { arc: *arc, rate, untunnelled: BitRate::from_bps(rest) })
+                let rate = arcs.get(&arc)?.capacity;
+                Some(ArcShare { arc, rate, untunnelled: BitRate::from_bps(rest) })
             });
             state.add_network(VirtualNetwork {
                 id: *id,
@@ -172,13 +190,13 @@ impl NetworkDirectory {
                 shares: shares.collect(),
             })?;
         }
+        let routers: BTreeMap<_, _> = self.routers().map(|(id, name)| (name, id)).collect();
         for (id, (network, host)) in &self.hosts {
-            let gateway = self.routers.iter().find(|(_, router)| router.name == host.router);
             state.add_end_node(EndNode {
                 id: *id,
                 name: host.name.clone(),
                 network: *network,
-                gateway: gateway.map_or(NodeId(u32::MAX), |(node, _)| *node),
+                gateway: routers.get(host.router.as_str()).copied().unwrap_or(NodeId(u32::MAX)),
                 is_behind_unmanaged: false,
                 addresses: vec![host.address],
             })?;
@@ -212,13 +230,25 @@ impl NetworkDirectory {
 
     /// Returns the arcs of a network.
     pub(crate) fn arcs(&self, network: NetworkId) -> impl Iterator<Item = (ArcId, &KnownArc)> {
-        let own = self.arcs.iter().filter(move |(_, arc)| arc.network == network);
-        own.map(|(id, arc)| (*id, arc))
+        let own = self.by_name.get(&network).into_iter().flat_map(|names| &names.arcs);
+        own.filter_map(|id| Some((*id, self.arcs.get(id)?)))
     }
 
     /// Returns a link of a network by its name.
     pub(crate) fn link(&self, network: NetworkId, name: &str) -> Option<LinkId> {
-        self.arcs(network).find(|(_, arc)| arc.link == name).map(|(_, arc)| arc.link_id)
+        self.by_name.get(&network)?.links.get(name).copied()
+    }
+
+    /// Returns an end node of a network by its name.
+    pub(crate) fn host(&self, network: NetworkId, name: &str) -> Option<(EndNodeId, &HostConfig)> {
+        let id = *self.by_name.get(&network)?.hosts.get(name)?;
+        Some((id, &self.hosts.get(&id)?.1))
+    }
+
+    /// Returns the end node of a network that has an address.
+    pub(crate) fn host_at(&self, network: NetworkId, address: Ipv6Addr) -> Option<&HostConfig> {
+        let id = self.by_name.get(&network)?.addresses.get(&address)?;
+        Some(&self.hosts.get(id)?.1)
     }
 
     /// Returns all arcs, each with the name of its network.
@@ -275,6 +305,3 @@ fn topology(
     let all = (0..ids.count("arc")).map(|place| arc(place).unwrap_or_else(|| gone.clone()));
     NetworkTopology { nodes: nodes.collect(), arcs: all.collect() }
 }
-
-/// Most connections: rules and tables on routers have numbers for two tunnels of each.
-pub(crate) const CONNECTIONS_MAX: usize = 2000;

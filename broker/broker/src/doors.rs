@@ -298,6 +298,14 @@ async fn an_administrator_of_one_network_meets_that_network_alone() {
             assert_eq!(list.as_array().unwrap().len(), seen, "{token} {path}: {list}");
         }
     }
+    let after = |id: &str| format!("GET /v1/connections?after={id}");
+    let (_, list) = doors.json("root", "GET /v1/connections", &Value::Null).await;
+    let [first, last] = [0, 1].map(|place| list[place]["id"].as_str().unwrap());
+    assert_eq!(doors.json("root", &after(first), &Value::Null).await.1, json!([list[1]]));
+    assert_eq!(doors.json("root", &after(last), &Value::Null).await.1, json!([]));
+    assert_eq!(doors.json("root", &after("c1"), &Value::Null).await.0, StatusCode::NOT_FOUND);
+    let wrong = "GET /v1/connections?before=c1";
+    assert_eq!(doors.json("root", wrong, &Value::Null).await.0, StatusCode::BAD_REQUEST);
     let other = format!("/v1/connections/{}", ids[1]);
     let change = json!({"rate": "2Mbit"});
     for (line, body) in [
@@ -391,6 +399,7 @@ async fn every_message_in_xml_is_valid() {
     }
     let report = TunnelReport {
         number: 2,
+        router: "b1".to_owned(),
         asked_bps: 1,
         given_bps: 2,
         passed_bytes: 3,

@@ -55,7 +55,7 @@ impl BrokerState {
                     rows.insert(id, None);
                     followed.gives_room = true;
                 }
-                RowChange::PutKey(key) => self.remember(key),
+                RowChange::PutKey(key) => self.keys.remember(key),
                 // A name that only the other's file has. Connections there cannot be taken over.
                 RowChange::PutId(_) => {}
                 RowChange::SetLink { network, link, up } => {

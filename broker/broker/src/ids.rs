@@ -12,6 +12,8 @@ use weir_network::ConnectionId;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StableIds {
     ids: BTreeMap<(String, String), u32>,
+    /// How many names of each kind have a number.
+    counts: BTreeMap<String, usize>,
     added: Vec<StoredId>,
 }
 
@@ -27,8 +29,12 @@ pub(crate) struct StoredId {
 impl StableIds {
     /// Takes what is stored.
     pub(crate) fn new(stored: Vec<StoredId>) -> Self {
+        let mut counts = BTreeMap::new();
+        for StoredId { kind, .. } in &stored {
+            *counts.entry(kind.clone()).or_default() += 1;
+        }
         let ids = stored.into_iter().map(|StoredId { kind, name, id }| ((kind, name), id));
-        Self { ids: ids.collect(), added: Vec::new() }
+        Self { ids: ids.collect(), counts, added: Vec::new() }
     }
 
     /// Returns the number of a name, and gives it one if it has none.
@@ -39,13 +45,14 @@ impl StableIds {
         }
         let id = u32::try_from(self.count(kind)).unwrap_or(u32::MAX);
         self.added.push(StoredId { kind: key.0.clone(), name: key.1.clone(), id });
+        *self.counts.entry(key.0.clone()).or_default() += 1;
         self.ids.insert(key, id);
         id
     }
 
     /// Returns how many names of a kind have a number, those included that are gone.
     pub(crate) fn count(&self, kind: &str) -> usize {
-        self.ids.keys().filter(|(of, _)| of == kind).count()
+        self.counts.get(kind).copied().unwrap_or_default()
     }
 
     /// Takes the numbers that the store does not have yet.

@@ -11,11 +11,12 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use weir_network::{
-    FlowDirection, FlowSelector, NodeInstruction, NodeIntent, TransportProtocol, TunnelEntry,
-    TunnelFarEnd, TunnelTransit,
+    FlowSelector, NodeInstruction, NodeIntent, TransportProtocol, TunnelEntry, TunnelFarEnd,
+    TunnelTransit,
 };
 
 use crate::directory::NetworkDirectory;
+use crate::tunnel_numbers::EntryNumber;
 
 /// Items by key.
 pub(crate) type Items = BTreeMap<String, NodeItem>;
@@ -103,20 +104,18 @@ pub(crate) fn is_route(key: &str) -> bool {
     key.starts_with("outer/")
 }
 
-/// Returns the number of a tunnel: two for each number of a connection.
-pub(crate) fn tunnel_number(connection: u16, direction: FlowDirection) -> u16 {
-    connection * 2 + u16::from(direction == FlowDirection::Backward)
-}
-
-/// Returns the outer address of a tunnel: pool, number, generation.
-pub(crate) fn outer_address(pool: Ipv6Addr, tunnel: u16, generation: u32) -> Ipv6Addr {
+/// Returns the outer address of a tunnel: pool, router of the entry, number there, generation.
+pub(crate) fn outer_address(pool: Ipv6Addr, entry: EntryNumber, generation: u32) -> Ipv6Addr {
     let [a, b, c, d, ..] = pool.segments();
+    // No router is 0: that is for tunnels with numbers of the whole store.
+    let router = if entry.is_store_wide { 0 } else { entry.node.0.saturating_add(1) };
+    let [.., high, low] = Ipv6Addr::from_bits(u128::from(router)).segments();
     // Neighbouring generations differ, and no more than two are there at once.
     let generation = u16::try_from(generation & 0xffff).unwrap_or_default();
-    Ipv6Addr::new(a, b, c, d, 0, 0, tunnel, generation)
+    Ipv6Addr::new(a, b, c, d, high, low, entry.number, generation)
 }
 
-/// Returns the tunnel that has this outer address.
+/// Returns the number of the tunnel that has this outer address, at its entry.
 fn tunnel_of(outer: Ipv6Addr) -> u16 {
     outer.segments()[6]
 }
@@ -159,9 +158,8 @@ impl NetworkDirectory {
 
     fn entry(&self, entry: &TunnelEntry) -> Result<EntryItem, NotConfigured> {
         let TunnelEntry { network, selector, limit, target, .. } = *entry;
-        let mut hosts = self.hosts(network);
-        let sender = hosts.find(|(_, host)| host.address == selector.source);
-        let (_, sender) = sender.ok_or(NotConfigured("end node"))?;
+        let sender = self.host_at(network, selector.source);
+        let sender = sender.ok_or(NotConfigured("end node"))?;
         let next = target.next.and_then(|next| self.arc(next)).ok_or(NotConfigured("link"))?;
         Ok(EntryItem {
             tunnel: tunnel_of(target.outer),

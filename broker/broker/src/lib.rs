@@ -39,6 +39,7 @@ mod config_values;
 mod directory;
 #[cfg(test)]
 mod doors;
+mod due_times;
 mod error;
 mod execution;
 mod failures;
@@ -61,6 +62,7 @@ mod policing;
 mod postgres;
 mod record;
 mod refusal;
+mod remembered_keys;
 mod requests;
 mod responses;
 mod restoration;
@@ -76,6 +78,7 @@ mod store_address;
 #[cfg(test)]
 mod test_config;
 mod traffic;
+mod tunnel_numbers;
 mod upkeep;
 mod weir_node;
 mod weir_node_queue;

@@ -2,7 +2,7 @@
 //! The queues of all routers and the keepers of all Weir nodes, as a broker starts them that has
 //! taken the lease.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use russh::keys::PrivateKey;
@@ -51,7 +51,8 @@ impl NodeStarter {
         fence: u64,
     ) -> (NodeQueues, WeirNodes) {
         let config = &state.config;
-        let mut wanted = state.present();
+        // A simulated router keeps nothing.
+        let mut wanted = self.key.as_ref().map_or_else(BTreeMap::new, |_| state.present());
         for network in &config.network {
             for (router, item) in network.link.iter().flat_map(|link| link_items(network, link)) {
                 let items = wanted.entry(router.to_owned()).or_default();

@@ -9,6 +9,7 @@ use weir_network::{
 
 use crate::failures::FailedParts;
 use crate::ids::StoredId;
+use crate::tunnel_numbers::EntryNumbers;
 
 /// A connection as it is stored: one row, written before the commands that follow from it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,13 +29,17 @@ pub(crate) struct StoredConnection {
 pub(crate) struct ConnectionRecord {
     /// The request, as it was written.
     pub(crate) requested: RequestedConnection,
-    /// Unique among the connections that are there: tunnels, rules and tables have it.
+    /// In a row of a version before 6: the number that its tunnels' numbers follow from.
+    #[serde(default, skip_serializing)]
     pub(crate) number: u16,
+    /// Numbers of its tunnels, each at the router where it enters.
+    #[serde(default)]
+    pub(crate) entries: EntryNumbers,
     /// Generation of its tunnels' paths.
     pub(crate) generation: u32,
     /// The request and generation that a change leads to.
     pub(crate) next: Option<(RequestedConnection, u32)>,
-    /// Commands for each router, with their undo.
+    /// Commands for each router, with their undo; empty while nothing is under way or to come.
     pub(crate) plan: ConnectionPlan,
     /// True while its change is a restoration: its old path failed, and has nothing reserved.
     #[serde(default)]
@@ -53,10 +58,9 @@ pub(crate) struct ConnectionRecord {
     pub(crate) took: Option<StepTimes>,
 }
 
-/// The contents of the store.
+/// The contents of the store, without the connections.
 #[derive(Debug, Default)]
 pub(crate) struct StoredState {
-    pub(crate) connections: Vec<StoredConnection>,
     pub(crate) keys: Vec<StoredKey>,
     pub(crate) ids: Vec<StoredId>,
     /// Links that are set down: network and link.

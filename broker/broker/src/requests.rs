@@ -46,10 +46,7 @@ impl NetworkDirectory {
     ) -> Result<ConnectionRequest, BrokerRefusal> {
         let name = &requested.network;
         let network = self.network(name).ok_or_else(|| unknown("network", name))?;
-        let host = |name: &str| {
-            let mut hosts = self.hosts(network);
-            hosts.find(|(_, host)| host.name == name).ok_or_else(|| unknown("end node", name))
-        };
+        let host = |name: &str| self.host(network, name).ok_or_else(|| unknown("end node", name));
         let (source, from) = host(&requested.from)?;
         let (destination, to) = host(&requested.to)?;
         if from.router == to.router {

@@ -109,15 +109,15 @@ impl BrokerState {
             return Ok(RestorationStep::Store(id));
         };
         let old = self.tunnels_of(connection, record);
-        let (number, next) = (record.number, record.generation.wrapping_add(1));
+        let (entries, next) = (record.entries, record.generation.wrapping_add(1));
         let (requested, before) = (record.requested.clone(), connection.state);
-        let new = self.tunnels(id, request, flows, number, next);
+        let new = self.tunnels(id, request, flows, entries, next);
         let mut plan = ConnectionPlan::change(self.network.topology(), &old, &new, Nanos::ZERO);
         for step in &mut plan.steps {
             step.wait = 0;
         }
         let state = advanced(broken(before)?, ConnectionEvent::Change, &plan)?;
-        self.network.set_state(id, state)?;
+        self.set_state(id, state)?;
         if let Some(record) = self.records.get_mut(&id) {
             (record.next, record.plan) = (Some((requested, next)), plan);
             (record.restoring, record.refusal) = (true, None);
@@ -140,7 +140,7 @@ impl BrokerState {
             _ => None,
         };
         if step.is_some() {
-            self.network.set_state(id, broken(before)?)?;
+            self.set_state(id, broken(before)?)?;
             if let Some(record) = self.records.get_mut(&id) {
                 record.refusal = Some(why);
             }

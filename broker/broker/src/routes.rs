@@ -4,7 +4,7 @@
 //! An administrator's token sees everything; the token of a network's administrator sees that
 //! network alone, and another network's connection does not exist for it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use axum::extract::rejection::QueryRejection;
@@ -13,13 +13,15 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ring::digest::{SHA256, digest};
+use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
+use utoipa::IntoParams;
 use weir_api_types::error::ErrorCode;
 use weir_broker_api_types::{
-    AdmissionView, ConnectionChange, ConnectionView, HistoryEntry, HostGateway, LinkSetting,
-    LinkTraffic, LinkUse, NetworkView, PhysicalLinkView, PolicingReport, RequestedConnection,
-    TunnelPath, TunnelReport, TunnelView,
+    AdmissionView, CONNECTIONS_PAGE_MAX, ConnectionChange, ConnectionView, HistoryEntry,
+    HostGateway, LinkSetting, LinkTraffic, LinkUse, NetworkView, PhysicalLinkView, PolicingReport,
+    RequestedConnection, TunnelPath, TunnelReport, TunnelView,
 };
 use weir_network::{
     AdmittedFlows, ConnectionId, ConnectionRequest, ConnectionState, FlowDirection,
@@ -32,7 +34,6 @@ use crate::directory::{ConfiguredNetwork, NetworkDirectory};
 use crate::execution::NodeQueues;
 use crate::history::HistoryQuery;
 use crate::ids::{id_text, parsed_id};
-use crate::item::tunnel_number;
 use crate::message::{MessageAnswer, MessageBody};
 use crate::orders::{OrderAnswer, SharedState, WaitingCaller, WantedLink, WriterOrder};
 use crate::record::ConnectionRecord;
@@ -43,6 +44,15 @@ use crate::share_change::WantedShare;
 use crate::state::{BrokerState, outer_addresses, state_name, unknown_id};
 use crate::traffic::{LinkDevice, TrafficReader};
 use crate::weir_node_queue::WeirNodes;
+
+/// Connections that somebody asks for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ConnectionQuery {
+    /// Only connections after this one: the last of the answer before.
+    after: Option<String>,
+}
 
 /// State that the handlers share.
 pub(crate) struct BrokerInterface {
@@ -180,10 +190,7 @@ pub(crate) async fn history(
     query: Result<Query<HistoryQuery>, QueryRejection>,
 ) -> Result<MessageAnswer, BrokerRefusal> {
     let caller = interface.caller(&headers)?;
-    let malformed = |error: QueryRejection| {
-        BrokerRefusal::new(ErrorCode::Malformed, format!("query: {}", error.body_text()))
-    };
-    let Query(query) = query.map_err(malformed)?;
+    let Query(query) = query.map_err(malformed_query)?;
     if let Some(network) = query.network.as_ref().filter(|name| !caller.sees(name)) {
         return Err(unknown("network", network));
     }
@@ -191,17 +198,22 @@ pub(crate) async fn history(
     Ok(MessageAnswer::ok("history", &page))
 }
 
-/// Connections that the caller sees.
-#[utoipa::path(get, path = "/v1/connections",
+/// Connections that the caller sees: at most 2000, in the order of their identities.
+#[utoipa::path(get, path = "/v1/connections", params(ConnectionQuery),
     responses((status = 200, body = Vec<ConnectionView>), BrokerRefusals))]
 pub(crate) async fn connections(
     State(interface): Shared,
     headers: HeaderMap,
+    query: Result<Query<ConnectionQuery>, QueryRejection>,
 ) -> Result<MessageAnswer, BrokerRefusal> {
     let caller = interface.caller(&headers)?;
+    let Query(ConnectionQuery { after }) = query.map_err(malformed_query)?;
+    let parse = |text: &String| parsed_id(text).ok_or_else(|| unknown("connection", text));
+    let after = after.as_ref().map(parse).transpose()?;
     let views: Vec<_> = interface.locked(|state| {
-        let seen = state.all().filter(|(_, record)| caller.sees(&record.requested.network));
-        seen.map(|(connection, record)| view(connection, record, state)).collect()
+        let seen = state.after(after).filter(|(_, record)| caller.sees(&record.requested.network));
+        let page = seen.take(CONNECTIONS_PAGE_MAX);
+        page.map(|(connection, record)| view(connection, record, state)).collect()
     });
     Ok(MessageAnswer::ok("connections", &views))
 }
@@ -456,14 +468,17 @@ impl BrokerInterface {
 
     async fn tunnel_report(&self, tunnel: &TunnelView) -> Result<TunnelReport, BrokerRefusal> {
         let nodes = self.nodes()?;
-        let first = tunnel.path.routers.first().and_then(|router| nodes.get(router));
+        let router = tunnel.path.routers.first().cloned().unwrap_or_default();
         let gone = |text: String| BrokerRefusal::new(ErrorCode::NotRunning, text);
-        let node = first.ok_or_else(|| gone("its entry is no longer configured".to_owned()))?;
+        let node = nodes
+            .get(&router)
+            .ok_or_else(|| gone("its entry is no longer configured".to_owned()))?;
         let counters = node.counters(format!("wc{}", tunnel.number)).await;
         let counters = counters.map_err(|fault| gone(fault.to_string()))?;
         let count = |key: &str| counters[0][key].as_u64().unwrap_or_default();
         Ok(TunnelReport {
             number: tunnel.number,
+            router,
             asked_bps: tunnel.path.rate_bps,
             given_bps: tunnel.path.limit_bps,
             passed_bytes: count("bytes"),
@@ -497,9 +512,11 @@ impl BrokerInterface {
         }
         let queues = self.nodes.borrow();
         let told = &state.observed;
+        let told_routers: BTreeMap<_, _> =
+            told.routers.iter().map(|of| (of.name.as_str(), of)).collect();
         let routers = routers.into_iter().filter_map(|name| match queues.get(name) {
             Some(node) => Some(node.status().router),
-            None => told.routers.iter().find(|of| of.name == name).cloned(),
+            None => told_routers.get(name).copied().cloned(),
         });
         let kept = self.weir_nodes.borrow();
         let nodes = nodes.into_iter().filter_map(|name| match kept.get(name) {
@@ -517,7 +534,7 @@ impl BrokerInterface {
             gateways: gateways.collect(),
             hosts: state.directory.hosts(id).map(|(_, host)| host.name.clone()).collect(),
             links,
-            connections: state.all().filter(|(of, _)| of.request.network == id).count(),
+            connections: state.network.count_of(id),
         }
     }
 
@@ -539,13 +556,13 @@ fn view(
     state: &BrokerState,
 ) -> ConnectionView {
     let NetworkConnection { id, request, flows, .. } = connection;
-    let (directory, ConnectionRecord { number, generation, .. }) = (&state.directory, record);
-    let outer = outer_addresses(directory, request.network, *number, *generation);
+    let (directory, ConnectionRecord { entries, generation, .. }) = (&state.directory, record);
+    let outer = outer_addresses(directory, request.network, *entries, *generation);
     // A broken one has nothing at its routers.
     let present = tunnel_paths(directory, request, flows)
         .filter(|_| connection.state != ConnectionState::Broken);
     let tunnels = present.map(|(direction, path)| TunnelView {
-        number: tunnel_number(*number, direction),
+        number: entries.of(direction).map_or(0, |entry| entry.number),
         outer: *outer.of(direction),
         path,
     });
@@ -581,6 +598,11 @@ fn tunnel_paths(
         };
         (direction, path)
     })
+}
+
+/// Makes the refusal of a query of another form.
+fn malformed_query(error: QueryRejection) -> BrokerRefusal {
+    BrokerRefusal::new(ErrorCode::Malformed, format!("query: {}", error.body_text()))
 }
 
 /// Characters of an `Idempotency-Key`.

@@ -205,22 +205,40 @@ impl<'c> StoreOpening<'c> {
     pub(crate) async fn open(&self) -> Result<(BrokerStore, BrokerState), BrokerError> {
         let lease = self.config.broker.lease;
         let mut store = BrokerStore::open(&self.url, &self.holder, lease).await?;
-        while !store.try_take().await? && !store.is_shared() {
+        while !store.is_shared() && !store.try_take().await? {
             tokio::time::sleep(LEASE_POLL).await;
         }
-        let (mut state, added) = self.read(&mut store, false).await?;
-        if !added.is_empty() {
-            // Numbers are given, and shares dropped, while nobody else can.
-            let (again, added) = self.read(&mut store, true).await?;
-            store.commit(&added).await?;
-            state = again;
+        let mut state = self.read(&mut store).await?;
+        // Only now: reading a full store may take longer than the lease is good for.
+        if store.is_shared() && store.try_take().await? {
+            let news = store.look().await?;
+            state.follow(news.changes).map_err(BrokerError::Configuration)?;
         }
         Ok((store, state))
     }
 
-    /// Reads the store. Returns the numbers that names of the file are given, too, and the shares
-    /// that the file overrides.
-    async fn read(
+    /// Reads the store, gives numbers to names of the file that have none, and drops shares that
+    /// the file overrides.
+    async fn read(&self, store: &mut BrokerStore) -> Result<BrokerState, BrokerError> {
+        let (mut state, mut added) = self.begin_reading(store, false).await?;
+        let changes = !added.is_empty();
+        if changes {
+            store.end_reading().await?;
+            // Numbers are given, and shares dropped, while nobody else can.
+            (state, added) = self.begin_reading(store, true).await?;
+        }
+        let take = |row| state.take_over(row).map_err(BrokerError::Configuration);
+        store.read_connections(take).await?;
+        match changes {
+            true => store.commit(&added).await?,
+            false => store.end_reading().await?,
+        }
+        Ok(state)
+    }
+
+    /// Reads all but the connections. Returns the numbers that names of the file are given, too,
+    /// and the shares that the file overrides.
+    async fn begin_reading(
         &self,
         store: &mut BrokerStore,
         to_change: bool,
@@ -229,7 +247,7 @@ impl<'c> StoreOpening<'c> {
         let mut ids = StableIds::new(stored.ids);
         let (config, overridden) =
             self.config.with_shares(stored.shares).map_err(BrokerError::Configuration)?;
-        let mut state = BrokerState::new(&config, &mut ids, stored.connections, stored.keys)
+        let mut state = BrokerState::new(&config, &mut ids, Vec::new(), stored.keys)
             .map_err(BrokerError::Configuration)?;
         state.of_file = Arc::new(self.config.clone());
         state.restore_links(stored.links_down);

@@ -41,10 +41,11 @@ impl BrokerState {
             return Err(BrokerRefusal::new(ErrorCode::Conflict, text));
         }
         let state = advanced(connection.state, event, &record.plan)?;
-        self.network.set_state(id, state)?;
+        self.set_state(id, state)?;
         if let Some(record) = self.records.get_mut(&id) {
             record.timers.hold_until = None;
         }
+        self.note_times(id);
         Ok(())
     }
 
@@ -56,21 +57,36 @@ impl BrokerState {
             return Err(BrokerRefusal::new(ErrorCode::Conflict, text));
         }
         record.timers.renew(now);
+        self.note_times(id);
         Ok(())
     }
 
     /// Renews all leases: nobody could while no broker ran.
     pub(crate) fn renew_all(&mut self, now: Instant) {
-        for record in self.records.values_mut() {
+        let leased = self.records.iter_mut().filter(|(_, record)| record.timers.lease.is_some());
+        let renewed = leased.map(|(id, record)| {
             record.timers.renew(now);
+            *id
+        });
+        for id in renewed.collect::<Vec<_>>() {
+            self.note_times(id);
         }
+    }
+
+    /// Notes when the next event of a connection is due.
+    pub(crate) fn note_times(&mut self, id: ConnectionId) {
+        let next = self.get(id).and_then(|(connection, record)| {
+            record.timers.next(connection.state, connection.request.window)
+        });
+        self.due.set(id, next.map(|(_, at)| at));
     }
 
     /// Returns what is due, ends first.
     pub(crate) fn due(&self, now: Instant) -> Vec<(ConnectionId, ConnectionEvent)> {
-        let due = self.all().filter_map(|(connection, record)| {
+        let due = self.due.until(now).filter_map(|id| {
+            let (connection, record) = self.get(id)?;
             let window = connection.request.window;
-            Some((connection.id, record.timers.due(connection.state, window, now)?))
+            Some((id, record.timers.due(connection.state, window, now)?))
         });
         let mut due: Vec<_> = due.collect();
         due.sort_by_key(|(_, event)| *event != ConnectionEvent::End);
@@ -79,17 +95,14 @@ impl BrokerState {
 
     /// Returns the time at which something is due next; none if nothing is.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        let next = self.all().filter_map(|(connection, record)| {
-            Some(record.timers.next(connection.state, connection.request.window)?.1)
-        });
-        next.min()
+        self.due.first()
     }
 
     /// Starts a connection whose time has come.
     pub(crate) fn begin_scheduled(&mut self, id: ConnectionId) -> Result<(), BrokerRefusal> {
         let (connection, record) = self.get(id).ok_or_else(|| unknown_id(id))?;
         let state = advanced(connection.state, ConnectionEvent::Start, &record.plan)?;
-        Ok(self.network.set_state(id, state)?)
+        Ok(self.set_state(id, state)?)
     }
 
     /// Takes room for a request from less important connections, which are broken then; none if
@@ -107,7 +120,7 @@ impl BrokerState {
         for (id, withdrawal) in withdrawals {
             let state = self.get(id).map(|(connection, _)| connection.state)?;
             self.network.suspend(id).ok()?;
-            self.network.set_state(id, broken(state).ok()?).ok()?;
+            self.set_state(id, broken(state).ok()?).ok()?;
             if let Some(record) = self.records.get_mut(&id) {
                 let priority = request.priority;
                 record.refusal = Some(format!("its room went to one of priority {priority}"));

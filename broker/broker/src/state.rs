@@ -6,7 +6,8 @@
 //! The instructions of the nodes follow from a connection's state and plan alone
 //! ([`BrokerState::work`]), so a broker and its successor do the same.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,21 +16,24 @@ use weir_broker_api_types::{ConnectionChange, RequestedConnection, StepTimes};
 use weir_network::{
     AdmissionAnswer, AdmittedFlows, ByDirection, ConnectionEvent, ConnectionId, ConnectionPlan,
     ConnectionRequest, ConnectionState, ConnectionStep, ConnectionTunnels, FlowDirection,
-    IllegalTransition, NetworkConnection, NetworkId, NetworkState, PathChangeStep, PathMove,
-    RearrangementLimits, RearrangementOutcome, RecoveryAction, recovery,
+    IllegalTransition, NetworkConnection, NetworkError, NetworkId, NetworkState, PathChangeStep,
+    PathMove, RearrangementLimits, RearrangementOutcome, RecoveryAction, recovery,
 };
 use weir_units::{Instant, Nanos};
 
 use crate::config::BrokerConfig;
-use crate::directory::{CONNECTIONS_MAX, NetworkDirectory};
+use crate::directory::NetworkDirectory;
+use crate::due_times::DueTimes;
 use crate::execution::NodePhase;
 use crate::failures::FailedParts;
 use crate::history::{ChangeHistory, HistorySubject};
-use crate::ids::{StableIds, id_text, parsed_id};
-use crate::item::{Items, outer_address, tunnel_number};
+use crate::ids::{StableIds, id_text};
+use crate::item::{Items, outer_address};
 use crate::record::{ConnectionRecord, ObservedParts, StoredConnection, StoredKey};
 use crate::refusal::BrokerRefusal;
+use crate::remembered_keys::RememberedKeys;
 use crate::requests::{changed, timers, unknown};
+use crate::tunnel_numbers::{EntryNumbers, TUNNELS_PER_ROUTER_MAX, TunnelNumbers, store_wide};
 
 /// The state.
 #[derive(Debug)]
@@ -48,15 +52,9 @@ pub(crate) struct BrokerState {
     pub(crate) observed: ObservedParts,
     /// The broker that configures the routers, if it is another one.
     pub(crate) configured_by: Option<String>,
-    numbers: BTreeSet<u16>,
-    keys: RememberedKeys,
-}
-
-/// The newest idempotency keys.
-#[derive(Debug, Default)]
-struct RememberedKeys {
-    by_key: BTreeMap<String, StoredKey>,
-    oldest_first: VecDeque<String>,
+    numbers: TunnelNumbers,
+    pub(crate) due: DueTimes,
+    pub(crate) keys: RememberedKeys,
 }
 
 /// Progress of a connection after an outcome.
@@ -86,7 +84,8 @@ impl BrokerState {
         keys: Vec<StoredKey>,
     ) -> Result<Self, String> {
         let (directory, network) = NetworkDirectory::new(config, ids)?;
-        let (records, numbers) = (BTreeMap::new(), BTreeSet::new());
+        let (records, numbers, due) =
+            (BTreeMap::new(), TunnelNumbers::default(), DueTimes::default());
         let (failed, remembered) = (FailedParts::default(), RememberedKeys::default());
         let (history, observed) = (ChangeHistory::default(), ObservedParts::default());
         let config = Arc::new(config.clone());
@@ -101,10 +100,11 @@ impl BrokerState {
             observed,
             configured_by: None,
             numbers,
+            due,
             keys: remembered,
         };
         for key in keys {
-            state.remember(key);
+            state.keys.remember(key);
         }
         for row in connections {
             state.take_over(row)?;
@@ -117,10 +117,13 @@ impl BrokerState {
     /// # Errors
     /// It has no room, or a link of it is gone.
     pub(crate) fn take_over(&mut self, row: StoredConnection) -> Result<(), String> {
-        let StoredConnection { connection, next, suspended, record } = row;
+        let StoredConnection { connection, next, suspended, mut record } = row;
         let NetworkConnection { id, request, flows, state: step } = connection;
         // Versions before 4 of the store said it by these alone.
         let suspended = suspended || record.restoring || step == ConnectionState::Broken;
+        if record.entries == EntryNumbers::default() {
+            record.entries = store_wide(record.number, self.network.topology(), &flows);
+        }
         let restored = if suspended {
             self.network.reserve_nothing(id, request, flows, step)
         } else {
@@ -130,8 +133,24 @@ impl BrokerState {
             next.map_or(Ok(()), |(request, flows)| self.network.begin_change(id, request, flows))
         });
         restored.map_err(|error| format!("stored connection {}: {error}", id_text(id)))?;
-        self.numbers.insert(record.number);
+        self.insert(id, record);
+        Ok(())
+    }
+
+    fn insert(&mut self, id: ConnectionId, record: ConnectionRecord) {
+        self.numbers.take(record.entries);
         self.records.insert(id, record);
+        self.note_times(id);
+    }
+
+    /// Notes the state of a connection, and when its next event is due.
+    pub(crate) fn set_state(
+        &mut self,
+        id: ConnectionId,
+        state: ConnectionState,
+    ) -> Result<(), NetworkError> {
+        self.network.set_state(id, state)?;
+        self.note_times(id);
         Ok(())
     }
 
@@ -148,7 +167,16 @@ impl BrokerState {
 
     /// Returns all connections with their records.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&NetworkConnection, &ConnectionRecord)> {
-        self.network.connections().filter_map(|known| Some((known, self.records.get(&known.id)?)))
+        self.after(None)
+    }
+
+    /// Returns the connections with a larger identity than this one, with their records.
+    pub(crate) fn after(
+        &self,
+        id: Option<ConnectionId>,
+    ) -> impl Iterator<Item = (&NetworkConnection, &ConnectionRecord)> {
+        let after = self.network.connections_after(id);
+        after.filter_map(|known| Some((known, self.records.get(&known.id)?)))
     }
 
     /// Returns a connection as it is stored.
@@ -157,35 +185,6 @@ impl BrokerState {
         let next = self.network.change_of(id).cloned();
         let (suspended, record) = (self.network.is_suspended(id), record.clone());
         Some(StoredConnection { connection: connection.clone(), next, suspended, record })
-    }
-
-    /// Returns the connection that an earlier request with this key made; none if there was none.
-    pub(crate) fn of_key(
-        &self,
-        key: &str,
-        request: &str,
-    ) -> Result<Option<ConnectionId>, BrokerRefusal> {
-        let Some(known) = self.keys.by_key.get(key) else { return Ok(None) };
-        let conflict = |text: &str| Err(BrokerRefusal::new(ErrorCode::Conflict, text));
-        if known.request != request {
-            return conflict("this Idempotency-Key was used for another request");
-        }
-        match parsed_id(&known.connection) {
-            Some(id) if self.records.contains_key(&id) => Ok(Some(id)),
-            _ => conflict("the connection that this Idempotency-Key made was removed or failed"),
-        }
-    }
-
-    /// Remembers the key of a request, and forgets the oldest beyond the bound.
-    pub(crate) fn remember(&mut self, key: StoredKey) {
-        let RememberedKeys { by_key, oldest_first } = &mut self.keys;
-        oldest_first.push_back(key.key.clone());
-        by_key.insert(key.key.clone(), key);
-        if by_key.len() > KEYS_MAX
-            && let Some(oldest) = oldest_first.pop_front()
-        {
-            by_key.remove(&oldest);
-        }
     }
 
     /// Decides on a request, and reserves nothing.
@@ -211,13 +210,14 @@ impl BrokerState {
     ) -> Result<(), BrokerRefusal> {
         let (request, flows) = self.try_out(&requested, now)?;
         let timers = timers(&requested, now)?;
-        let most = u16::try_from(CONNECTIONS_MAX).unwrap_or(u16::MAX);
-        let free = (1..=most).find(|number| !self.numbers.contains(number));
-        let number = free.ok_or_else(|| {
-            let text = format!("{most} connections are there, which is the most");
+        let entries = self.numbers.find(self.network.topology(), &flows).map_err(|node| {
+            let router = self.directory.router(node).map_or("", |(name, _)| name);
+            let text = format!(
+                "{TUNNELS_PER_ROUTER_MAX} tunnels enter at router \"{router}\", which is the most"
+            );
             BrokerRefusal::new(ErrorCode::Busy, text)
         })?;
-        let tunnels = self.tunnels(id, request, flows, number, 1);
+        let tunnels = self.tunnels(id, request, flows, entries, 1);
         let plan = ConnectionPlan::creation(self.network.topology(), &tunnels);
         let state = match (timers.hold_until, tunnels.request.window.start > now) {
             (Some(_), _) => ConnectionState::Held,
@@ -227,12 +227,12 @@ impl BrokerState {
             (None, false) => advanced(ConnectionState::Held, ConnectionEvent::Commit, &plan)?,
         };
         self.network.reserve(id, tunnels.request, tunnels.flows, state)?;
-        self.numbers.insert(number);
-        let (generation, next, took) = (1, None, None);
+        let (number, generation, next, took) = (0, 1, None, None);
         let (restoring, refusal, fault) = (false, None, None);
         let record = ConnectionRecord {
             requested,
             number,
+            entries,
             generation,
             next,
             plan,
@@ -242,7 +242,7 @@ impl BrokerState {
             fault,
             took,
         };
-        self.records.insert(id, record);
+        self.insert(id, record);
         Ok(())
     }
 
@@ -298,7 +298,7 @@ impl BrokerState {
         let (connection, record) = self.active(id)?;
         let (state, old_flows) = (connection.state, connection.flows.clone());
         let old_request = connection.request.clone();
-        let (number, generation) = (record.number, record.generation);
+        let (entries, generation) = (record.entries, record.generation);
         let path = |flows: &AdmittedFlows, direction| {
             flows.of(direction).as_ref().map(|flow| flow.path.arcs.clone())
         };
@@ -306,12 +306,12 @@ impl BrokerState {
             .into_iter()
             .all(|direction| path(&flows, direction) == path(&old_flows, direction));
         let next = generation.wrapping_add(u32::from(!stays));
-        let old = self.tunnels(id, old_request, old_flows, number, generation);
-        let new = self.tunnels(id, request, flows, number, next);
+        let old = self.tunnels(id, old_request, old_flows, entries, generation);
+        let new = self.tunnels(id, request, flows, entries, next);
         let plan = ConnectionPlan::change(self.network.topology(), &old, &new, DRAIN_MARGIN);
         let state = advanced(state, ConnectionEvent::Change, &plan)?;
         self.network.begin_change(id, new.request, new.flows)?;
-        self.network.set_state(id, state)?;
+        self.set_state(id, state)?;
         if let Some(record) = self.records.get_mut(&id) {
             (record.next, record.plan) = (Some((requested, next)), plan);
         }
@@ -337,7 +337,7 @@ impl BrokerState {
             _ => ConnectionPlan::default(),
         };
         let state = advanced(connection.state, ConnectionEvent::End, &plan)?;
-        self.network.set_state(id, state)?;
+        self.set_state(id, state)?;
         if let Some(record) = self.records.get_mut(&id) {
             record.plan = plan;
         }
@@ -348,8 +348,9 @@ impl BrokerState {
     pub(crate) fn forget(&mut self, id: ConnectionId) -> Result<(), BrokerRefusal> {
         self.network.release(id)?;
         if let Some(record) = self.records.remove(&id) {
-            self.numbers.remove(&record.number);
+            self.numbers.give_back(record.entries);
         }
+        self.note_times(id);
         Ok(())
     }
 
@@ -413,7 +414,13 @@ impl BrokerState {
             }
             _ => {}
         }
-        self.network.set_state(id, state)?;
+        self.set_state(id, state)?;
+        if matches!(state, ConnectionState::Active | ConnectionState::Broken)
+            && let Some(record) = self.records.get_mut(&id)
+        {
+            // Nothing of it is under way. It would be most of the row.
+            record.plan = ConnectionPlan::default();
+        }
         Ok(match state {
             ConnectionState::Active => StepProgress::Settled,
             ConnectionState::Broken => StepProgress::Broken,
@@ -511,7 +518,7 @@ impl BrokerState {
         record: &ConnectionRecord,
     ) -> ConnectionTunnels {
         let NetworkConnection { id, request, flows, .. } = connection;
-        self.tunnels(*id, request.clone(), flows.clone(), record.number, record.generation)
+        self.tunnels(*id, request.clone(), flows.clone(), record.entries, record.generation)
     }
 
     pub(crate) fn tunnels(
@@ -519,10 +526,10 @@ impl BrokerState {
         id: ConnectionId,
         request: ConnectionRequest,
         flows: AdmittedFlows,
-        number: u16,
+        entries: EntryNumbers,
         generation: u32,
     ) -> ConnectionTunnels {
-        let outer = outer_addresses(&self.directory, request.network, number, generation);
+        let outer = outer_addresses(&self.directory, request.network, entries, generation);
         ConnectionTunnels { id, request, flows, generation, outer }
     }
 }
@@ -531,11 +538,14 @@ impl BrokerState {
 pub(crate) fn outer_addresses(
     directory: &NetworkDirectory,
     network: NetworkId,
-    number: u16,
+    entries: EntryNumbers,
     generation: u32,
-) -> ByDirection<std::net::Ipv6Addr> {
+) -> ByDirection<Ipv6Addr> {
     let pool = directory.outer_pool(network);
-    let of = |direction| outer_address(pool, tunnel_number(number, direction), generation);
+    let of = |direction: FlowDirection| {
+        let entry = entries.of(direction);
+        entry.map_or(Ipv6Addr::UNSPECIFIED, |entry| outer_address(pool, entry, generation))
+    };
     ByDirection { forward: of(FlowDirection::Forward), backward: of(FlowDirection::Backward) }
 }
 
@@ -577,9 +587,6 @@ pub(crate) fn unknown_id(id: ConnectionId) -> BrokerRefusal {
     unknown("connection", &id_text(id))
 }
 
-/// Keys that are remembered.
-pub(crate) const KEYS_MAX: usize = 10_000;
-
 /// Bounds of a search for moves: the writer does nothing else meanwhile.
 const REARRANGEMENT: RearrangementLimits =
     RearrangementLimits { moves: 0, paths: 8, states: 2_000 };
@@ -592,7 +599,10 @@ const DRAIN_MARGIN: Nanos = Nanos::new(50_000_000);
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::remembered_keys::KEYS_MAX;
     use crate::restoration::RestorationStep;
     use crate::test_config;
 
@@ -1036,6 +1046,41 @@ mod tests {
         BrokerState::new(&later, &mut ids, row(), Vec::new()).unwrap();
     }
 
+    /// Goal: a connection of a store before version 6 keeps the numbers and addresses that its
+    /// routers have. New tunnels get numbers of their routers beside it, and no two have one
+    /// address.
+    #[test]
+    fn an_old_connection_keeps_its_tunnels() {
+        let mut before = state();
+        let both =
+            |port| timed(|of| (of.to_port, of.back_rate) = (Some(port), of.rate.clone().into()));
+        let small = |port| timed(|of| (of.to_port, of.rate) = (Some(port), "1Mbit".to_owned()));
+        before.admit(ID, both(1), NOW).unwrap();
+        before.finish(ID, true).unwrap();
+        let mut row = serde_json::to_value(before.row(ID).unwrap()).unwrap();
+        row["record"].as_object_mut().unwrap().remove("entries");
+        row["record"]["number"] = 1.into();
+        let mut state = state();
+        state.take_over(serde_json::from_value(row).unwrap()).unwrap();
+        let outer = |state: &BrokerState, id| {
+            let (connection, record) = state.get(id).unwrap();
+            state.tunnels_of(connection, record).outer
+        };
+        let addresses = outer(&state, ID);
+        assert_eq!(addresses.forward.to_string(), "fd0f::2:1");
+        assert_eq!(addresses.backward.to_string(), "fd0f::3:1");
+        let mut given = Vec::new();
+        for port in 2..5 {
+            let id = ConnectionId(u64::from(port));
+            state.admit(id, small(port), NOW).unwrap();
+            given.push(outer(&state, id).forward.to_string());
+        }
+        // The router `a` has the number 0, and its tunnel 2 is taken.
+        assert_eq!(given, ["fd0f::1:1:1", "fd0f::1:3:1", "fd0f::1:4:1"]);
+        state = successor(&state);
+        assert_eq!(outer(&state, ID), addresses);
+    }
+
     /// Goal: bad requests are refused by the value that is wrong.
     #[test]
     fn bad_requests_are_refused_by_name() {
@@ -1066,10 +1111,12 @@ mod tests {
         active(&mut state, "1Mbit");
         for number in 0..=KEYS_MAX {
             let (key, request) = (number.to_string(), "r".to_owned());
-            state.remember(StoredKey { key, request, connection: id_text(ID) });
+            state.keys.remember(StoredKey { key, request, connection: id_text(ID) });
         }
-        assert_eq!(state.of_key("0", "r").unwrap(), None);
-        assert_eq!(state.of_key("1", "r").unwrap(), Some(ID));
-        assert!(state.of_key("1", "other").is_err());
+        let find = |key, request| state.keys.find(key, request, |id| id == ID);
+        assert_eq!(find("0", "r").unwrap(), None);
+        assert_eq!(find("1", "r").unwrap(), Some(ID));
+        assert!(find("1", "other").is_err());
+        assert!(state.keys.find("1", "r", |_| false).is_err());
     }
 }

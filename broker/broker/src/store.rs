@@ -14,13 +14,14 @@
 
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use ring::rand::{SecureRandom, SystemRandom};
 use sqlx::AnyConnection;
 use sqlx::any::AnyConnectOptions;
 use sqlx::{ConnectOptions, Connection, Row};
 
 use crate::ids::StoredId;
-use crate::record::{StoredKey, StoredState};
+use crate::record::{StoredConnection, StoredKey, StoredState};
 
 mod dialect;
 mod fault;
@@ -195,9 +196,7 @@ impl BrokerStore {
         if renewed.execute(&mut *connection).await?.rows_affected() == 0 {
             return Err(BrokerStoreError::Fenced);
         }
-        for change in changes {
-            rows::write(change, connection).await?;
-        }
+        rows::write(changes, connection).await?;
         rows::trim(changes, connection).await?;
         if self.dialect.is_shared && !changes.is_empty() {
             sqlx::query("INSERT INTO change (number, changes) VALUES ($1, $2)")
@@ -231,8 +230,9 @@ impl BrokerStore {
         Ok(())
     }
 
-    /// Reads everything, as it is between two transactions. With `to_change` the transaction stays
-    /// open, and nobody else commits, until [`Self::commit`].
+    /// Begins to read everything, as it is between two transactions: all but the connections. Those
+    /// follow by [`Self::read_connections`], then [`Self::end_reading`]. With `to_change` nobody
+    /// else commits until [`Self::commit`], which ends it too.
     pub(crate) async fn read(&mut self, to_change: bool) -> Result<StoredState, BrokerStoreError> {
         let (begin, lease) = match to_change {
             true => (self.dialect.begin, self.dialect.lock),
@@ -241,19 +241,31 @@ impl BrokerStore {
         sqlx::raw_sql(begin).execute(&mut self.connection).await?;
         let row = sqlx::query(lease).fetch_one(&mut self.connection).await?;
         self.number = row.try_get(0)?;
-        let state = self.read_rows().await?;
-        if !to_change {
-            sqlx::raw_sql("COMMIT").execute(&mut self.connection).await?;
+        self.read_rows().await
+    }
+
+    /// Reads the connections, and gives each away before the next one is read: all of them may be
+    /// more than fits into memory twice.
+    pub(crate) async fn read_connections<E: From<BrokerStoreError>>(
+        &mut self,
+        mut take: impl FnMut(StoredConnection) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut rows = sqlx::query("SELECT record FROM connection").fetch(&mut self.connection);
+        while let Some(row) = rows.try_next().await.map_err(BrokerStoreError::from)? {
+            let text = row.try_get(0).map_err(BrokerStoreError::from)?;
+            take(serde_json::from_str(text).map_err(BrokerStoreError::from)?)?;
         }
-        Ok(state)
+        Ok(())
+    }
+
+    /// Ends what [`Self::read`] has begun.
+    pub(crate) async fn end_reading(&mut self) -> Result<(), BrokerStoreError> {
+        sqlx::raw_sql("COMMIT").execute(&mut self.connection).await?;
+        Ok(())
     }
 
     async fn read_rows(&mut self) -> Result<StoredState, BrokerStoreError> {
         let mut state = StoredState::default();
-        let rows = sqlx::query("SELECT record FROM connection ORDER BY id");
-        for row in rows.fetch_all(&mut self.connection).await? {
-            state.connections.push(serde_json::from_str(row.try_get(0)?)?);
-        }
         let rows = sqlx::query("SELECT key, request, connection FROM request_key ORDER BY made");
         for row in rows.fetch_all(&mut self.connection).await? {
             let (key, request) = (row.try_get(0)?, row.try_get(1)?);
@@ -339,7 +351,7 @@ pub(crate) fn random_digits() -> String {
 }
 
 /// Additions of each version.
-const SCHEMAS: [&str; 5] = [
+const SCHEMAS: [&str; 6] = [
     "
 CREATE TABLE lease (
     id BIGINT PRIMARY KEY, store TEXT NOT NULL, holder TEXT NOT NULL, fence BIGINT NOT NULL,
@@ -368,5 +380,8 @@ CREATE TABLE observed (id BIGINT PRIMARY KEY, parts TEXT NOT NULL);
 CREATE TABLE share (
     network TEXT NOT NULL, link TEXT NOT NULL, share TEXT NOT NULL, PRIMARY KEY (network, link)
 );
+",
+    "
+CREATE INDEX request_key_made ON request_key (made);
 ",
 ];

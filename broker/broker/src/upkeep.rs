@@ -33,7 +33,7 @@ impl Writer {
         self.policing = self.settings.nodes.police(&config);
         self.lease_ends = None;
         // Broken connections are tried at the start, once the routers were read.
-        self.restore_at = Some(Instant::now());
+        (self.restore_at, self.looks_at_routers) = (Some(Instant::now()), true);
         for id in self.locked(|state| state.under_way()) {
             self.start(id, Duration::ZERO, Vec::new());
         }
@@ -75,23 +75,15 @@ impl Writer {
     /// Moves connections whose path failed, and withdraws those without another.
     pub(crate) fn restore(&mut self, batch: &mut OrderBatch) -> Result<(), BrokerError> {
         let now = Instant::now();
-        let Some(nodes) = &self.nodes else { return Ok(()) };
-        let statuses = nodes.iter().map(|(name, node)| (name, node.status()));
-        let weir_nodes = self.weir_nodes.iter().map(|(name, node)| (name, node.status()));
-        let patience = self.settings.router_patience;
-        let Some(observed) = FailedParts::observed(statuses, weir_nodes, patience, now) else {
-            return Ok(());
-        };
-        if self.store.is_shared() {
-            let routers = nodes.values().map(|node| node.status().router).collect();
-            let nodes = self.weir_nodes.values().map(|node| node.status().node).collect();
-            let parts = ObservedParts { failed: observed.clone(), routers, nodes };
-            if self.locked(|state| state.observed != parts) {
-                self.locked(|state| state.observed = parts.clone());
-                batch.rows.push(RowChange::Observe(Box::new(parts)));
-            }
+        let mut differs = false;
+        if self.looks_at_routers {
+            let Some(observed) = self.observe(now, batch) else {
+                // One was not read yet.
+                self.restore_at = self.restore_at.map(|_| now + GATHER);
+                return Ok(());
+            };
+            (self.looks_at_routers, differs) = (false, observed);
         }
-        let differs = self.locked(|state| state.observe(observed));
         if !differs && self.restore_at.is_none_or(|at| at > now) {
             return Ok(());
         }
@@ -112,5 +104,25 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    /// Asks all routers and nodes for their state. Returns whether other parts have failed than
+    /// before; none while one of them was not read yet.
+    fn observe(&self, now: Instant, batch: &mut OrderBatch) -> Option<bool> {
+        let nodes = self.nodes.as_ref()?;
+        let statuses = nodes.iter().map(|(name, node)| (name, node.status()));
+        let weir_nodes = self.weir_nodes.iter().map(|(name, node)| (name, node.status()));
+        let patience = self.settings.router_patience;
+        let observed = FailedParts::observed(statuses, weir_nodes, patience, now)?;
+        if self.store.is_shared() {
+            let routers = nodes.values().map(|node| node.status().router).collect();
+            let nodes = self.weir_nodes.values().map(|node| node.status().node).collect();
+            let parts = ObservedParts { failed: observed.clone(), routers, nodes };
+            if self.locked(|state| state.observed != parts) {
+                self.locked(|state| state.observed = parts.clone());
+                batch.rows.push(RowChange::Observe(Box::new(parts)));
+            }
+        }
+        Some(self.locked(|state| state.observe(observed)))
     }
 }

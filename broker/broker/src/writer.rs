@@ -58,6 +58,8 @@ pub(crate) struct Writer {
     pub(crate) settings: WriterSettings,
     /// The time at which connections without a path are tried again; none if nothing has changed.
     pub(crate) restore_at: Option<Instant>,
+    /// True if routers may have changed since they were asked for their state.
+    pub(crate) looks_at_routers: bool,
     pub(crate) rearranging: Option<Rearrangement>,
     /// The time at which another broker's lease runs out unless it is renewed.
     pub(crate) lease_ends: Option<Instant>,
@@ -142,6 +144,7 @@ impl Writer {
             served,
             settings,
             restore_at,
+            looks_at_routers: true,
             rearranging,
             lease_ends,
         };
@@ -156,9 +159,9 @@ impl Writer {
                 biased;
                 _ = stop.changed() => break,
                 // An empty batch renews the lease.
-                _ = ticks.tick() => {}
+                _ = ticks.tick() => writer.looks_at_routers = true,
                 () = committed.notified() => is_news = true,
-                () = changed.notified() => {}
+                () = changed.notified() => writer.looks_at_routers = true,
                 () = until(writer.lease_ends) => {}
                 () = until(restore_at) => {}
                 () = until(next_due) => {}
@@ -353,7 +356,9 @@ impl Writer {
         let WantedConnection { requested, key, waiting } = wanted;
         let request = serde_json::to_string(&requested).unwrap_or_default();
         if let Some(key) = &key {
-            match self.locked(|state| state.of_key(key, &request)) {
+            match self.locked(|state| {
+                state.keys.find(key, &request, |id| state.records.contains_key(&id))
+            }) {
                 Ok(None) => {}
                 Ok(Some(id)) => return waiting.tell(Ok(id)),
                 Err(refusal) => return waiting.tell(Err(refusal)),
@@ -392,7 +397,7 @@ impl Writer {
         if let (Ok(()), Some(key)) = (&admitted, key) {
             let key = StoredKey { key, request, connection: id_text(id) };
             batch.rows.push(RowChange::PutKey(key.clone()));
-            self.locked(|state| state.remember(key));
+            self.locked(|state| state.keys.remember(key));
         }
         let note = (HistoryChange::Created, Some(described(&requested)));
         self.begin(id, admitted, note, waiting, batch);

@@ -36,7 +36,11 @@ struct ChargedArc {
     arc: ArcId,
     /// The rate that connections may be promised together.
     sellable: u64,
-    charges: BTreeMap<FlowKey, ArcCharge>,
+    /// Rates of flows that are charged for all time and do not move: nearly all of them, and most
+    /// of the memory of a network with many connections.
+    steady: BTreeMap<FlowKey, u64>,
+    /// All other charges.
+    others: BTreeMap<FlowKey, ArcCharge>,
     /// The sum of all charges, whenever they are.
     total: u64,
     /// Charges that do not last for all time.
@@ -102,8 +106,15 @@ impl ArcLedger {
 
     /// The charge of a flow on an arc, the larger of current and next.
     pub(crate) fn charge_of(&self, arc: ArcId, flow: FlowKey) -> u64 {
-        let charge = self.find(arc).and_then(|charged| charged.charges.get(&flow));
-        charge.map_or(0, ArcCharge::rate)
+        let charge = self.find(arc).and_then(|charged| charged.charge(flow));
+        charge.map_or(0, |charge| charge.rate())
+    }
+
+    /// Connections that charge an arc.
+    pub(crate) fn connections_on(&self, arc: ArcId) -> impl Iterator<Item = ConnectionId> {
+        let charged = self.find(arc).into_iter();
+        let flows = charged.flat_map(|charged| charged.steady.keys().chain(charged.others.keys()));
+        flows.map(|(connection, _)| *connection)
     }
 
     /// The highest sum of charges of an arc at any time.
@@ -151,14 +162,20 @@ impl ChargedArc {
         Self {
             arc: share.arc,
             sellable: sellable_of(share),
-            charges: BTreeMap::new(),
+            steady: BTreeMap::new(),
+            others: BTreeMap::new(),
             total: 0,
             windowed: 0,
         }
     }
 
+    fn charge(&self, flow: FlowKey) -> Option<ArcCharge> {
+        let steady = |rate: &u64| ArcCharge { current: *rate, next: 0, window: TimeWindow::ALWAYS };
+        self.steady.get(&flow).map(steady).or_else(|| self.others.get(&flow).copied())
+    }
+
     fn set(&mut self, flow: FlowKey, side: ChargeSide, rate: u64, window: TimeWindow) {
-        let old = self.charges.get(&flow).copied();
+        let old = self.charge(flow);
         let mut charge = old.unwrap_or(ArcCharge { current: 0, next: 0, window });
         match side {
             ChargeSide::Current => charge.current = rate,
@@ -169,25 +186,37 @@ impl ChargedArc {
             self.total -= old.rate();
             self.windowed -= usize::from(old.window != TimeWindow::ALWAYS);
         }
+        let is_steady = charge.next == 0 && charge.window == TimeWindow::ALWAYS;
+        if charge.rate() == 0 || !is_steady {
+            self.steady.remove(&flow);
+        }
+        if charge.rate() == 0 || is_steady {
+            self.others.remove(&flow);
+        }
         if charge.rate() == 0 {
-            self.charges.remove(&flow);
             return;
         }
         self.total = self.total.saturating_add(charge.rate());
         self.windowed += usize::from(charge.window != TimeWindow::ALWAYS);
-        self.charges.insert(flow, charge);
+        if is_steady {
+            self.steady.insert(flow, charge.current);
+        } else {
+            self.others.insert(flow, charge);
+        }
+        debug_assert!(self.windowed <= self.others.len(), "no steady charge has a window");
     }
 
     /// The highest sum of charges in a window.
     fn peak(&self, window: TimeWindow, except: Option<FlowKey>) -> u64 {
-        let own = except.and_then(|flow| self.charges.get(&flow));
+        let own = except.and_then(|flow| self.charge(flow));
         if self.windowed == 0 {
-            return self.total - own.map_or(0, ArcCharge::rate);
+            return self.total - own.map_or(0, |charge| charge.rate());
         }
-        let mut always = 0u64;
+        let steady = self.steady.iter().filter(|(flow, _)| Some(**flow) != except);
+        let mut always = steady.fold(0u64, |sum, (_, rate)| sum.saturating_add(*rate));
         // Charges that begin or end within the window. At the same instant, ends sort first.
         let mut events: Vec<(Instant, bool, u64)> = Vec::new();
-        for (flow, charge) in &self.charges {
+        for (flow, charge) in &self.others {
             if Some(*flow) == except || !charge.window.overlaps(window) {
                 continue;
             }

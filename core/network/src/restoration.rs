@@ -11,7 +11,7 @@
 
 use crate::answer::RefusalReason;
 use crate::connection::NetworkConnection;
-use crate::ids::ConnectionId;
+use crate::ids::{ArcId, ConnectionId, dense};
 use crate::lifecycle::ConnectionState;
 use crate::state::{KnownConnection, NetworkState};
 
@@ -33,7 +33,7 @@ impl NetworkState {
     ///
     /// A charge of a path that was just found does not fit: a defect.
     pub fn restore(&mut self) -> Result<Vec<RestorationOutcome>, crate::NetworkError> {
-        let needy = self.by_priority(|known| self.needs_path(known));
+        let needy = self.needy();
         for id in &needy {
             if !self.is_unconfigured(*id) {
                 self.suspend(*id)?;
@@ -45,6 +45,40 @@ impl NetworkState {
             outcomes.push(RestorationOutcome { id, answer });
         }
         Ok(outcomes)
+    }
+
+    /// Connections that need a path, the most important first. Only those are looked at that lack
+    /// room, or charge an arc that is down: their number decides what this costs, and not that of
+    /// all connections.
+    fn needy(&self) -> Vec<ConnectionId> {
+        let mut ids = self.without_room.clone();
+        if self.parts_down > 0 {
+            let all = (0..self.topology.arcs.len()).map(|place| ArcId(dense(place)));
+            for arc in all.filter(|arc| !self.topology.is_usable(*arc)) {
+                ids.extend(self.networks.values().flat_map(|of| of.ledger.connections_on(arc)));
+            }
+        }
+        let known = ids.into_iter().filter_map(|id| self.connections.get(&id));
+        sorted(known.filter(|known| self.needs_path(known)).collect())
+    }
+
+    /// Connections with a path over an arc or node that is down, by priority.
+    #[must_use]
+    pub fn broken(&self) -> Vec<ConnectionId> {
+        self.by_priority(|known| self.passes_failure(known))
+    }
+
+    fn passes_failure(&self, known: &KnownConnection) -> bool {
+        let mut arcs = known.connection.flows.present().flat_map(|(_, flow)| &flow.path.arcs);
+        arcs.any(|arc| !self.topology.is_usable(*arc))
+    }
+
+    /// Connections that are chosen, the most important first.
+    pub(crate) fn by_priority(
+        &self,
+        chosen: impl Fn(&KnownConnection) -> bool,
+    ) -> Vec<ConnectionId> {
+        sorted(self.connections.values().filter(|known| chosen(known)).collect())
     }
 
     fn restore_one(
@@ -80,4 +114,10 @@ impl NetworkState {
             matches!(state, ConnectionState::Held | ConnectionState::Scheduled)
         })
     }
+}
+
+/// Sorts connections, the most important first.
+fn sorted(mut all: Vec<&KnownConnection>) -> Vec<ConnectionId> {
+    all.sort_by_key(|known| (known.connection.request.priority, known.connection.id));
+    all.into_iter().map(|known| known.connection.id).collect()
 }

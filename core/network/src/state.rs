@@ -5,7 +5,8 @@
 //! nothing; charges do. Each charge checks again that it fits, so that a decision that has become
 //! stale is an error and never an overbooked arc.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use crate::accounting::TunnelAccounting;
 use crate::connection::{
@@ -60,6 +61,10 @@ pub struct NetworkState {
     pub(crate) networks: BTreeMap<NetworkId, KnownNetwork>,
     pub(crate) end_nodes: BTreeMap<EndNodeId, EndNode>,
     pub(crate) connections: BTreeMap<ConnectionId, KnownConnection>,
+    /// Connections for which nothing is charged, or that are broken.
+    pub(crate) without_room: BTreeSet<ConnectionId>,
+    /// The number of nodes and arcs that are down.
+    pub(crate) parts_down: usize,
     /// By arc: the sum of all networks' shares.
     pub(crate) promised: Vec<u64>,
 }
@@ -70,6 +75,8 @@ pub(crate) struct KnownNetwork {
     pub(crate) ledger: ArcLedger,
     /// The flows that select certain packets, each in its window.
     pub(crate) selectors: BTreeMap<FlowSelector, Vec<FlowKey>>,
+    /// The number of its connections.
+    connections: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -94,6 +101,8 @@ impl NetworkState {
     ) -> Result<Self, NetworkError> {
         accounting.validate()?;
         let finder = PathFinder::new(&topology, limits.paths)?;
+        let nodes_down = topology.nodes.iter().filter(|node| !node.is_up).count();
+        let arcs_down = topology.arcs.iter().filter(|arc| !arc.is_up).count();
         Ok(Self {
             promised: vec![0; topology.arcs.len()],
             topology,
@@ -103,6 +112,8 @@ impl NetworkState {
             networks: BTreeMap::new(),
             end_nodes: BTreeMap::new(),
             connections: BTreeMap::new(),
+            without_room: BTreeSet::new(),
+            parts_down: nodes_down + arcs_down,
         })
     }
 
@@ -134,7 +145,8 @@ impl NetworkState {
             self.promised[share.arc.index()] += share.rate.as_bps();
         }
         let ledger = ArcLedger::new(&shares);
-        self.networks.insert(id, KnownNetwork { network, ledger, selectors: BTreeMap::new() });
+        let (selectors, connections) = (BTreeMap::new(), 0);
+        self.networks.insert(id, KnownNetwork { network, ledger, selectors, connections });
         Ok(())
     }
 
@@ -240,6 +252,7 @@ impl NetworkState {
         if let Some(known) = self.connections.get_mut(&id) {
             known.is_suspended = true;
         }
+        self.note_room(id);
         Ok(())
     }
 
@@ -253,8 +266,25 @@ impl NetworkState {
     fn insert(&mut self, connection: NetworkConnection, is_suspended: bool) {
         let NetworkConnection { id, request, flows, .. } = &connection;
         self.select(*id, request, flows);
+        if let Some(network) = self.networks.get_mut(&request.network) {
+            network.connections += 1;
+        }
+        let id = *id;
         let known = KnownConnection { connection, next: None, is_suspended };
-        self.connections.insert(known.connection.id, known);
+        self.connections.insert(id, known);
+        self.note_room(id);
+    }
+
+    /// Notes whether a connection is one of those without room.
+    fn note_room(&mut self, id: ConnectionId) {
+        let lacks = self.connections.get(&id).is_some_and(|known| {
+            known.is_suspended || known.connection.state == ConnectionState::Broken
+        });
+        if lacks {
+            self.without_room.insert(id);
+        } else {
+            self.without_room.remove(&id);
+        }
     }
 
     /// Charges the larger of what a connection has and what it is to have.
@@ -299,6 +329,7 @@ impl NetworkState {
             known.connection.flows = flows;
             known.is_suspended = false;
         }
+        self.note_room(id);
         Ok(())
     }
 
@@ -328,6 +359,10 @@ impl NetworkState {
         self.deselect(&known.connection);
         self.clear(&known.connection.request, id, &known.connection.flows);
         self.connections.remove(&id);
+        self.note_room(id);
+        if let Some(network) = self.networks.get_mut(&known.connection.request.network) {
+            network.connections -= 1;
+        }
         Ok(known.connection)
     }
 
@@ -339,12 +374,15 @@ impl NetworkState {
     pub fn set_state(&mut self, id: ConnectionId, to: ConnectionState) -> Result<(), NetworkError> {
         let unknown = NetworkError::Unknown { thing: "connection", id: id.0 };
         self.connections.get_mut(&id).ok_or(unknown)?.connection.state = to;
+        self.note_room(id);
         Ok(())
     }
 
     /// Notes that an arc failed or works again.
     pub fn set_arc_up(&mut self, arc: ArcId, is_up: bool) {
         if let Some(arc) = self.topology.arcs.get_mut(arc.index()) {
+            self.parts_down -= usize::from(!arc.is_up);
+            self.parts_down += usize::from(!is_up);
             arc.is_up = is_up;
         }
     }
@@ -352,6 +390,8 @@ impl NetworkState {
     /// Notes that a node failed or works again.
     pub fn set_node_up(&mut self, node: NodeId, is_up: bool) {
         if let Some(node) = self.topology.nodes.get_mut(node.index()) {
+            self.parts_down -= usize::from(!node.is_up);
+            self.parts_down += usize::from(!is_up);
             node.is_up = is_up;
         }
     }
@@ -371,6 +411,21 @@ impl NetworkState {
     /// All connections, by id.
     pub fn connections(&self) -> impl Iterator<Item = &NetworkConnection> {
         self.connections.values().map(|known| &known.connection)
+    }
+
+    /// Connections whose id is larger than this one, by id; all without one.
+    pub fn connections_after(
+        &self,
+        after: Option<ConnectionId>,
+    ) -> impl Iterator<Item = &NetworkConnection> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.connections.range((from, Bound::Unbounded)).map(|(_, known)| &known.connection)
+    }
+
+    /// The number of a network's connections.
+    #[must_use]
+    pub fn count_of(&self, network: NetworkId) -> usize {
+        self.networks.get(&network).map_or(0, |known| known.connections)
     }
 
     /// A virtual network.
@@ -415,27 +470,6 @@ impl NetworkState {
     #[must_use]
     pub fn is_suspended(&self, id: ConnectionId) -> bool {
         self.connections.get(&id).is_some_and(|known| known.is_suspended)
-    }
-
-    /// Connections with a path over an arc or node that is down, by priority.
-    #[must_use]
-    pub fn broken(&self) -> Vec<ConnectionId> {
-        self.by_priority(|known| self.passes_failure(known))
-    }
-
-    pub(crate) fn passes_failure(&self, known: &KnownConnection) -> bool {
-        let mut arcs = known.connection.flows.present().flat_map(|(_, flow)| &flow.path.arcs);
-        arcs.any(|arc| !self.topology.is_usable(*arc))
-    }
-
-    /// Connections that are chosen, the most important first.
-    pub(crate) fn by_priority(
-        &self,
-        chosen: impl Fn(&KnownConnection) -> bool,
-    ) -> Vec<ConnectionId> {
-        let mut all: Vec<_> = self.connections.values().filter(|known| chosen(known)).collect();
-        all.sort_by_key(|known| (known.connection.request.priority, known.connection.id));
-        all.into_iter().map(|known| known.connection.id).collect()
     }
 
     pub(crate) fn connection_of(&self, id: ConnectionId) -> Result<&KnownConnection, NetworkError> {

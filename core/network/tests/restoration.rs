@@ -3,6 +3,7 @@
 //! that matters less.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 
 use proptest::prelude::*;
@@ -109,10 +110,16 @@ fn admitted(state: &mut NetworkState, id: u64, request: ConnectionRequest) -> bo
     true
 }
 
-/// Does what a broker does with the outcomes, and returns those without a path.
+/// Does what a broker does with the outcomes, and returns those without a path. Outcomes are for
+/// the connections over what failed and those that are broken, and for no others.
 fn restore(state: &mut NetworkState) -> Vec<ConnectionId> {
+    let mut needy: BTreeSet<_> = state.broken().into_iter().collect();
+    let all = state.connections();
+    needy.extend(all.filter(|of| of.state == ConnectionState::Broken).map(|of| of.id));
+    let outcomes = state.restore().unwrap();
+    assert_eq!(outcomes.iter().map(|of| of.id).collect::<BTreeSet<_>>(), needy);
     let mut left = Vec::new();
-    for outcome in state.restore().unwrap() {
+    for outcome in outcomes {
         if outcome.answer.is_ok() {
             state.finish_change(outcome.id).unwrap();
             state.set_state(outcome.id, ConnectionState::Active).unwrap();

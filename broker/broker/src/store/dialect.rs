@@ -84,7 +84,7 @@ pub(super) static SQLITE: StoreDialect = StoreDialect {
     session: "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;",
     begin_schema: "BEGIN IMMEDIATE",
     version: "PRAGMA user_version",
-    set_version: "PRAGMA user_version = 5",
+    set_version: "PRAGMA user_version = 6",
     begin: "BEGIN IMMEDIATE",
     begin_reading: "BEGIN IMMEDIATE",
     lock: see!(sqlite_now!(), ""),
@@ -102,7 +102,7 @@ pub(super) static POSTGRESQL: StoreDialect = StoreDialect {
     begin_schema: "BEGIN; SELECT pg_advisory_xact_lock(2249318670); \
                    CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)",
     version: "SELECT coalesce(max(version), 0) FROM schema_version",
-    set_version: "DELETE FROM schema_version; INSERT INTO schema_version VALUES (5)",
+    set_version: "DELETE FROM schema_version; INSERT INTO schema_version VALUES (6)",
     begin: "BEGIN",
     begin_reading: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
     lock: see!(postgresql_now!(), " FOR UPDATE"),

@@ -27,10 +27,11 @@ pub(crate) enum BrokerStoreError {
 }
 
 /// Version of the tables.
-pub(super) const VERSION: i64 = 5;
+pub(super) const VERSION: i64 = 6;
 
 /// The time for an answer of a database on another machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Transactions whose changes are kept for other brokers.
-pub(super) const CHANGES_KEPT: i64 = 2000;
+/// Transactions whose changes are kept for other brokers: more than happen while one of them reads
+/// a full store.
+pub(super) const CHANGES_KEPT: i64 = 10_000;

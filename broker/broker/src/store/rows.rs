@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Changes of rows, as they are written and as other brokers read them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
-use sqlx::AnyConnection;
+use sqlx::{AnyConnection, AssertSqlSafe};
 use weir_broker_api_types::HistoryEntry;
 use weir_network::ConnectionId;
 
@@ -10,7 +12,7 @@ use super::fault::BrokerStoreError;
 use crate::history::HISTORY_MAX;
 use crate::ids::{StoredId, id_text};
 use crate::record::{ObservedParts, StoredConnection, StoredKey, StoredShare};
-use crate::state::KEYS_MAX;
+use crate::remembered_keys::KEYS_MAX;
 
 /// A change of rows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,21 +42,96 @@ pub(crate) enum RowChange {
     Observe(Box<ObservedParts>),
 }
 
-/// Writes a change.
+/// Writes the changes of a transaction. Connections, names and the history are written together,
+/// each connection once: for each statement the database is waited for.
 pub(super) async fn write(
+    changes: &[RowChange],
+    connection: &mut AnyConnection,
+) -> Result<(), BrokerStoreError> {
+    let (mut connections, mut history, mut names) = (BTreeMap::new(), Vec::new(), Vec::new());
+    for change in changes {
+        match change {
+            RowChange::PutConnection(row) => {
+                connections.insert(row.connection.id, Some(row));
+            }
+            RowChange::DeleteConnection(id) => {
+                connections.insert(*id, None);
+            }
+            RowChange::AddHistory(entry) => {
+                let number = i64::try_from(entry.number).unwrap_or(i64::MAX);
+                history.push((number, serde_json::to_string(entry)?));
+            }
+            RowChange::PutId(name) => names.push(name),
+            other => write_one(other, connection).await?,
+        }
+    }
+    let (mut put, mut gone) = (Vec::new(), Vec::new());
+    for (id, row) in connections {
+        match row {
+            Some(row) => put.push((id_text(id), serde_json::to_string(row)?)),
+            None => gone.push(id_text(id)),
+        }
+    }
+    while let Some(count) = together(put.len()) {
+        let mut query = sqlx::query(AssertSqlSafe(format!(
+            "INSERT INTO connection (id, record) VALUES {} \
+             ON CONFLICT (id) DO UPDATE SET record = excluded.record",
+            places(count, 2)
+        )));
+        for (id, record) in put.drain(..count) {
+            query = query.bind(id).bind(record);
+        }
+        query.execute(&mut *connection).await?;
+    }
+    for id in gone {
+        let query = sqlx::query("DELETE FROM connection WHERE id = $1").bind(id);
+        query.execute(&mut *connection).await?;
+    }
+    while let Some(count) = together(history.len()) {
+        let text = format!("INSERT INTO history (number, entry) VALUES {}", places(count, 2));
+        let mut query = sqlx::query(AssertSqlSafe(text));
+        for (number, entry) in history.drain(..count) {
+            query = query.bind(number).bind(entry);
+        }
+        query.execute(&mut *connection).await?;
+    }
+    while let Some(count) = together(names.len()) {
+        let text = format!("INSERT INTO name (kind, name, id) VALUES {}", places(count, 3));
+        let mut query = sqlx::query(AssertSqlSafe(text));
+        for StoredId { kind, name, id } in names.drain(..count) {
+            query = query.bind(kind.clone()).bind(name.clone()).bind(i64::from(*id));
+        }
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Returns how many of so many rows the next statement writes; none of none. Few numbers are
+/// possible, so that the database keeps the statements prepared.
+fn together(rows: usize) -> Option<usize> {
+    [64, 16, 4, 1].into_iter().find(|count| *count <= rows)
+}
+
+/// Returns the places of so many rows, each with so many values.
+fn places(rows: usize, values: usize) -> String {
+    let place = |row: usize| {
+        let each = (1..=values).map(|value| format!("${}", row * values + value));
+        format!("({})", each.collect::<Vec<_>>().join(", "))
+    };
+    (0..rows).map(place).collect::<Vec<_>>().join(", ")
+}
+
+/// Writes a change of another kind.
+async fn write_one(
     change: &RowChange,
     connection: &mut AnyConnection,
 ) -> Result<(), BrokerStoreError> {
     let query = match change {
-        RowChange::PutConnection(row) => sqlx::query(
-            "INSERT INTO connection (id, record) VALUES ($1, $2) \
-             ON CONFLICT (id) DO UPDATE SET record = excluded.record",
-        )
-        .bind(id_text(row.connection.id))
-        .bind(serde_json::to_string(row)?),
-        RowChange::DeleteConnection(id) => {
-            sqlx::query("DELETE FROM connection WHERE id = $1").bind(id_text(*id))
-        }
+        // Written together with others.
+        RowChange::PutConnection(_)
+        | RowChange::DeleteConnection(_)
+        | RowChange::AddHistory(_)
+        | RowChange::PutId(_) => return Ok(()),
         RowChange::PutKey(StoredKey { key, request, connection }) => sqlx::query(
             "INSERT INTO request_key (key, request, connection, made) \
              VALUES ($1, $2, $3, (SELECT coalesce(max(made), 0) + 1 FROM request_key)) \
@@ -84,17 +161,6 @@ pub(super) async fn write(
             sqlx::query("DELETE FROM share WHERE network = $1 AND link = $2")
                 .bind(network.clone())
                 .bind(link.clone())
-        }
-        RowChange::AddHistory(entry) => {
-            sqlx::query("INSERT INTO history (number, entry) VALUES ($1, $2)")
-                .bind(i64::try_from(entry.number).unwrap_or(i64::MAX))
-                .bind(serde_json::to_string(entry)?)
-        }
-        RowChange::PutId(StoredId { kind, name, id }) => {
-            sqlx::query("INSERT INTO name (kind, name, id) VALUES ($1, $2, $3)")
-                .bind(kind.clone())
-                .bind(name.clone())
-                .bind(i64::from(*id))
         }
         RowChange::Observe(parts) => sqlx::query(
             "INSERT INTO observed (id, parts) VALUES (1, $1) \

@@ -8,7 +8,7 @@ use weir_broker_api_types::{HistoryChange, HistoryEntry};
 use super::*;
 use crate::ids::{StableIds, id_text};
 use crate::postgres::PostgresCluster;
-use crate::record::{ObservedParts, ShareTerms, StoredConnection, StoredShare};
+use crate::record::{ObservedParts, ShareTerms, StoredShare};
 use crate::state::BrokerState;
 use crate::store_address::StoreAddress;
 use crate::{clock, test_config};
@@ -58,6 +58,18 @@ impl TestStore {
         assert!(store.try_take().await.unwrap());
         store
     }
+}
+
+/// Reads everything.
+async fn read(store: &mut BrokerStore) -> (StoredState, Vec<StoredConnection>) {
+    let (state, mut connections) = (store.read(false).await.unwrap(), Vec::new());
+    let take = |row| {
+        connections.push(row);
+        Ok::<_, BrokerStoreError>(())
+    };
+    store.read_connections(take).await.unwrap();
+    store.end_reading().await.unwrap();
+    (state, connections)
 }
 
 /// Longer than a test takes.
@@ -129,9 +141,9 @@ async fn changes_are_read_back_from_either_database() {
         store.commit(&every_change()).await.unwrap();
         store.release().await.unwrap();
         let mut store = place.take("b").await;
-        let state = store.read(false).await.unwrap();
+        let (state, connections) = read(&mut store).await;
         let text = |of: &StoredConnection| serde_json::to_string(of).unwrap();
-        assert_eq!(state.connections.iter().map(text).collect::<Vec<_>>(), [text(&row())]);
+        assert_eq!(connections.iter().map(text).collect::<Vec<_>>(), [text(&row())]);
         let keys: Vec<_> = state.keys.iter().map(|of| (&*of.key, &*of.connection)).collect();
         assert_eq!(keys, [("t/2", "c2"), ("t/1", "c3")]);
         assert_eq!(state.ids.len(), 1);
@@ -147,8 +159,8 @@ async fn changes_are_read_back_from_either_database() {
             RowChange::SetLink { network, link, up: true },
         ];
         store.commit(&changes).await.unwrap();
-        let state = store.read(false).await.unwrap();
-        assert!(state.connections.is_empty() && state.links_down.is_empty());
+        let (state, connections) = read(&mut store).await;
+        assert!(connections.is_empty() && state.links_down.is_empty());
         assert!(state.shares.is_empty());
     }
 }
@@ -176,7 +188,7 @@ async fn a_lease_that_ran_out_is_worth_nothing() {
         };
         assert!(matches!(fenced, Err(BrokerStoreError::Fenced)), "{fenced:?}");
         drop(first);
-        assert!(second.read(false).await.unwrap().connections.is_empty());
+        assert!(read(&mut second).await.1.is_empty());
         second.release().await.unwrap();
         place.take("third").await;
     }
@@ -212,15 +224,19 @@ async fn brokers_decide_on_all_that_is_stored() {
         broker.await.unwrap();
     }
     let mut late = place.open("late").await;
-    assert_eq!(late.read(false).await.unwrap().history.len(), 180);
+    assert_eq!(read(&mut late).await.0.history.len(), 180);
     // One that is too far behind is told to read everything again.
     let mut busy = place.open("busy").await;
-    busy.read(false).await.unwrap();
-    for number in 0..=CHANGES_KEPT {
-        busy.begin().await.unwrap();
-        let id = weir_network::ConnectionId(number.unsigned_abs());
-        busy.commit(&[RowChange::DeleteConnection(id)]).await.unwrap();
-    }
+    read(&mut busy).await;
+    let many = format!(
+        "INSERT INTO change SELECT lease.number + more, '[]' \
+         FROM lease, generate_series(1, {CHANGES_KEPT}) AS more; \
+         UPDATE lease SET number = number + {CHANGES_KEPT}"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(many)).execute(&mut busy.connection).await.unwrap();
+    busy.begin().await.unwrap();
+    let id = weir_network::ConnectionId(1);
+    busy.commit(&[RowChange::DeleteConnection(id)]).await.unwrap();
     let behind = late.look().await.map(|news| news.changes.len());
     assert!(matches!(behind, Err(BrokerStoreError::Behind)), "{behind:?}");
     assert!(place.cluster.is_some());
@@ -243,17 +259,17 @@ async fn stores_of_earlier_versions_are_extended() {
     old.close().await.unwrap();
     let mut store = place.take("new").await;
     assert_eq!((store.identity(), store.fence()), ("0123456789abcdef", Some(42)));
-    assert_eq!(store.read(false).await.unwrap().links_down.len(), 1);
+    assert_eq!(read(&mut store).await.0.links_down.len(), 1);
     store.release().await.unwrap();
     for place in TestStore::both("later") {
         let mut store = place.open("a").await;
         let later = match store.is_shared() {
-            true => "UPDATE schema_version SET version = 6",
-            false => "PRAGMA user_version = 6",
+            true => "UPDATE schema_version SET version = 7",
+            false => "PRAGMA user_version = 7",
         };
         sqlx::raw_sql(later).execute(&mut store.connection).await.unwrap();
         let refused = BrokerStore::open(&place.url, "b", LEASE).await;
-        assert!(matches!(refused, Err(BrokerStoreError::Version(6))), "{refused:?}");
+        assert!(matches!(refused, Err(BrokerStoreError::Version(7))), "{refused:?}");
     }
     assert_eq!(id_text(weir_network::ConnectionId(7)).len(), 17);
 }

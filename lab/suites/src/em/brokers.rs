@@ -7,29 +7,28 @@
 //! does not.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::net::TcpListener;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use weir_client::{Client, Method, OpenConnection};
-use weir_experiment::clock;
+use weir_client::{Method, OpenConnection};
 use weir_experiment::prelude::*;
 use weir_experiment::run_folder::RunFolder;
 use weir_platform::StateDir;
 use weir_sim::Seed;
 
 use super::broker_lab::parsed;
+use super::broker_processes::{BrokerProcesses, given_twice, overcharged, stored};
 use super::postgres::PostgresServer;
 
 /// Shows the row's part.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let cluster = PostgresServer::start("em-brokers")?;
     let place = RunFolder::take("em-brokers", &StateDir::from_env())?;
-    let brokers = ThreeBrokers::start(&cluster, place.folder())?;
+    let mut brokers = BrokerProcesses::new(&cluster, place.folder(), "", &networks())?;
+    for name in NAMES {
+        brokers.start(name)?;
+    }
     let (rounds, requests) = if rec.quick { (4, 250_usize) } else { (10, 1000) };
     let mut trial = Trial::default();
     let mut held: Vec<Vec<String>> = vec![Vec::new(); CALLERS];
@@ -56,102 +55,14 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     rec.none("brokers/insufficient", "changes that do not admit", trial.insufficient)?;
     rec.none("brokers/excessive", "changes less 1 % that admit nevertheless", trial.excessive)?;
     for (caller, ids) in held.into_iter().enumerate() {
-        let mut open = brokers.client(caller + 1)?.connect()?;
+        let mut open = brokers.connect(caller + 1)?;
         for id in ids {
             trial.failed += u64::from(remove(&mut open, &id)? != 204);
         }
     }
-    let left = cluster.ask("SELECT count(*) FROM connection")?;
-    let left = left.first().and_then(|row| row.first()?.parse().ok()).unwrap_or(u64::MAX);
-    rec.none("brokers/left", "connections left after all were removed", left + trial.failed)?;
+    let left = stored(&cluster)? + trial.failed;
+    rec.none("brokers/left", "connections left after all were removed", left)?;
     brokers.down()
-}
-
-/// The brokers' processes.
-struct ThreeBrokers {
-    children: Vec<Child>,
-    urls: Vec<String>,
-    certificate: std::path::PathBuf,
-    token: String,
-}
-
-impl Drop for ThreeBrokers {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ended = child.kill().and_then(|()| child.wait());
-        }
-    }
-}
-
-impl ThreeBrokers {
-    fn start(cluster: &PostgresServer, folder: &Path) -> Result<Self> {
-        let weir = weir_experiment::product::path()?;
-        weir_experiment::product::broker_path()?;
-        let (token, digest) =
-            weir_api::token::new().map_err(|error| ExperimentError::io("token", error))?;
-        let own = rcgen::generate_simple_self_signed(["::1".to_owned()])
-            .map_err(|error| ExperimentError::Node(format!("certificate: {error}")))?;
-        let write = |name: &str, text: &str| {
-            let file = folder.join(name);
-            fs::write(&file, text).map_err(|error| ExperimentError::io(&file, error))
-        };
-        write("cert.pem", &own.cert.pem())?;
-        write("key.pem", &own.signing_key.serialize_pem())?;
-        let certificate = folder.join("cert.pem");
-        let mut brokers = Self { children: Vec::new(), urls: Vec::new(), certificate, token };
-        for name in NAMES {
-            // Free until somebody else takes it, which is unlikely enough.
-            let address = TcpListener::bind("[::1]:0").and_then(|of| of.local_addr());
-            let address = address.map_err(|error| ExperimentError::io("[::1]", error))?;
-            let store = cluster.url();
-            let head = format!(
-                "version = 1\n[broker]\nname = \"{name}\"\nlisten = \"{address}\"\n\
-                 certificate = \"cert.pem\"\nkey = \"key.pem\"\nssh_key = \"none\"\n\
-                 store = \"{store}\"\nsimulate = true\nclients = 64\n\
-                 [[broker.token]]\nname = \"operator\"\nsha256 = \"{digest}\"\n"
-            );
-            write(&format!("{name}.toml"), &(head + &networks()))?;
-            let file = folder.join(format!("{name}.log"));
-            let log = fs::File::create(&file).map_err(|error| ExperimentError::io(&file, error))?;
-            let mut command = Command::new(weir);
-            command.args(["broker", "run", &format!("{name}.toml")]).current_dir(folder);
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-            let child = command.spawn().map_err(|error| ExperimentError::io(weir, error))?;
-            brokers.children.push(child);
-            brokers.urls.push(format!("https://{address}"));
-        }
-        for broker in 0..NAMES.len() {
-            let client = brokers.client(broker)?;
-            let answers = clock::wait_for(PATIENCE, Duration::from_millis(20), || {
-                Ok(client.get::<Value>("/v1/networks").is_ok().then_some(()))
-            })?;
-            let none = || ExperimentError::Node(format!("broker {broker} does not answer"));
-            answers.ok_or_else(none)?;
-        }
-        Ok(brokers)
-    }
-
-    /// Returns a client of one of them, in turn.
-    fn client(&self, number: usize) -> Result<Client> {
-        let url = &self.urls[number % self.urls.len()];
-        let client = Client::remote(url, Some(&self.certificate));
-        let client = client.map_err(|error| ExperimentError::io(&self.certificate, error))?;
-        Ok(client.with_token(&self.token))
-    }
-
-    /// Ends them as a service manager does.
-    fn down(mut self) -> Result {
-        for child in &mut self.children {
-            weir_platform::process::terminate(child);
-            let ended = clock::wait_for(PATIENCE, Duration::from_millis(10), || {
-                Ok(child.try_wait().ok().flatten())
-            })?;
-            if !ended.is_some_and(|status| status.success()) {
-                return Err(ExperimentError::Node("a broker did not end in order".to_owned()));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Counts of what was asked and seen.
@@ -179,7 +90,7 @@ impl Trial {
     fn storm(
         &mut self,
         cluster: &PostgresServer,
-        brokers: &ThreeBrokers,
+        brokers: &BrokerProcesses,
         held: &mut [Vec<String>],
         (round, each): (u64, usize),
     ) -> Result {
@@ -219,22 +130,18 @@ impl Trial {
 
     /// Adds up what is promised of each direction of each link, in one statement.
     fn audit(&mut self, cluster: &PostgresServer) -> Result {
-        let sums = cluster.ask(&CHARGED.replace("MOST", &RESERVABLE.to_string()))?;
-        self.over += sums.len() as u64;
-        for row in cluster.ask(GIVEN_TWICE)? {
-            let twice = row.first().and_then(|text| text.parse::<u64>().ok());
-            self.twice += twice.unwrap_or(u64::MAX / 2);
-        }
+        self.over += overcharged(cluster, RESERVABLE)?;
+        self.twice += given_twice(cluster)?;
         self.audits += 1;
         Ok(())
     }
 
     /// Tries the changes of refusals, while nobody else asks: each at the next broker.
-    fn probe(&mut self, brokers: &ThreeBrokers, round: u64) -> Result {
+    fn probe(&mut self, brokers: &BrokerProcesses, round: u64) -> Result {
         let mut draw = Seed::new(1000 + round);
         for probe in 0..PROBES {
-            let mut open = brokers.client(probe)?.connect()?;
-            let mut next = brokers.client(probe + 1)?.connect()?;
+            let mut open = brokers.connect(probe)?;
+            let mut next = brokers.connect(probe + 1)?;
             let mut body = drawn_request(&mut draw, 60_000);
             body["rate"] = json!(format!("{}kbit", draw.between(40_000, 90_000)));
             let (status, answer) = ask(&mut open, Method::POST, DRY_RUN, &body)?;
@@ -289,7 +196,7 @@ fn bits(value: &Value) -> Option<u64> {
 
 /// Makes, changes and removes connections at one broker; looks for each at another, too.
 fn call(
-    brokers: &ThreeBrokers,
+    brokers: &BrokerProcesses,
     ids: &mut Vec<String>,
     (round, caller, each): (u64, usize, usize),
 ) -> Result<Trial> {
@@ -297,7 +204,7 @@ fn call(
     let mut draw = Seed::new(round * 100 + caller as u64);
     // In each round at another broker, so that connections are changed elsewhere than made.
     let broker = caller + usize::try_from(round).unwrap_or_default();
-    let mut open = brokers.client(broker)?.connect()?;
+    let mut open = brokers.connect(broker)?;
     for number in 0..each {
         let chosen = usize::try_from(draw.between(0, ids.len() as u64)).unwrap_or_default();
         let status = match (ids.get(chosen).cloned(), draw.between(0, 9)) {
@@ -330,7 +237,7 @@ fn call(
     Ok(seen)
 }
 
-fn ask(
+pub(super) fn ask(
     open: &mut OpenConnection,
     method: Method,
     path: &str,
@@ -341,7 +248,7 @@ fn ask(
     Ok((status, parsed(&String::from_utf8_lossy(&answer))?))
 }
 
-fn remove(open: &mut OpenConnection, id: &str) -> Result<u16> {
+pub(super) fn remove(open: &mut OpenConnection, id: &str) -> Result<u16> {
     let asked = open.ask(Method::DELETE, &format!("/v1/connections/{id}"), "");
     Ok(asked.map_err(|error| ExperimentError::io("broker", error))?.0)
 }
@@ -398,30 +305,6 @@ fn networks() -> String {
     text
 }
 
-/// Directions of links with more promised than there is: for each direction of a connection the
-/// larger of now and next.
-const CHARGED: &str = "
-WITH row AS (SELECT id, record::jsonb AS r FROM connection),
-side AS (
-    SELECT id, way, flow FROM row, unnest(ARRAY['forward', 'backward']) AS way,
-    LATERAL (VALUES (r->'connection'->'flows'->way), (r->'next'->1->way)) AS of(flow)
-    WHERE jsonb_typeof(flow) = 'object'
-),
-charge AS (
-    SELECT id, way, arc::bigint AS arc, max((flow->>'reserved')::bigint) AS rate
-    FROM side, jsonb_array_elements_text(flow->'path'->'arcs') AS arc GROUP BY 1, 2, 3
-)
-SELECT name.name, sum(rate) FROM charge JOIN name ON kind = 'arc' AND name.id = arc
-GROUP BY 1 HAVING sum(rate) > MOST";
-
-/// How many numbers of tunnels, and how many flows, more than one connection has.
-const GIVEN_TWICE: &str = "
-WITH row AS (SELECT record::jsonb->'record' AS r FROM connection)
-SELECT count(*) - count(DISTINCT r->'number') FROM row
-UNION ALL
-SELECT count(*) - count(DISTINCT (r->'requested'->'network', r->'requested'->'from',
-    r->'requested'->'to', r->'requested'->'to_port')) FROM row";
-
 const NAMES: [&str; 3] = ["one", "two", "three"];
 
 const DRY_RUN: &str = "/v1/connections/dry-run";
@@ -436,5 +319,3 @@ const CALLERS: usize = 12;
 
 /// Refusals tried in each pause.
 const PROBES: usize = 12;
-
-const PATIENCE: Duration = Duration::from_secs(60);

@@ -3,6 +3,7 @@
 
 mod admission;
 pub mod broker_lab;
+mod broker_processes;
 mod brokers;
 mod burst;
 mod crash;
@@ -17,6 +18,7 @@ mod policing;
 mod postgres;
 mod rearrangement;
 mod restoration;
+mod scale;
 mod setup;
 mod shared_lab;
 mod sharing;
@@ -79,6 +81,11 @@ const ROWS: &[Requirement] = &[
     )
     .correctness(),
     row(13, "drift is repaired within a second, foreign lines stay", &[Plain(drift::show)]),
+    row(
+        16,
+        "one store of 10 000 routers and 100 000 connections: as fast as when it was nearly empty",
+        &[Plain(scale::show)],
+    ),
     row(
         17,
         "contention comes and goes over two nodes, a router misbehaves: held, punished, pardoned",

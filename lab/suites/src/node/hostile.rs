@@ -135,7 +135,7 @@ fn refused(rec: &mut Recording<'_>, name: &str, what: &str, seen: &[u16], wanted
 /// Resident bytes.
 pub(crate) struct Memory {
     pub(crate) now: u64,
-    peak: u64,
+    pub(crate) peak: u64,
 }
 
 /// Reads the resident memory of a process, now and at its peak.
