@@ -22,11 +22,11 @@ use weir_testbed::Lab;
 
 /// Files of a lab, and its routers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BrokerScenario {
-    pub(super) topology: &'static str,
-    pub(super) configuration: &'static str,
+pub(super) struct BrokerScenario<'s> {
+    pub(super) topology: &'s str,
+    pub(super) configuration: &'s str,
     /// Routers in the order of their management links.
-    pub(super) routers: &'static [&'static str],
+    pub(super) routers: &'s [&'s str],
 }
 
 /// The network, its SSH servers and the broker's files. All is gone with this value.
@@ -45,15 +45,20 @@ impl BrokerLab {
     /// # Errors
     /// There is no SSH server, or the lab cannot be built.
     pub fn up() -> Result<Self> {
-        Self::of(&BrokerScenario {
-            topology: TOPOLOGY,
-            configuration: CONFIGURATION,
-            routers: &ROUTERS,
-        })
+        Self::with(CONFIGURATION)
+    }
+
+    /// Builds it with links of another rate, such as `10Gbit`.
+    pub(super) fn with_links(rate: &str) -> Result<Self> {
+        Self::with(&CONFIGURATION.replace("100Mbit", rate))
+    }
+
+    fn with(configuration: &str) -> Result<Self> {
+        Self::of(&BrokerScenario { topology: TOPOLOGY, configuration, routers: &ROUTERS })
     }
 
     /// Builds another network, as [`Self::up`] does.
-    pub(super) fn of(scenario: &BrokerScenario) -> Result<Self> {
+    pub(super) fn of(scenario: &BrokerScenario<'_>) -> Result<Self> {
         if !Path::new(SSHD).exists() {
             let (what, needs) = ("a broker's lab".to_owned(), "openssh-server".to_owned());
             return Err(ExperimentError::Missing { what, needs });

@@ -22,6 +22,7 @@ mod scale;
 mod setup;
 mod shared_lab;
 mod sharing;
+mod tables;
 mod times;
 
 use weir_experiment::RowPart::{Plain, With};
@@ -44,6 +45,11 @@ const ROWS: &[Requirement] = &[
         4,
         "a hundred requests on one node at once: all done soon, in order, nobody starves",
         &[Plain(burst::show)],
+    ),
+    row(
+        5,
+        "limits are exact to 800 Mbit/s with a short queue; what a tunnel costs, and its MTU",
+        &[Plain(tables::limits), Plain(tables::paths)],
     ),
     row(
         6,

@@ -277,7 +277,7 @@ fn flood() -> XdpStream {
     }
 }
 
-fn sink(node: &str, device: &str) -> ReceiveSpec {
+pub(super) fn sink(node: &str, device: &str) -> ReceiveSpec {
     let sink = SinkSpec { verdict: SinkVerdict::DropMeasured, ..SinkSpec::new(device) };
     ReceiveSpec { run: at(node), ..ReceiveSpec::new(ReceiveMethod::Sink(sink)) }
 }
@@ -288,7 +288,7 @@ fn sockets(node: &str, address: &str) -> ReceiveSpec {
     ReceiveSpec { run: at(node), ..ReceiveSpec::new(ReceiveMethod::Sockets(sockets)) }
 }
 
-fn at(node: &str) -> RunSpec {
+pub(super) fn at(node: &str) -> RunSpec {
     RunSpec { netns: Some(namespace(node)), ..RunSpec::default() }
 }
 
