@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Refusals with their reason, in the words of the configuration.
 
+use axum::extract::rejection::QueryRejection;
 use serde::Serialize;
 use utoipa::ToSchema;
 use weir_api_types::error::{ApiError, ErrorCode};
@@ -51,6 +52,13 @@ impl BrokerRefusal {
     /// Makes a refusal without changes.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { error: ApiError::new(code, message), changes: Vec::new() }
+    }
+}
+
+/// A query of another form than the one that is asked for.
+impl From<QueryRejection> for BrokerRefusal {
+    fn from(error: QueryRejection) -> Self {
+        Self::new(ErrorCode::Malformed, format!("query: {}", error.body_text()))
     }
 }
 

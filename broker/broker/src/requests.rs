@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Requests as people write them, with names and units, as the requests that are decided on.
 
+use serde::Deserialize;
+use utoipa::IntoParams;
 use weir_api_types::error::ErrorCode;
 use weir_broker_api_types::{ConnectionChange, RequestedConnection};
 use weir_network::{
@@ -15,6 +17,15 @@ use crate::config::RATE_LEAST;
 use crate::directory::NetworkDirectory;
 use crate::ids::parsed_id;
 use crate::refusal::BrokerRefusal;
+
+/// Connections that somebody asks for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ConnectionQuery {
+    /// Only connections after this one: the last of the answer before.
+    pub(crate) after: Option<String>,
+}
 
 /// Returns a request with the changes that are named.
 pub(crate) fn changed(

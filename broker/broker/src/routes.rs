@@ -13,10 +13,8 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ring::digest::{SHA256, digest};
-use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
-use utoipa::IntoParams;
 use weir_api_types::error::ErrorCode;
 use weir_broker_api_types::{
     AdmissionView, CONNECTIONS_PAGE_MAX, ConnectionChange, ConnectionView, HistoryEntry,
@@ -38,21 +36,12 @@ use crate::message::{MessageAnswer, MessageBody};
 use crate::orders::{OrderAnswer, SharedState, WaitingCaller, WantedLink, WriterOrder};
 use crate::record::ConnectionRecord;
 use crate::refusal::BrokerRefusal;
-use crate::requests::{rate, unknown};
+use crate::requests::{ConnectionQuery, rate, unknown};
 use crate::responses::BrokerRefusals;
 use crate::share_change::WantedShare;
 use crate::state::{BrokerState, outer_addresses, state_name, unknown_id};
 use crate::traffic::{LinkDevice, TrafficReader};
 use crate::weir_node_queue::WeirNodes;
-
-/// Connections that somebody asks for.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct ConnectionQuery {
-    /// Only connections after this one: the last of the answer before.
-    after: Option<String>,
-}
 
 /// State that the handlers share.
 pub(crate) struct BrokerInterface {
@@ -190,7 +179,7 @@ pub(crate) async fn history(
     query: Result<Query<HistoryQuery>, QueryRejection>,
 ) -> Result<MessageAnswer, BrokerRefusal> {
     let caller = interface.caller(&headers)?;
-    let Query(query) = query.map_err(malformed_query)?;
+    let Query(query) = query?;
     if let Some(network) = query.network.as_ref().filter(|name| !caller.sees(name)) {
         return Err(unknown("network", network));
     }
@@ -207,7 +196,7 @@ pub(crate) async fn connections(
     query: Result<Query<ConnectionQuery>, QueryRejection>,
 ) -> Result<MessageAnswer, BrokerRefusal> {
     let caller = interface.caller(&headers)?;
-    let Query(ConnectionQuery { after }) = query.map_err(malformed_query)?;
+    let Query(ConnectionQuery { after }) = query?;
     let parse = |text: &String| parsed_id(text).ok_or_else(|| unknown("connection", text));
     let after = after.as_ref().map(parse).transpose()?;
     let views: Vec<_> = interface.locked(|state| {
@@ -598,11 +587,6 @@ fn tunnel_paths(
         };
         (direction, path)
     })
-}
-
-/// Makes the refusal of a query of another form.
-fn malformed_query(error: QueryRejection) -> BrokerRefusal {
-    BrokerRefusal::new(ErrorCode::Malformed, format!("query: {}", error.body_text()))
 }
 
 /// Characters of an `Idempotency-Key`.

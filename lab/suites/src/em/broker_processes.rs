@@ -22,7 +22,7 @@ pub(super) struct BrokerProcesses {
     urls: Vec<String>,
     folder: PathBuf,
     token: String,
-    /// What the file of each has after its own address.
+    /// The rest of each one's file, after its own address.
     rest: String,
 }
 
@@ -142,7 +142,7 @@ pub(super) fn overcharged(cluster: &PostgresServer, most: u64) -> Result<u64> {
 /// Counts numbers of tunnels, and flows, that more than one connection has.
 pub(super) fn given_twice(cluster: &PostgresServer) -> Result<u64> {
     let counts = cluster.ask(GIVEN_TWICE)?;
-    // What is no number is a defect of the statement, and no proof.
+    // An answer without a number is a defect of the statement, and no proof.
     let count = |row: &Vec<String>| row.first()?.parse::<u64>().ok();
     Ok(counts.iter().map(|row| count(row).unwrap_or(u64::MAX / 2)).sum())
 }
