@@ -62,7 +62,7 @@ impl BrokerState {
                     followed.sets_links |= self.set_link(&network, &link, up).is_ok();
                 }
                 RowChange::SetShare(share) => shares.push(share),
-                // Only a broker that begins drops one: the file of this one says the same.
+                // A broker drops one when it starts with another file; this one keeps to its own.
                 RowChange::DropShare { .. } => {}
                 RowChange::AddHistory(entry) => self.history.take_over(*entry),
                 RowChange::Observe(parts) => {

@@ -35,9 +35,9 @@ pub(crate) struct NodeStarter {
     pub(crate) clients: NodeClients,
     /// Shows their keepers to the interface.
     pub(crate) weir_nodes: watch::Sender<WeirNodes>,
-    /// Takes what policing has to say to the history.
+    /// Takes policing's entries of the history to the writer.
     pub(crate) orders: mpsc::WeakSender<WriterOrder>,
-    /// Shows it to the interface.
+    /// Shows the report of policing to the interface.
     pub(crate) policing: watch::Sender<Arc<PolicingReport>>,
 }
 

@@ -77,7 +77,7 @@ impl PolicingTask {
 
     /// Asks all nodes, decides, and sets what differs.
     async fn sample(&mut self, now: Moment) {
-        // Who reads the number knows which samples begin after that.
+        // Raised first: a sample with a higher number began after the number was read.
         self.shown.send_modify(|report| Arc::make_mut(report).samples += 1);
         let answers = join_all(self.nodes.iter().map(|(name, client)| ask(name, client))).await;
         let (calls, judged) = self.police.take(now, &answers);
@@ -113,17 +113,18 @@ async fn ask(name: &str, client: &Client) -> Result<XtcView, String> {
     answer.map_err(|error| error.to_string())
 }
 
-/// Makes a node's calls one after the other. After one without an answer no more are made.
+/// Makes a node's calls one after the other. After one without an answer, or after
+/// [`CALL_PATIENCE`] in all, no more are made: all other nodes wait for them.
 async fn make(name: &str, client: &Client, calls: Vec<SetPointCall>) -> Vec<CallOutcome> {
     let client = client.clone().with_patience(CALL_PATIENCE);
-    let mut outcomes = Vec::new();
+    let (begun, mut outcomes) = (Instant::now(), Vec::new());
     for call in calls {
         let (path, change) = (format!("/v1/xtc/{}", escaped(&call.router)), call.change.clone());
         let ask = move |client: &Client| client.ask::<Value>(Method::PATCH, &path, Some(&change));
         let outcome = on_a_thread(name, &client, ask).await;
         let is_silent = matches!(outcome, Err(ClientError::Io { .. }));
         outcomes.push((call, outcome.map(drop).map_err(|error| error.to_string())));
-        if is_silent {
+        if is_silent || begun.elapsed() >= CALL_PATIENCE {
             break;
         }
     }
@@ -136,7 +137,8 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// The longest wait for a node's routers. Within it all other nodes wait, too.
 const ASK_PATIENCE: Duration = Duration::from_millis(450);
 
-/// The longest wait for a change of a set-point.
+/// The longest wait for a change of a set-point, and the time after which a node's next ones are
+/// left to the next sample.
 const CALL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Notes that wait for the writer; of more the oldest are lost.
