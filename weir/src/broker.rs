@@ -446,12 +446,12 @@ fn tunnel_text(path: &TunnelPath) -> String {
 
 fn history_line(entry: &HistoryEntry) -> String {
     let HistoryEntry { number, at, network, connection, link, by, change, detail } = entry;
-    let of = connection.as_ref().or(link.as_ref()).map(String::as_str).unwrap_or_default();
+    let of = connection.as_ref().or(link.as_ref()).map(|of| format!(" {of}")).unwrap_or_default();
     let by = by.as_deref().map_or_else(|| "the broker".to_owned(), |name| format!("\"{name}\""));
     let detail = detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
     let change = serde_json::to_value(change).ok();
     let change = change.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default();
-    format!("{number} {at} {network} {of} {} by {by}{detail}\n", change.replace('_', " "))
+    format!("{number} {at} {network}{of} {} by {by}{detail}\n", change.replace('_', " "))
 }
 
 fn report_line(report: &TunnelReport) -> String {

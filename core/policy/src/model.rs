@@ -136,7 +136,7 @@ pub struct PortCycle {
 }
 
 impl PortCycle {
-    /// Before the end of a phase no frame is begun, since a worker may hand it over late.
+    /// The last part of a phase, in which no frame is begun: a worker may hand it over late.
     pub const GUARD: Nanos = Nanos::from_micros(6);
 }
 

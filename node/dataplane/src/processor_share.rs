@@ -13,8 +13,8 @@
 //! two hundred is summed up, and at [`ENOUGH`] the processor is shared: at once beside threads of
 //! the same weight, within half a second beside one of nice 0. Then the worker does not linger for
 //! forty times as long as it took to find that out, and tries again; so lingering costs the others
-//! about 2.5 %. Threads of lower weight may not be noticed, since the worker hardly waits for
-//! them.
+//! about 2.5 %. Beside a worker of nice -20, threads of a nice value above 0 may not be noticed:
+//! the worker hardly waits for them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -203,7 +203,7 @@ impl GlobalPolice {
         }
         for ((node, sum), held) in self.nodes.iter_mut().zip(sums).zip(held) {
             let demand = Demand { sum: PacketRate::from_pps(sum), held: held && node.is_contended };
-            // Nothing is too much for a node of which nobody knows what it carries.
+            // Demand never reaches an unknown capacity.
             let capacity = node.capacity.unwrap_or(PacketRate::from_pps(u64::MAX));
             node.is_contended = node.contention.step(now, demand, capacity);
         }

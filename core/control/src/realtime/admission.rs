@@ -186,7 +186,8 @@ impl DemandSums {
         let density = u64::from(density_bound(processors, largest).as_ppm());
         let time = self.time_bound().saturating_sub(self.time);
         let left = time.min(density.saturating_sub(self.density));
-        // On one processor no density is in another's way, and without any there is no deadline.
+        // The largest density lowers the bound of several processors alone; without any there is
+        // no deadline to hold.
         let most = if processors > 1 && largest > CpuShare::ZERO { largest } else { CpuShare::ONE };
         (share_of(left), most)
     }
