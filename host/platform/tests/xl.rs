@@ -321,6 +321,9 @@ fn the_room_for_classes_has_the_budgets_of_all_others_in_it() {
     let gone = Xen::new("rtds");
     *gone.gone.lock().unwrap() = true;
     assert_eq!(XenRoom::read(&*gone, &[]).unwrap(), None, "no Xen answers");
+    let credit = Xen::new("credit");
+    assert_eq!(XenRoom::read(&*credit, &[]).unwrap(), None, "another scheduler");
+    assert_eq!(credit.asked.lock().unwrap().len(), 1, "its budgets are not asked for");
 }
 
 #[test]

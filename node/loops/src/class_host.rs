@@ -168,7 +168,7 @@ impl HostClasses {
                 RtdsBudget::of(demand, extra)
             }
             (None, Some(guests)) => budget_by_weight(guests, &self.weights, &wanted.router),
-            (None, None) => return Err(refused(wanted, "there is no Xen here").into()),
+            (None, None) => return Err(refused(wanted, "there is no Xen under RTDS here").into()),
         };
         let kept = self.kept.entry(wanted.router.clone()).or_default();
         let mark = journal.mark();

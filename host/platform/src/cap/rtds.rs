@@ -176,12 +176,15 @@ pub struct XenRoom {
 impl XenRoom {
     /// Reads it; `named` are the guests whose budget is the policy's. RTDS serves all budgets by
     /// earliest deadline first, so that one that nobody set (4 ms of 10 ms) counts as much as one
-    /// of a class. `None` without Xen.
+    /// of a class. `None` without Xen, and under another scheduler, which [`RtdsClass::new`] names.
     ///
     /// # Errors
     /// `xl` does not list the budgets.
     pub fn read(on: &dyn Platform, named: &[&str]) -> Result<Option<Self>, HostError> {
         let Ok(info) = on.run(&Command::line("xl info").limit(LIMIT)) else { return Ok(None) };
+        if xl_text::scheduler(&info) != Some(XenScheduler::Rtds) {
+            return Ok(None);
+        }
         let processors = xl_text::info(&info, "nr_cpus").and_then(|count| count.parse().ok());
         let Some(processors) = processors else { return Ok(None) };
         let text = on.run(&Command::line("xl sched-rtds -v all").limit(LIMIT))?;
