@@ -159,6 +159,8 @@ fn crossing(rec: &mut Recording<'_>) -> Result {
 
 /// Shares of both networks change while red sends within the smallest of its own, beside the flood.
 fn change(shared: &SharedLab, rec: &mut Recording<'_>) -> Result {
+    let node = shared.node("n1");
+    let before = node.text("/v1/document")?;
     let rounds: u64 = if rec.quick { 3 } else { 20 };
     let length = Duration::from_secs(2 + rounds);
     let (senders, receivers) =
@@ -187,11 +189,8 @@ fn change(shared: &SharedLab, rec: &mut Recording<'_>) -> Result {
     rec.none("lost", "packets of red lost while shares change, beside the flood", lost)?;
     share("red", "r1-r2", "40Mbit")?;
     share("blue", "b1-b2", "50Mbit")?;
-    let node = shared.node("n1");
     let restored = clock::wait_for(BACK_WITHIN, POLL, || {
-        let now = node.text("/v1/document")?;
-        let has = |rate: &str| now.matches(&format!("min_rate = \"{rate}\"")).count() == 2;
-        Ok((has("40Mbit") && has("50Mbit")).then_some(()))
+        Ok(same_tables(&node.text("/v1/document")?, &before).then_some(()))
     })?;
     let late = || ExperimentError::Node("n1 does not have the shares of before".to_owned());
     restored.ok_or_else(late)?;
