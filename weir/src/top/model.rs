@@ -163,7 +163,7 @@ pub(super) struct RowSide {
     pub(super) sparse_flows: u32,
     /// Packets marked "congestion experienced".
     pub(super) marks_per_s: f64,
-    /// Where the smooth window of the delay begins; for a tenant, that of its worst vif.
+    /// Begin of the smooth window of the delay; for a tenant, that of its worst vif.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) smooth_s: Option<f64>,
     pub(super) drops_per_s: f64,
