@@ -53,7 +53,7 @@ impl SharedLab {
     }
 
     fn of(
-        scenario: &BrokerScenario,
+        scenario: &BrokerScenario<'_>,
         prefix: &'static str,
         policy: impl Fn(&str) -> String,
     ) -> Result<Self> {
