@@ -389,8 +389,8 @@ fn a_connection_is_made_used_moved_repaired_and_removed() {
     assert_eq!(lost, 0, "pings lost while the path changed");
 
     // Somebody deletes a route of ours: it comes back. A foreign one stays.
-    network.sh("b1", "ip -6 route add fd77::/64 dev lo && ip -6 route flush table 2000002");
-    let back = || network.sh("b1", "ip -6 route show table 2000002 2>&1; true").contains("seg6");
+    network.sh("b1", "ip -6 route add fd77::/64 dev lo && ip -6 route flush table 2000001");
+    let back = || network.sh("b1", "ip -6 route show table 2000001 2>&1; true").contains("seg6");
     assert!(soon(back), "{}", network.traces());
     assert!(network.sh("b1", "ip -6 route show").contains("fd77::/64"));
 
