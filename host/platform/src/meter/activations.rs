@@ -429,9 +429,10 @@ mod tests {
         };
         assert_eq!(watched.lost, 0);
         let count = watched.activations.len() as u64;
-        // The first wait begins no activation, and the last activation need not have ended.
+        // The first wait begins no activation, and the last activation need not have ended. At each
+        // end of the watch `outside` may have left out a wait that began before and ended in it.
         assert!(waits > 2 && count <= waits, "{count} of {waits}");
-        assert!(waits <= count + 2 + outside, "{count} of {waits}, {outside} outside");
+        assert!(waits <= count + 4 + outside, "{count} of {waits}, {outside} outside");
         let gaps = watched.activations.windows(2);
         let short = gaps.filter(|pair| pair[1].at - pair[0].at < Nanos::from_millis(5)).count();
         assert_eq!(short, 0, "{:?}", watched.activations);
