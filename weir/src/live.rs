@@ -58,6 +58,7 @@ pub(crate) enum Set {
 
 /// Bring something to a running node: no other vif loses a packet.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "one for each command that is run")]
 pub(crate) enum Add {
     /// A vif
     Vif {

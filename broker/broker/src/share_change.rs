@@ -290,7 +290,7 @@ mod tests {
         let other = test_config::parse(&text).unwrap();
         let (held, overridden) = other.with_shares(vec![share.clone()]).unwrap();
         assert_eq!(at_node(&state(&held)), BitRate::from_mbps(50));
-        assert_eq!(overridden, [share.clone()]);
+        assert_eq!(overridden, std::slice::from_ref(&share));
         let refused = config("30Mbit").with_shares(vec![share]).unwrap_err();
         assert!(refused.contains("shares that were changed: network \"red\""), "{refused}");
     }

@@ -131,7 +131,7 @@ impl Share {
     #[must_use]
     pub fn packets_at_once(&self) -> u64 {
         let at_rate = self.max_pps.map_or(0, |limit| limit.as_pps() / 1_000);
-        self.burst_packets.map_or(at_rate.max(Self::BURST_PACKETS.into()), u64::from)
+        self.burst_packets.map_or_else(|| at_rate.max(Self::BURST_PACKETS.into()), u64::from)
     }
 
     /// A batch of the worker. Packets of one batch carry one time stamp, so a smaller bucket would

@@ -15,7 +15,7 @@ impl Policy {
         let classes = || self.routers.iter().filter_map(|router| router.realtime.as_ref());
         let is_timed = self.ports.iter().any(|port| port.cycle.is_some())
             || classes().any(RouterRealtime::is_guaranteed);
-        self.node.wake_latency.or(is_timed.then_some(Nanos::ZERO))
+        self.node.wake_latency.or_else(|| is_timed.then_some(Nanos::ZERO))
     }
 }
 
