@@ -416,12 +416,14 @@ export interface TunnelReport {
   dropped_packets: number;
   /** Rate of the token bucket, which counts the tunnel's header, bit/s. */
   given_bps: number;
-  /** Number of the tunnel. */
+  /** Number of the tunnel at the router where it enters. */
   number: number;
   /** Layer-2 bytes that passed the bucket. */
   passed_bytes: number;
   /** Packets that passed the bucket. */
   passed_packets: number;
+  /** That router. */
+  router: string;
 }
 
 /** One direction of a connection. */
@@ -438,7 +440,7 @@ export interface TunnelView {
   reserved_bps: number;
   /** Routers that it passes. */
   routers: string[];
-  /** Its number on the nodes: the entry's device is `wcNUMBER`. */
+  /** Its number at the router where it enters, whose device for it is `wcNUMBER`. */
   number: number;
   /** Outer address. */
   outer: string;

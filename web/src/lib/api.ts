@@ -511,6 +511,8 @@ export interface RouterInterface {
 export interface ShareChange {
   /** Burst of `rate_bps`. */
   burst_bytes?: number | null;
+  /** Packets that may exceed `max_pps` at once. */
+  burst_packets?: number | null;
   /** Upper limit of packets a second. */
   max_pps?: number | null;
   /** Guaranteed packets a second. */
@@ -530,6 +532,8 @@ export interface ShareChange {
 export interface ShareView {
   /** Burst of the upper limit. */
   burst_bytes: number;
+  /** Packets that may exceed `max_pps` at once. */
+  burst_packets?: number;
   /** Upper limit of packets a second. */
   max_pps?: number;
   /** Guaranteed packets a second. */
@@ -602,6 +606,8 @@ export type VifQueueKind = "fifo" | "flows";
 export interface VifShareChange {
   /** Burst of `rate_bps`. */
   burst_bytes?: number | null;
+  /** Packets that may exceed `max_pps` at once. */
+  burst_packets?: number | null;
   /** Time by which packets may leave ahead of `rate_bps` through a smooth window. */
   credit_ns?: number | null;
   /** Largest delay at which a smooth window may begin. */
