@@ -351,7 +351,8 @@ impl SeenRouter {
 /// Returns what a node saw of a router; none before its first sample.
 fn traffic(router: &RouterView) -> Option<SeenTraffic> {
     let passed = router.rate_pps?;
-    // What it forwarded came for it: a device of its own may lie beyond the node.
+    // A packet that it forwarded was offered to it, even if it came by a device that the node does
+    // not see.
     let offered = router.offered_pps.unwrap_or(passed).max(passed);
     let [offered, passed] = [offered, passed].map(PacketRate::from_pps);
     Some(SeenTraffic { offered, passed })

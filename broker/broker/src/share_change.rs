@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use weir_api_types::error::ErrorCode;
-use weir_network::{ArcShare, LinkId, NetworkId, ShareRefusal};
+use weir_network::{ArcShare, LinkId, NetworkError, NetworkId, ShareRefusal};
 use weir_units::BitRate;
 
 use crate::config::{BrokerConfig, BrokerLink};
@@ -101,7 +101,8 @@ impl BrokerConfig {
         shares.set(LinkId(number(physical)), key, rate).map_err(|refusal| match refusal {
             ShareRefusal::AboveFree { asked, free } => {
                 let most = over.reservable();
-                let sum = most.as_bps() - free.as_bps() + asked.as_bps();
+                let promised = most.as_bps().saturating_sub(free.as_bps());
+                let sum = promised.saturating_add(asked.as_bps());
                 refused(format!(
                     "link \"{link}\" asks for {asked} of physical link \"{}\", where {free} is \
                      free: all shares would be {}, at most {most} may be promised",
@@ -183,23 +184,24 @@ impl BrokerState {
         link: &str,
         shares: &[ArcShare],
     ) -> Result<(), BrokerRefusal> {
-        for share in shares {
-            let (reserved, _) = self.network.use_of(network, share.arc).unwrap_or_default();
-            let left = share.rate.as_bps().saturating_sub(share.untunnelled.as_bps());
-            if reserved > left {
-                let from = self.directory.arc(share.arc).map(|arc| arc.from.as_str());
+        let told = |error| match error {
+            NetworkError::ShareBelowReserved { arc, reserved, left, .. } => {
+                let from = self.directory.arc(arc).map(|arc| arc.from.as_str());
                 let [reserved, left] = [reserved, left].map(BitRate::from_bps);
-                return Err(BrokerRefusal::new(
+                BrokerRefusal::new(
                     ErrorCode::Refused,
                     format!(
                         "link \"{link}\": connections have {reserved} reserved from \"{}\", and \
                          could have {left}",
                         from.unwrap_or_default()
                     ),
-                ));
+                )
             }
-        }
-        Ok(())
+            other => other.into(),
+        };
+        shares
+            .iter()
+            .try_for_each(|share| self.network.check_reserved(network, share).map_err(told))
     }
 }
 

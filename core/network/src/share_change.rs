@@ -18,6 +18,20 @@ impl NetworkState {
         known.network.shares.iter().find(|share| share.arc == arc)
     }
 
+    /// Checks that a network's connections would fit into this share of its arc.
+    ///
+    /// # Errors
+    /// They are promised more.
+    pub fn check_reserved(&self, network: NetworkId, share: &ArcShare) -> Result<(), NetworkError> {
+        let arc = share.arc;
+        let (reserved, _) = self.use_of(network, arc).unwrap_or_default();
+        let left = sellable_of(share);
+        if reserved > left {
+            return Err(NetworkError::ShareBelowReserved { network, arc, reserved, left });
+        }
+        Ok(())
+    }
+
     /// Changes shares of a network, all of them or none. It has a share of each of the arcs.
     ///
     /// # Errors
@@ -34,11 +48,7 @@ impl NetworkState {
                 return Err(NetworkError::Unknown { thing: "share of arc", id: u64::from(arc.0) });
             }
             self.check_share(network, share)?;
-            let (reserved, _) = self.use_of(network, arc).unwrap_or_default();
-            let left = sellable_of(share);
-            if reserved > left {
-                return Err(NetworkError::ShareBelowReserved { network, arc, reserved, left });
-            }
+            self.check_reserved(network, share)?;
         }
         let Some(known) = self.networks.get_mut(&network) else { return Ok(()) };
         for share in shares {

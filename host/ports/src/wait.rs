@@ -82,8 +82,7 @@ impl Waiter {
     /// # Errors
     /// The kernel is out of descriptors.
     pub fn new(idle: WaitMode) -> Result<Self, PortError> {
-        // SAFETY: no pointers. A kernel that refuses costs lateness only.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };
+        weir_platform::wake_latency::take_no_timer_slack();
         // SAFETY: no pointers; the result is checked before it is owned.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if epoll < 0 {

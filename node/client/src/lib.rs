@@ -78,7 +78,7 @@ impl Client {
     /// else the path of its Unix socket, for which `ca` means nothing.
     ///
     /// # Errors
-    /// Those of [`Self::remote`].
+    /// The address or the file is one that [`Self::remote`] refuses.
     pub fn at(address: &str, ca: Option<&Path>) -> io::Result<Self> {
         match address.starts_with("https://") {
             true => Self::remote(address, ca),

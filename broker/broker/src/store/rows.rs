@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use sqlx::{AnyConnection, AssertSqlSafe};
+use sqlx::any::AnyArguments;
+use sqlx::query::Query;
+use sqlx::{Any, AnyConnection, AssertSqlSafe};
 use weir_broker_api_types::HistoryEntry;
 use weir_network::ConnectionId;
 
@@ -72,39 +74,42 @@ pub(super) async fn write(
             None => gone.push(id_text(id)),
         }
     }
-    while let Some(count) = together(put.len()) {
-        let mut query = sqlx::query(AssertSqlSafe(format!(
-            "INSERT INTO connection (id, record) VALUES {} \
-             ON CONFLICT (id) DO UPDATE SET record = excluded.record",
-            places(count, 2)
-        )));
-        for (id, record) in put.drain(..count) {
-            query = query.bind(id).bind(record);
-        }
-        query.execute(&mut *connection).await?;
-    }
+    let text = ["INSERT INTO connection (id, record)", CONNECTION_CONFLICT];
+    insert(connection, text, 2, put, |query, (id, record)| query.bind(id).bind(record)).await?;
     for id in gone {
         let query = sqlx::query("DELETE FROM connection WHERE id = $1").bind(id);
         query.execute(&mut *connection).await?;
     }
-    while let Some(count) = together(history.len()) {
-        let text = format!("INSERT INTO history (number, entry) VALUES {}", places(count, 2));
-        let mut query = sqlx::query(AssertSqlSafe(text));
-        for (number, entry) in history.drain(..count) {
-            query = query.bind(number).bind(entry);
-        }
-        query.execute(&mut *connection).await?;
-    }
-    while let Some(count) = together(names.len()) {
-        let text = format!("INSERT INTO name (kind, name, id) VALUES {}", places(count, 3));
-        let mut query = sqlx::query(AssertSqlSafe(text));
-        for StoredId { kind, name, id } in names.drain(..count) {
-            query = query.bind(kind.clone()).bind(name.clone()).bind(i64::from(*id));
-        }
+    let text = ["INSERT INTO history (number, entry)", ""];
+    insert(connection, text, 2, history, |query, (number, entry)| query.bind(number).bind(entry))
+        .await?;
+    let text = ["INSERT INTO name (kind, name, id)", ""];
+    let bind = |query: RowQuery, StoredId { kind, name, id }: &StoredId| {
+        query.bind(kind.clone()).bind(name.clone()).bind(i64::from(*id))
+    };
+    insert(connection, text, 3, names, bind).await
+}
+
+/// Writes rows of so many values each, by few statements. `before` and `after` stand around them.
+async fn insert<T>(
+    connection: &mut AnyConnection,
+    [before, after]: [&str; 2],
+    values: usize,
+    mut rows: Vec<T>,
+    bind: impl Fn(RowQuery, T) -> RowQuery,
+) -> Result<(), BrokerStoreError> {
+    while let Some(count) = together(rows.len()) {
+        let text = format!("{before} VALUES {}{after}", places(count, values));
+        let query = rows.drain(..count).fold(sqlx::query(AssertSqlSafe(text)), &bind);
         query.execute(&mut *connection).await?;
     }
     Ok(())
 }
+
+/// A statement, and the values for its places.
+type RowQuery = Query<'static, Any, AnyArguments>;
+
+const CONNECTION_CONFLICT: &str = " ON CONFLICT (id) DO UPDATE SET record = excluded.record";
 
 /// Returns how many of so many rows the next statement writes; none of none. Few numbers are
 /// possible, so that the database keeps the statements prepared.

@@ -255,10 +255,7 @@ impl BrokerLab {
             let words = ["-q", "-t", "ed25519", "-N", "", "-f", file.as_str()];
             Host::default().run(&Command::new("ssh-keygen", words))?;
         }
-        let own = rcgen::generate_simple_self_signed([BROKER_ADDRESS.to_owned()])
-            .map_err(|error| ExperimentError::Node(format!("certificate: {error}")))?;
-        self.write("cert.pem", &own.cert.pem())?;
-        self.write("key.pem", &own.signing_key.serialize_pem())?;
+        make_certificate(BROKER_ADDRESS, |name, text| self.write(name, text))?;
         let file = self.file("host.pub");
         let key = fs::read_to_string(&file).map_err(|error| ExperimentError::io(&file, error))?;
         Ok(key.split(' ').take(2).collect::<Vec<_>>().join(" "))
@@ -285,6 +282,14 @@ impl BrokerLab {
         self.servers.push(EndedChild(server));
         Ok(())
     }
+}
+
+/// Makes a certificate of an address, signed by itself, and has it and its key written.
+pub(super) fn make_certificate(address: &str, write: impl Fn(&str, &str) -> Result) -> Result {
+    let own = rcgen::generate_simple_self_signed([address.to_owned()])
+        .map_err(|error| ExperimentError::Node(format!("certificate: {error}")))?;
+    write("cert.pem", &own.cert.pem())?;
+    write("key.pem", &own.signing_key.serialize_pem())
 }
 
 /// Builds the lab, runs a broker in it until a signal comes, and takes all down. Tells how the

@@ -13,6 +13,7 @@ use weir_client::{Client, OpenConnection};
 use weir_experiment::clock;
 use weir_experiment::prelude::*;
 
+use super::broker_lab::make_certificate;
 use super::postgres::PostgresServer;
 use crate::node::hostile::{Memory, memory};
 
@@ -45,8 +46,6 @@ impl BrokerProcesses {
         weir_experiment::product::broker_path()?;
         let (token, digest) =
             weir_api::token::new().map_err(|error| ExperimentError::io("token", error))?;
-        let own = rcgen::generate_simple_self_signed(["::1".to_owned()])
-            .map_err(|error| ExperimentError::Node(format!("certificate: {error}")))?;
         let rest = format!(
             "certificate = \"cert.pem\"\nkey = \"key.pem\"\nssh_key = \"none\"\nstore = \"{}\"\n\
              simulate = true\nclients = 64\n{settings}\
@@ -55,8 +54,7 @@ impl BrokerProcesses {
         );
         let (children, urls) = (Vec::new(), Vec::new());
         let brokers = Self { children, urls, folder: folder.to_owned(), token, rest };
-        brokers.write("cert.pem", &own.cert.pem())?;
-        brokers.write("key.pem", &own.signing_key.serialize_pem())?;
+        make_certificate("::1", |name, text| brokers.write(name, text))?;
         Ok(brokers)
     }
 

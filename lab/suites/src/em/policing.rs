@@ -6,8 +6,7 @@
 //! floods, and gives up. Set-points are read from the nodes, not from the broker. Times are counted
 //! in the broker's samples from the moment at which a node itself shows the new demand: where it
 //! rises, that of the entries; where it falls, that of n2, since what waits at an entry comes
-//! first.
-//! What blue gets through while red floods is counted where packets end.
+//! first. While red floods, blue's packets are counted at the far end of n2.
 
 use std::time::Instant;
 
@@ -17,13 +16,10 @@ use weir_client::{Client, Method};
 use weir_experiment::prelude::*;
 use weir_experiment::weir_program::RunningProgram;
 use weir_experiment::{TrafficFlows, clock};
-use weir_traffic::{
-    FrameSizes, ReceiveMethod, ReceiveSpec, RunSpec, SendMethod, SendSpec, SinkSpec, SinkVerdict,
-    UdpSend,
-};
+use weir_traffic::{FrameSizes, ReceiveSpec, SendMethod, SendSpec, UdpSend};
 
-use super::broker_lab::namespace;
 use super::shared_lab::SharedLab;
+use super::sharing::{self, at};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
@@ -156,7 +152,7 @@ fn misbehaviour(shared: &SharedLab, rec: &mut Recording<'_>) -> Result {
         send(BLUE, CALM_PPS, flood, length - flood),
         send(RED, CALM_PPS, flood, length - flood),
     ];
-    let receivers = [sink(BLUE), sink(RED)];
+    let receivers = [end_of(BLUE), end_of(RED)];
     let flows = TrafficFlows { senders: &senders, receivers: &receivers, length };
     let mut looks = Vec::new();
     let (seen, ()) = flows.run(None, |start_ns| {
@@ -313,14 +309,8 @@ fn send(network: u16, pps: u64, from: Duration, length: Duration) -> SendSpec {
 }
 
 /// Counts where a network's packets end.
-fn sink(network: u16) -> ReceiveSpec {
-    let sink = SinkSpec { verdict: SinkVerdict::DropMeasured, ..SinkSpec::new("n2") };
-    let run = at(["bd", "rd"][usize::from(network)]);
-    ReceiveSpec { run, ..ReceiveSpec::new(ReceiveMethod::Sink(sink)) }
-}
-
-fn at(node: &str) -> RunSpec {
-    RunSpec { netns: Some(namespace(node)), ..RunSpec::default() }
+fn end_of(network: u16) -> ReceiveSpec {
+    sharing::sink(["bd", "rd"][usize::from(network)], "n2")
 }
 
 /// Streams, and places in lists.

@@ -15,7 +15,7 @@ use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_experiment::weir_program::RunningProgram;
 
-use super::broker_lab::{BrokerLab, BrokerScenario};
+use super::broker_lab::{BrokerLab, BrokerScenario, make_certificate};
 
 /// The lab with its nodes.
 pub(super) struct SharedLab {
@@ -104,18 +104,11 @@ impl SharedLab {
 
     /// Adds an interface over TLS with a token to a node's policy, and writes its files.
     fn make_remote(&self, policy: &mut String) -> Result {
-        let failed = |error: rcgen::Error| ExperimentError::Node(format!("certificate: {error}"));
-        let own = rcgen::generate_simple_self_signed([REMOTE_ADDRESS.to_owned()]);
-        let own = own.map_err(failed)?;
+        let write = |name: &str, text: &str| self.lab.write(&format!("{REMOTE}/{name}"), text);
+        make_certificate(REMOTE_ADDRESS, write)?;
         let (token, digest) =
             weir_api::token::new().map_err(|error| ExperimentError::io("token", error))?;
-        for (name, text) in [
-            ("cert.pem", own.cert.pem()),
-            ("key.pem", own.signing_key.serialize_pem()),
-            ("token", token),
-        ] {
-            self.lab.write(&format!("{REMOTE}/{name}"), &text)?;
-        }
+        write("token", &token)?;
         let folder = self.lab.file(REMOTE);
         let folder = fs::canonicalize(&folder).unwrap_or(folder);
         let folder = folder.display();

@@ -173,7 +173,7 @@ fn change(shared: &SharedLab, rec: &mut Recording<'_>) -> Result {
     let (seen, ()) = flows.run(None, |start_ns| {
         clock::sleep_until(start_ns)?;
         for round in 0..rounds {
-            // What one gives the other takes.
+            // One network gives up 10 Mbit/s before the other takes them.
             if round % 2 == 0 {
                 share("blue", "b1-b2", "40Mbit")?;
                 share("red", "r1-r2", "50Mbit")?;

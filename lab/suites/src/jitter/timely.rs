@@ -460,7 +460,7 @@ fn used(meter: &mut weir_platform::meter::CpuMeter) -> Result<Vec<f64>> {
 }
 
 /// Returns the nearest rank of samples, as [`Rule::Percentile`] does; 0 of none.
-fn percentile(samples: &[f64], percent: usize) -> f64 {
+pub(crate) fn percentile(samples: &[f64], percent: usize) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let rank = (sorted.len() * percent).div_ceil(100);

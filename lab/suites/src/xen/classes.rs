@@ -188,8 +188,8 @@ const TOO_MUCH: CpuShare = CpuShare::from_percent(80);
 /// largest.
 const REFUSAL: [&str; 2] = ["add up to 200%", "must be at most 120%"];
 
-/// Of two processors less 50 % for the largest, it and domain 0's 40 % leave 60 %, and no more than
-/// the largest for one.
+/// The guarantee of the first guest. Two processors carry 150 % with it, as it is the largest; it
+/// and domain 0's 40 % leave 60 %. The second guest gets 50 % of that: no more than the largest.
 const HALF: CpuShare = CpuShare::from_percent(50);
 
 const WINDOWS: usize = 3;

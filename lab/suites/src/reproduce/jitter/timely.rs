@@ -236,14 +236,12 @@ impl TimelyExperiment {
         };
         for case in (self.cases)(&TimelyScenario::read()?) {
             for (at, name) in NAMES.into_iter().enumerate() {
-                let mut sorted = case.samples(result, at);
-                sorted.sort_by(f64::total_cmp);
-                let ranks = [0, 50, 99, 100].map(|percent| {
-                    let place = (sorted.len() * percent).div_ceil(100).max(1) - 1;
-                    let value = sorted.get(place).map(|value| quantity(value * factor, unit));
-                    value.unwrap_or_else(|| "–".to_owned())
+                let samples = case.samples(result, at);
+                let ranks = [0, 50, 99, 100].map(|percent| match samples.is_empty() {
+                    true => "–".to_owned(),
+                    false => quantity(timely::percentile(&samples, percent) * factor, unit),
                 });
-                let (title, count) = (&case.title, sorted.len());
+                let (title, count) = (&case.title, samples.len());
                 let _ = writeln!(text, "| {title} | {name} | {} | {count} |", ranks.join(" | "));
             }
         }
