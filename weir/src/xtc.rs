@@ -177,10 +177,10 @@ fn table(routers: &[RouterView]) -> String {
     let share = |ppm: Option<u32>| ppm.map_or_else(dash, |ppm| CpuShare::from_ppm(ppm).to_string());
     for one in routers {
         let phase = one.phase.as_deref().unwrap_or("missing");
-        let state = if phase == one.state || one.state == "off" {
-            one.state.clone()
-        } else {
-            format!("{}, {phase}", one.state)
+        let state = match &one.lease {
+            Some(lease) if phase == "active" => format!("leased by {}", lease.by),
+            _ if phase == one.state || one.state == "off" => one.state.clone(),
+            _ => format!("{}, {phase}", one.state),
         };
         let state = match &one.police {
             Some(police) if !police.held && one.state == "active" => "not contended".to_owned(),

@@ -231,6 +231,7 @@ fn a_node_holds_its_routers_and_every_verb_takes_effect() {
     drop(flood);
     whoever_asks_sees_his_own(&site);
     process_router(&site, process, &group);
+    let node = leased(&site, node);
     site.stop(node);
     assert!(!group.exists(), "the group is gone");
     site.is_again(&before);
@@ -266,6 +267,43 @@ fn process_router(site: &Site, process: Process, group: &std::path::Path) {
     assert!(status()["lost"].as_u64().unwrap() >= 1);
 }
 
+/// A controller holds a router that is off for two seconds, and is gone; what it set ends with
+/// them, and with a node that is killed, and is never on record.
+fn leased(site: &Site, node: Running) -> Running {
+    let client = Client::new(site.path("node-node.sock").as_ref());
+    said(site, &["xtc", "deactivate", "vr1"]);
+    let record = || client.text("/v1/changes").unwrap();
+    let before = record();
+    let ask = |lease_ns: u64, pps: u64| {
+        let body = serde_json::json!({ "lease_ns": lease_ns, "set_points_pps": { "vr1": pps } });
+        client.ask::<Value>(weir_client::Method::POST, "/v1/set-points", Some(&body))
+    };
+    let status = || json(site, &["xtc", "status", "vr1"]);
+    assert_eq!(ask(2_000_000_000, 300).unwrap()["refused"], serde_json::json!({}));
+    let leased = status();
+    assert_eq!((&leased["state"], &leased["set_point_pps"]), (&"leased".into(), &300.into()));
+    assert!((1..=2_000_000_000).contains(&leased["lease"]["left_ns"].as_u64().unwrap()));
+    assert!(said(site, &["xtc", "status"]).contains("leased by uid 0"));
+    until(site, "limited", || status()["limit_pps"].as_u64().is_some());
+    until(site, "let go", || status()["state"] == "off");
+    assert_eq!((&status()["limit_pps"], &status()["lease"]), (&Value::Null, &Value::Null));
+    let page = client.text("/metrics").unwrap();
+    assert!(page.contains("\nweir_xtc_leases_expired_total 1\n"), "{page}");
+    for (lease_ns, why) in [(999_999_999, "lease_ns is"), (3_600_000_000_001, "1s to 3600s")] {
+        let refused = ask(lease_ns, 300).unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+    let above = ask(60_000_000_000, 60_000).unwrap()["refused"]["vr1"].clone();
+    assert!(above.as_str().unwrap().contains("more than receive.max_pps, 50kpps"), "{above}");
+    ask(60_000_000_000, 300).unwrap();
+    assert_eq!(record(), before, "nothing of it is on record");
+    let told = String::from_utf8(node.kill().stderr).unwrap();
+    assert!(told.contains("300pps of uid 0 was not renewed for 2s: withdrawn"), "{told}");
+    let node = run(site);
+    assert_eq!((&status()["state"], &status()["lease"]), (&"off".into(), &Value::Null));
+    node
+}
+
 /// A tenant reads the state of its routers, and changes nothing; metrics have the same.
 fn whoever_asks_sees_his_own(site: &Site) {
     let client = Client::new(site.path("node-node.sock").as_ref());
@@ -292,6 +330,9 @@ fn whoever_asks_sees_his_own(site: &Site) {
     }
     let change = serde_json::json!({ "set_point_pps": 2000 });
     let refused = tenant.ask::<Value>(weir_client::Method::PATCH, "/v1/xtc/vr2", Some(&change));
+    assert!(refused.unwrap_err().to_string().contains("administrators"));
+    let lease = serde_json::json!({ "lease_ns": 2_000_000_000, "set_points_pps": { "vr2": 1000 } });
+    let refused = tenant.ask::<Value>(weir_client::Method::POST, "/v1/set-points", Some(&lease));
     assert!(refused.unwrap_err().to_string().contains("administrators"));
     assert!(tenant.get::<Value>("/v1/xtc/vr2/log?newest=0").is_err());
 }

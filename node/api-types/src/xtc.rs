@@ -3,6 +3,8 @@
 //! and used CPU time are millionths of a processor. A field is absent if its value is not known,
 //! not metered, or not for the caller.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -26,7 +28,8 @@ pub struct RouterView {
     pub router: String,
     /// Its slice.
     pub slice: String,
-    /// State that the policy asks for: `active`, `paused` or `off`.
+    /// State that the policy asks for, `active`, `paused` or `off`; `leased` if it is off there and
+    /// a controller of several nodes holds it (`/v1/set-points`).
     pub state: String,
     /// State of the control loop: `active`, `paused`, `released` (it had to remove the cap, and
     /// retries) or `inactive`; absent if there is no control loop.
@@ -92,6 +95,41 @@ pub struct RouterView {
     /// State of policing, if the node polices routers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub police: Option<PolicedView>,
+    /// Set-point of a controller of several nodes, while it holds; for administrators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseView>,
+}
+
+/// A set-point that is withdrawn unless it is renewed in time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LeaseView {
+    /// The set-point.
+    pub set_point_pps: u64,
+    /// The controller, as the record names a caller: `token NAME`, or `uid 0`.
+    pub by: String,
+    /// Time that is left.
+    pub left_ns: u64,
+}
+
+/// Set-points of a controller of several nodes, for a bounded time. They lie on the policy and are
+/// not on record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetPointRequest {
+    /// The time after which they are withdrawn, unless a later request renews them: a second to an
+    /// hour.
+    #[schema(minimum = 1_000_000_000, maximum = 3_600_000_000_000_u64)]
+    pub lease_ns: u64,
+    /// The set-point of each router that the policy turns off, in packets a second; `null`
+    /// withdraws it. Routers that are not named stay as they are.
+    pub set_points_pps: BTreeMap<String, Option<u64>>,
+}
+
+/// The outcome of a request for set-points.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SetPointAnswer {
+    /// Routers that were not changed, each with the reason.
+    pub refused: BTreeMap<String, String>,
 }
 
 /// Policing of one router.
@@ -145,6 +183,9 @@ pub struct LoadView {
     pub late_worst_ns: u64,
     /// Number of times that the clock went back.
     pub clock_jumps: u64,
+    /// Set-points that were withdrawn since their controller did not renew them.
+    #[serde(default)]
+    pub leases_expired: u64,
     /// CPU time so far.
     pub cpu_ns: u64,
 }

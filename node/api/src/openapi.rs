@@ -35,6 +35,7 @@ pub(crate) async fn openapi() -> Response {
         read::metrics, openapi, read::caller, read::health, read::status, read::policy,
         read::document, read::events, read::vif, read::capture, read::changes, read::overlay,
         report::report, explain::explain, xtc::routers, xtc::router, xtc::log, xtc::change,
+        xtc::set_points,
         realtime::classes, realtime::advice,
         change::vif, change::add_vif, change::remove_vif, change::slice, change::add_slice,
         change::remove_slice, change::router, change::several, change::undo,

@@ -38,6 +38,7 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/v1/xtc", get(xtc::routers))
         .route("/v1/xtc/{router}", get(xtc::router).patch(xtc::change))
         .route("/v1/xtc/{router}/log", get(xtc::log))
+        .route("/v1/set-points", post(xtc::set_points))
         .route("/v1/realtime", get(realtime::classes))
         .route("/v1/realtime/{router}/advice", get(realtime::advice))
         .route("/v1/reload", post(change::reload))

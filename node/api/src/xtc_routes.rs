@@ -11,13 +11,17 @@ use axum::http::HeaderMap;
 use weir_api_types::change::ChangeView;
 use weir_api_types::query::LogQuery;
 use weir_api_types::xtc::{
-    DecisionView, LoadView, ModelView, PolicedView, PolicingView, RouterView, XtcChange, XtcView,
+    DecisionView, LeaseView, LoadView, ModelView, PolicedView, PolicingView, RouterView,
+    SetPointAnswer, SetPointRequest, XtcChange, XtcView,
 };
 use weir_control::Estimate;
 use weir_dataplane::clock;
-use weir_loops::{LogLine, LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus, plain};
+use weir_loops::{
+    LeaseRequest, LeaseStatus, LogLine, LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus,
+    plain,
+};
 use weir_policy::{Policy, XtcState};
-use weir_units::{CpuShare, PacketRate};
+use weir_units::{CpuShare, Nanos, PacketRate};
 
 use crate::body;
 use crate::caller::Caller;
@@ -84,6 +88,32 @@ pub(crate) async fn change(
     make(&app, caller, edits::of_xtc(&name, &change)).await
 }
 
+/// Sets, moves, renews or withdraws set-points of a controller of several nodes, such as a broker,
+/// router by router. What is not renewed in time is withdrawn. It is no change of the policy and is
+/// not on record. For administrators.
+#[utoipa::path(post, path = "/v1/set-points", tag = "change", request_body = SetPointRequest,
+    responses((status = 200, body = SetPointAnswer), crate::responses::Refusals))]
+pub(crate) async fn set_points(
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    headers: HeaderMap,
+    request: Body,
+) -> Result<Json<SetPointAnswer>, Rejection> {
+    caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
+    let SetPointRequest { lease_ns, set_points_pps } =
+        body::json(&app.limits, &headers, request).await?;
+    let length = Nanos::new(lease_ns);
+    if !(LEASE_LEAST..=LEASE_MOST).contains(&length) {
+        let text = format!("lease_ns is {length}; it must be {LEASE_LEAST} to {LEASE_MOST}");
+        return Err(Rejection::new(ErrorCode::Malformed, text));
+    }
+    let rates = set_points_pps.into_iter();
+    let set_points = rates.map(|(router, pps)| (router, pps.map(PacketRate::from_pps))).collect();
+    let request = LeaseRequest { by: caller.who.clone(), length, set_points };
+    let refused = app.ask(move |control| control.lease(request)).await?;
+    Ok(Json(SetPointAnswer { refused }))
+}
+
 /// The newest decisions on a router, oldest first: sample, error, action, reason.
 #[utoipa::path(get, path = "/v1/xtc/{router}/log", tag = "read",
     params(("router" = String, Path, description = "Its name"), LogQuery),
@@ -144,6 +174,7 @@ fn router_view(of: &RouterStatus, caller: &Caller) -> RouterView {
         cap_held_ppm: None,
         trouble: of.trouble_kind.map(|kind| kind.plain().to_owned()),
         latest: of.latest.as_ref().map(plain),
+        lease: None,
         ..whole
     }
 }
@@ -183,12 +214,19 @@ fn whole_view(of: &RouterStatus) -> RouterView {
         late_worst_ns: of.late_worst.as_nanos(),
         lost: of.lost,
         police: of.police.map(policed_view),
+        lease: of.lease.as_ref().map(lease_view),
     }
 }
 
 fn policed_view(of: PolicingStatus) -> PolicedView {
     let (allowed_pps, grade) = (of.allowed.as_pps(), of.grade.to_string());
     PolicedView { held: of.held, allowed_pps, grade, judged: of.judged }
+}
+
+fn lease_view(of: &LeaseStatus) -> LeaseView {
+    let left = of.until.saturating_since(clock::now());
+    let (set_point_pps, by) = (of.set_point.as_pps(), of.by.clone());
+    LeaseView { set_point_pps, by, left_ns: left.as_nanos() }
 }
 
 fn policing_view(of: PolicingLoad) -> PolicingView {
@@ -208,6 +246,7 @@ fn load_view(of: LoopsLoad) -> LoadView {
         late: of.late,
         late_worst_ns: of.late_worst.as_nanos(),
         clock_jumps: of.clock_jumps,
+        leases_expired: of.leases_expired,
         cpu_ns: of.cpu.as_nanos(),
     }
 }
@@ -231,6 +270,11 @@ fn decision_view(line: &LogLine, at_unix_ms: u64, text: String) -> DecisionView 
 
 /// The largest number of decisions that a log may keep.
 const NEWEST_MAX: u32 = 10_000;
+
+/// The shortest lease that can be renewed in time, and the longest: how long a controller that died
+/// may still hold a router.
+const LEASE_LEAST: Nanos = Nanos::from_secs(1);
+const LEASE_MOST: Nanos = Nanos::from_secs(3600);
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,9 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream
 use weir_api::Server;
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
-use weir_loops::{ClassStatus, LogLine, LoopsLoad, RouterActivations, RouterStatus};
+use weir_loops::{
+    ClassStatus, LeaseRequest, LogLine, LoopsLoad, RefusedLeases, RouterActivations, RouterStatus,
+};
 use weir_node::Serving;
 use weir_node::changes::{ChangeKind, PolicyChange};
 use weir_node::control::{ChangeRequest, Control, InForce, Refusal, RefusalKind};
@@ -92,6 +94,9 @@ impl Control for Node {
     }
     fn routers(&self, _: Option<&str>) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal> {
         Ok((Vec::new(), LoopsLoad::default()))
+    }
+    fn lease(&self, request: LeaseRequest) -> Result<RefusedLeases, Refusal> {
+        Ok(request.without_loops())
     }
     fn router_log(&self, _: &str, _: usize) -> Result<Vec<LogLine>, Refusal> {
         absent()

@@ -23,7 +23,7 @@ fn the_document_is_openapi_3_1_and_names_every_refusal() {
     let document: Value = serde_json::from_str(&weir_api::openapi::document()).unwrap();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 28);
+    assert_eq!(paths.len(), 29);
     for (path, operations) in paths {
         for (method, operation) in operations.as_object().unwrap() {
             let responses = operation["responses"].as_object().unwrap();

@@ -371,6 +371,7 @@ impl HeldRouter {
             taken: self.taken,
             lost: self.lost,
             police: None,
+            lease: None,
         }
     }
 

@@ -15,6 +15,7 @@ use super::class_host::{self, HostClasses};
 use super::classes::{ClassKeeper, ClassStatus, RouterClass};
 use super::error::UnfitRouter;
 use super::host::{self, HostPlatform};
+use super::leases::{LeaseRequest, RefusedLeases};
 use super::manager::LoopManager;
 use super::parts::{RouterTarget, Tell};
 use super::readings::ThroughputCollector;
@@ -84,6 +85,18 @@ impl RouterLoops {
                 self.end().into_iter().for_each(|line| (self.tell)(line));
             }
             Ok(()) => {}
+        }
+    }
+
+    /// Takes set-points of a controller of several nodes ([`LoopManager::lease`]). Returns the
+    /// routers for which they are refused.
+    ///
+    /// # Errors
+    /// The thread does not answer.
+    pub fn lease(&self, request: LeaseRequest) -> Result<RefusedLeases, Refusal> {
+        match self.asker() {
+            Some(asker) => asker.lease(request),
+            None => Ok(request.without_loops()),
         }
     }
 

@@ -9,7 +9,8 @@
 //!
 //! Set-point, controller, period and state of a router are keys of the policy. A change of one is
 //! therefore recorded, survives a restart, and can be undone. [`LoopManager::follow`] applies the
-//! policy at once.
+//! policy at once. A controller of several nodes moves set-points far more often, and may die: its
+//! set-points lie on the policy for a bounded time ([`LoopManager::lease`]).
 
 mod activations;
 mod class_host;
@@ -20,6 +21,7 @@ mod held_router;
 mod holding;
 mod host;
 mod host_journal;
+mod leases;
 pub mod load;
 mod manager;
 mod parts;
@@ -36,13 +38,15 @@ pub use classes::{
 };
 pub use error::{CounterError, Leftovers, RouterError, UncleanEnd, UnfitRouter};
 pub use holding::{RouterLoops, RouterPlan, plan};
+pub use leases::{LeaseRequest, RefusedLeases};
 pub use manager::LoopManager;
 pub use parts::{
     CounterReader, CounterSource, CpuTimeMeter, RouterEndpoint, RouterGuarantee, RouterPlatform,
     RouterTarget, Tell,
 };
 pub use status::{
-    LogLine, LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus, RouterTrouble, plain,
+    LEASED, LeaseStatus, LogLine, LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus,
+    RouterTrouble, plain,
 };
 
 #[cfg(test)]

@@ -18,19 +18,26 @@ use super::classes::{ClassKeeper, ClassStatus};
 use super::design;
 use super::error::{RouterError, UncleanEnd, UnfitRouter};
 use super::held_router::HeldRouter;
+use super::leases::{LeaseChanges, LeaseRequest, RefusedLeases, SetPointLeases};
 use super::parts::{CounterReader, CounterSource, RouterPlatform, RouterTarget};
 use super::pending::PendingUndos;
-use super::police::PolicingLoop;
-use super::status::{LogLine, LoopsLoad, PolicingLoad, RouterStatus, RouterTrouble};
+use super::police::{PolicingLoop, PolicingTerms};
+use super::status::{LEASED, LogLine, LoopsLoad, PolicingLoad, RouterStatus, RouterTrouble};
 
 /// The loops of all routers of a node.
 ///
 /// **The run loop: [`LoopManager::tick`] at [`LoopManager::next_due`] or later;
-/// [`LoopManager::follow`] when the policy has changed. Both act at once. Nothing but the policy
-/// ends the loop of a router.**
+/// [`LoopManager::follow`] when the policy has changed; [`LoopManager::lease`] when a controller of
+/// several nodes asks. All act at once. Nothing but the policy, or the end of a lease, ends the
+/// loop of a router.**
 pub struct LoopManager {
     readings: Box<dyn CounterReader>,
     platform: Box<dyn RouterPlatform>,
+    /// The policy's routers and terms of policing.
+    targets: Vec<RouterTarget>,
+    policing: Option<PolicingTerms>,
+    /// Set-points of a controller of several nodes, which lie on the policy.
+    leases: SetPointLeases,
     /// The routers, in the policy's order.
     entries: Vec<HeldRouter>,
     schedule: BTreeSet<(Instant, usize)>,
@@ -57,6 +64,9 @@ impl LoopManager {
         Self {
             readings,
             platform,
+            targets: Vec::new(),
+            policing: None,
+            leases: SetPointLeases::default(),
             entries: Vec::new(),
             schedule: BTreeSet::new(),
             police: None,
@@ -81,13 +91,46 @@ impl LoopManager {
     /// states change. A router that stays goes on from its settings in force.
     pub fn follow(&mut self, now: Instant, policy: &Policy) {
         self.watch_clock(now);
+        (self.targets, self.policing) = (RouterTarget::of(policy), PolicingTerms::of(policy));
+        let ended = self.leases.follow(&self.targets);
+        ended.into_iter().for_each(|line| self.note(line));
+        self.hold(now);
+        self.classes.iter_mut().for_each(|classes| classes.follow(now, policy));
+    }
+
+    /// Sets, moves, renews or withdraws set-points of a controller of several nodes. Returns the
+    /// routers for which it is refused.
+    pub fn lease(&mut self, now: Instant, request: &LeaseRequest) -> RefusedLeases {
+        self.watch_clock(now);
+        let LeaseChanges { moved, notes, refused } = self.leases.take(now, request, &self.targets);
+        notes.into_iter().for_each(|line| self.note(line));
+        if moved {
+            self.hold(now);
+        }
+        refused
+    }
+
+    /// Withdraws the set-points that were not renewed in time.
+    fn expire_leases(&mut self, now: Instant) {
+        let expired = self.leases.expire(now);
+        if expired.is_empty() {
+            return;
+        }
+        self.load.leases_expired += expired.len() as u64;
+        expired.into_iter().for_each(|line| self.note(line));
+        self.hold(now);
+    }
+
+    /// Holds the routers as the policy says, with the leases on it.
+    fn hold(&mut self, now: Instant) {
         let mut before: BTreeMap<String, HeldRouter> = std::mem::take(&mut self.entries)
             .into_iter()
             .map(|entry| (entry.wanted.router.clone(), entry))
             .collect();
         let mut retaken = Vec::new();
         let mut entries = Vec::new();
-        for wanted in RouterTarget::of(policy) {
+        let targets: Vec<_> = self.targets.iter().map(|of| self.leases.over(of)).collect();
+        for wanted in targets {
             match before.remove(&wanted.router) {
                 Some(mut entry) if entry.wanted.is_held_as(&wanted) => {
                     if entry.reconfigure(now, wanted) {
@@ -107,14 +150,13 @@ impl LoopManager {
             self.entries.iter().map(|entry| entry.wanted.counted()).collect();
         self.readings.follow(&counted);
         let wanted = self.entries.iter().map(|entry| &entry.wanted);
-        self.police = PolicingLoop::follow(self.police.take(), now, policy, wanted);
+        self.police = PolicingLoop::follow(self.police.take(), now, self.policing, wanted);
         retaken.into_iter().for_each(|at| self.take(now, at));
         for at in 0..self.entries.len() {
             self.enforce(now, at);
         }
         self.execute_pending(now);
         self.arrange();
-        self.classes.iter_mut().for_each(|classes| classes.follow(now, policy));
     }
 
     /// Takes new routers no earlier than `until`; `why` is in the status of each.
@@ -151,6 +193,7 @@ impl LoopManager {
     /// once, however many of its periods have passed.
     pub fn tick(&mut self, now: Instant) {
         self.watch_clock(now);
+        self.expire_leases(now);
         self.classes.iter_mut().for_each(|classes| classes.tick(now));
         self.undos.retry(now, self.platform.as_mut(), &self.entries);
         let mut due = Vec::new();
@@ -183,7 +226,7 @@ impl LoopManager {
     pub fn next_due(&self) -> Instant {
         let step = self.schedule.first().map_or(Instant::FAR_FUTURE, |(when, _)| *when);
         let step = self.police.as_ref().map_or(step, |police| police.due.min(step));
-        let step = self.undos.next_due().min(step);
+        let step = self.undos.next_due().min(step).min(self.leases.next_due());
         self.classes.as_ref().map_or(step, |classes| classes.next_due().min(step))
     }
 
@@ -197,6 +240,7 @@ impl LoopManager {
         }
         self.schedule.clear();
         self.pending.clear();
+        self.leases.clear();
         self.police = None;
         let lifted = self.undos.lift(self.platform.as_mut(), &self.entries);
         let ended = self.platform.end();
@@ -227,6 +271,10 @@ impl LoopManager {
         };
         let status = |(at, entry): (usize, &HeldRouter)| {
             let mut status = entry.status();
+            status.lease = self.leases.status(&status.router);
+            if status.lease.is_some() {
+                status.state = LEASED;
+            }
             if let Some(police) = &self.police {
                 status.police = police.policed(at);
                 if matches!(status.phase, None | Some(LoopPhase::Inactive)) {
@@ -279,6 +327,7 @@ impl LoopManager {
             self.note(format!("a clock was set: it went back by {}", self.last - now));
             self.entries.iter_mut().for_each(|entry| entry.reschedule(now));
             self.police.iter_mut().for_each(|police| police.reschedule(now));
+            self.leases.restart(now);
             self.arrange();
         }
         self.last = now;

@@ -148,7 +148,8 @@ pub struct RouterTarget {
     pub dry_run: bool,
     release_after: Nanos,
     log: u32,
-    rate_most: PacketRate,
+    /// The largest rate that a sample may show: `xtc.rate_most`.
+    pub(crate) rate_most: PacketRate,
 }
 
 /// The guarantees of a router, of the node's capacity.

@@ -42,6 +42,21 @@ pub(crate) struct PolicingLoop {
     pub(crate) due: Instant,
 }
 
+/// The policy's terms of policing a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PolicingTerms {
+    capacity: PacketRate,
+    rate_most: PacketRate,
+}
+
+impl PolicingTerms {
+    /// Returns the terms of a policy; `None` where it wants no policing.
+    pub(crate) fn of(policy: &Policy) -> Option<Self> {
+        let capacity = policy.node.capacity.filter(|_| policy.xtc.police)?;
+        Some(Self { capacity, rate_most: policy.xtc.rate_most })
+    }
+}
+
 /// The ruling for one router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ruling {
@@ -90,15 +105,14 @@ struct RouterTerms {
 }
 
 impl PolicingLoop {
-    /// Follows `policy` with these routers; `None` where it wants no policing.
+    /// Follows the policy's terms with these routers; `None` without terms.
     pub(crate) fn follow<'w>(
         before: Option<Self>,
         now: Instant,
-        policy: &Policy,
+        terms: Option<PolicingTerms>,
         wanted: impl Iterator<Item = &'w RouterTarget>,
     ) -> Option<Self> {
-        let capacity = policy.node.capacity.filter(|_| policy.xtc.police)?;
-        let rate_most = policy.xtc.rate_most;
+        let PolicingTerms { capacity, rate_most } = terms?;
         let mut police = before.unwrap_or_else(|| Self {
             capacity,
             rate_most,

@@ -13,7 +13,8 @@ pub struct RouterStatus {
     pub router: String,
     /// Its slice.
     pub slice: String,
-    /// The state in the policy: `active`, `paused`, `off`.
+    /// The state in the policy, `active`, `paused` or `off`; [`LEASED`] while it is off there and
+    /// [`Self::lease`] holds.
     pub state: &'static str,
     /// The phase of its loop; `None`: nothing is attached, and [`Self::trouble`] has the reason.
     pub phase: Option<LoopPhase>,
@@ -63,7 +64,23 @@ pub struct RouterStatus {
     pub lost: u64,
     /// Its policing, if the node polices.
     pub police: Option<PolicingStatus>,
+    /// The set-point of a controller of several nodes, while it holds.
+    pub lease: Option<LeaseStatus>,
 }
+
+/// A set-point of a controller of several nodes ([`crate::LeaseRequest`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseStatus {
+    /// The set-point.
+    pub set_point: PacketRate,
+    /// The controller's name.
+    pub by: String,
+    /// When it is withdrawn unless it is renewed, on the monotonic clock.
+    pub until: Instant,
+}
+
+/// The state of a router that the policy turns off and a controller of several nodes holds.
+pub const LEASED: &str = "leased";
 
 /// The policing of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +157,8 @@ pub struct LoopsLoad {
     pub late_worst_thousandths: u64,
     /// The number of times that the clock went back.
     pub clock_jumps: u64,
+    /// The number of set-points withdrawn since their controller did not renew them.
+    pub leases_expired: u64,
     /// CPU time of the thread so far.
     pub cpu: Nanos,
     /// The contention, if the node polices.

@@ -12,6 +12,7 @@ use super::sim::{SimLoopsNode, SimRouter};
 use super::*;
 
 mod changed;
+mod leases;
 mod police;
 
 const PERIOD: Nanos = Nanos::from_millis(100);

@@ -24,6 +24,7 @@ use weir_units::Nanos;
 
 use super::classes::ClassStatus;
 use super::error::RouterError;
+use super::leases::{LeaseRequest, RefusedLeases};
 use super::manager::LoopManager;
 use super::status::{LogLine, LoopsLoad, RouterStatus};
 use weir_dataplane::clock;
@@ -148,6 +149,18 @@ impl LoopsClient {
                 }
                 _ => refusal,
             }
+        })
+    }
+
+    /// Has the loops take set-points of a controller, under the newest policy. Returns the routers
+    /// for which they are refused.
+    ///
+    /// # Errors
+    /// The thread does not answer.
+    pub(crate) fn lease(&self, request: LeaseRequest) -> Result<RefusedLeases, Refusal> {
+        self.ask(move |stage| {
+            stage.follow();
+            stage.manager.lease(clock::now(), &request)
         })
     }
 

@@ -13,7 +13,9 @@ use weir_policy::{Edit, Policy, Problem};
 use crate::changes::PolicyChange;
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
-use weir_loops::{ClassStatus, LogLine, LoopsLoad, RouterActivations, RouterStatus};
+use weir_loops::{
+    ClassStatus, LeaseRequest, LogLine, LoopsLoad, RefusedLeases, RouterActivations, RouterStatus,
+};
 use weir_platform::StateDir;
 use weir_report::{ReportSubject, Service, StoreAnswer, StoreQuery};
 
@@ -71,6 +73,13 @@ pub trait Control: Send + Sync + 'static {
     /// # Errors
     /// The control loops do not answer.
     fn routers(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal>;
+
+    /// Takes set-points of a controller of several nodes, which hold for a bounded time and are on
+    /// no record. Returns the routers for which they are refused, each with the reason.
+    ///
+    /// # Errors
+    /// The control loops do not answer.
+    fn lease(&self, request: LeaseRequest) -> Result<RefusedLeases, Refusal>;
 
     /// The newest decisions on a router, oldest first.
     ///

@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
-use weir_loops::{ClassStatus, LogLine, LoopsLoad, RouterActivations, RouterStatus};
+use weir_loops::{
+    ClassStatus, LeaseRequest, LogLine, LoopsLoad, RefusedLeases, RouterActivations, RouterStatus,
+};
 use weir_platform::wake_latency::WakeLatency;
 use weir_platform::{StateDir, text};
 use weir_policy::{Dataplane, Edit, ItemName, Policy, Problem, ProblemPlace};
@@ -75,6 +77,14 @@ pub(crate) trait NodePlane: std::fmt::Debug + Send + Sync + 'static {
     /// The control loops do not answer.
     fn routers(&self, _router: Option<&str>) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal> {
         Ok((Vec::new(), LoopsLoad::default()))
+    }
+
+    /// See [`Control::lease`]; none are held unless the plane does.
+    ///
+    /// # Errors
+    /// The control loops do not answer.
+    fn lease(&self, request: LeaseRequest) -> Result<RefusedLeases, Refusal> {
+        Ok(request.without_loops())
     }
 
     /// See [`Control::router_log`].
@@ -394,6 +404,10 @@ impl<P: NodePlane> Control for ControlledNode<P> {
 
     fn routers(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal> {
         self.plane.routers(router)
+    }
+
+    fn lease(&self, request: LeaseRequest) -> Result<RefusedLeases, Refusal> {
+        self.plane.lease(request)
     }
 
     fn router_log(&self, router: &str, newest: usize) -> Result<Vec<LogLine>, Refusal> {

@@ -39,8 +39,8 @@ use weir_dataplane::reservation;
 use weir_dataplane::status::add_waiting;
 use weir_dataplane::worker::Worker;
 use weir_loops::{
-    ClassStatus, LogLine, LoopsLoad, RouterActivations, RouterLoops, RouterStatus,
-    watch_activations,
+    ClassStatus, LeaseRequest, LogLine, LoopsLoad, RefusedLeases, RouterActivations, RouterLoops,
+    RouterStatus, watch_activations,
 };
 
 /// Reads and checks a policy file.
@@ -373,6 +373,10 @@ impl NodePlane for SwitchPlane {
 
     fn routers(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal> {
         self.routers.status(router)
+    }
+
+    fn lease(&self, request: LeaseRequest) -> Result<RefusedLeases, Refusal> {
+        self.routers.lease(request)
     }
 
     fn router_log(&self, router: &str, newest: usize) -> Result<Vec<LogLine>, Refusal> {

@@ -34,6 +34,11 @@ pub(super) fn load(page: &mut Exposition, load: &LoopsLoad) {
     for (name, help, value) in [
         ("weir_xtc_ticks_total", "Passes over the counters of all routers.", load.ticks),
         ("weir_xtc_steps_total", "Steps of instances.", load.steps),
+        (
+            "weir_xtc_leases_expired_total",
+            "Set-points withdrawn since their controller did not renew them.",
+            load.leases_expired,
+        ),
         ("weir_xtc_clock_jumps_total", "How often the clock went back.", load.clock_jumps),
     ] {
         page.family(name, help, "counter");
@@ -70,6 +75,9 @@ type Family = (&'static str, &'static str, &'static str, fn(&RouterStatus) -> Op
 const FAMILIES: &[Family] = &[
     ("weir_xtc_active", "Whether the router is held now.", "gauge", |of| {
         Some(u64::from(of.phase == Some(LoopPhase::Active)).to_string())
+    }),
+    ("weir_xtc_leased", "Whether a controller of several nodes holds it.", "gauge", |of| {
+        Some(u64::from(of.lease.is_some()).to_string())
     }),
     ("weir_xtc_trouble", "Whether something is wrong with it now.", "gauge", |of| {
         Some(u64::from(of.trouble.is_some()).to_string())
