@@ -3,6 +3,7 @@
 //! that it passes, and which routers of its are policed there ([`crate::policing`]).
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde::Deserialize;
 use weir_control::police::{RateClaim, TenantAgreement};
@@ -74,8 +75,13 @@ impl AgreementConfig {
 }
 
 impl BrokerConfig {
-    /// Checks the agreements of all networks.
+    /// Checks the agreements of all networks, and for how long their set-points hold.
     pub(crate) fn check_agreements(&self) -> Result<(), String> {
+        let asked = self.broker.set_point_lease;
+        if !(LEASE_LEAST..=LEASE_MOST).contains(&asked) {
+            let bounds = format!("{LEASE_LEAST:?} to {LEASE_MOST:?}");
+            return Err(format!("broker.set_point_lease {asked:?}: {bounds}"));
+        }
         let mut routers = BTreeSet::new();
         for network in &self.network {
             let Some(agreement) = &network.agreement else { continue };
@@ -98,6 +104,12 @@ const fn default_priority() -> u32 {
 /// Routers of an agreement: each is looked at twice a second.
 const ROUTERS_MAX: usize = 256;
 
+/// Set-points are renewed when a third of their time is over. In two thirds of the least, a node
+/// that is asked twice a second has several chances; the most is how long a network may stay
+/// stopped when nobody is left to let it go.
+const LEASE_LEAST: Duration = Duration::from_secs(3);
+const LEASE_MOST: Duration = Duration::from_secs(600);
+
 /// Characters of a name in a node's policy.
 const NAME_MAX: usize = 63;
 
@@ -118,6 +130,8 @@ mod tests {
             ("entry = true", "entry = false", "none of its routers is an entry"),
             ("name = \"b2\"", "name = \"\"", "router \"\": 1 to 63 characters"),
             ("max = \"2kpps\"", "max = \"2Mbit\"", "2Mbit"),
+            ("", "set_point_lease = \"2900ms\"\n", "broker.set_point_lease 2.9s: 3s to 600s"),
+            ("", "set_point_lease = \"601s\"\n", "broker.set_point_lease 601s: 3s to 600s"),
         ] {
             assert!(good.contains(part), "{part}");
             let refused = test_config::parse(&good.replacen(part, other, 1)).unwrap_err();

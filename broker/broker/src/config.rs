@@ -86,6 +86,9 @@ pub struct BrokerSettings {
     /// The time after which a lease that is not renewed can be taken by another broker.
     #[serde(default = "default_lease", deserialize_with = "duration")]
     pub lease: Duration,
+    /// The time for which a node keeps a set-point of policing that is not renewed.
+    #[serde(default = "default_set_point_lease", deserialize_with = "duration")]
+    pub set_point_lease: Duration,
 }
 
 /// A caller of the interface.
@@ -371,6 +374,10 @@ const fn default_router_patience() -> Duration {
 
 const fn default_lease() -> Duration {
     Duration::from_secs(3)
+}
+
+const fn default_set_point_lease() -> Duration {
+    Duration::from_secs(30)
 }
 
 fn default_user() -> String {

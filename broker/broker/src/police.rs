@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Policing of networks over all Weir nodes: from what each node sees of the networks' routers to
-//! the calls of its interface that set, move or withdraw their set-points. All of it is pure; the
+//! the request that sets, moves, renews or withdraws their set-points there. All of it is pure; the
 //! law is that of `weir-control` ([`GlobalPolice`]).
 //!
-//! Nothing of it is stored. A router of an agreement that nobody is to hold is `off` at its node,
-//! whoever had turned it on: so what a broker has set that was killed, its successor withdraws. A
-//! router that somebody has paused is left alone.
+//! Nothing of it is stored, and nothing of it is on the nodes' record: a set-point is a lease,
+//! which the node ends by itself if it is not renewed. A router of an agreement is `off` in its
+//! node's policy; one that somebody has turned on or paused there is left alone. Whoever follows a
+//! broker that was killed goes on with the set-points that it finds.
 
 use std::collections::BTreeMap;
 
-use weir_api_types::xtc::{RouterView, XtcChange, XtcView};
+use weir_api_types::xtc::{RouterView, SetPointAnswer, SetPointRequest, XtcView};
 use weir_broker_api_types::{
     HistoryChange, NetworkConduct, NodeContention, PolicingReport, RouterSetPoint,
 };
 use weir_control::police::{GlobalPolice, Grade, Judgement, PolicedRouter, SeenTraffic, admit};
-use weir_units::{Instant, PacketRate};
+use weir_units::{Instant, Nanos, PacketRate};
 
 use crate::agreement::AgreementConfig;
 use crate::config::BrokerConfig;
@@ -26,21 +27,13 @@ pub(crate) struct NetworkPolice {
     networks: Vec<AgreedNetwork>,
     routers: Vec<SeenRouter>,
     police: GlobalPolice,
+    /// The time for which a node keeps a set-point that is not renewed.
+    lease: Nanos,
     samples: u64,
 }
 
-/// A change of a router's set-point or state at its node.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct SetPointCall {
-    /// The router, as a place in the mechanism's list.
-    place: usize,
-    /// Its name at the node.
-    pub(crate) router: String,
-    pub(crate) change: XtcChange,
-}
-
-/// The outcome of a call; a fault in words.
-pub(crate) type CallOutcome = (SetPointCall, Result<(), String>);
+/// The outcome of a request for set-points; a fault in words.
+pub(crate) type LeaseOutcome = (SetPointRequest, Result<SetPointAnswer, String>);
 
 /// An entry of the history about a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +47,8 @@ pub(crate) struct PolicingNote {
 struct SeenNode {
     name: String,
     capacity: Option<PacketRate>,
+    /// True once it has answered.
+    is_known: bool,
     silent: u64,
     fault: Option<String>,
 }
@@ -76,8 +71,6 @@ struct SeenRouter {
     seen: Option<SeenTraffic>,
     /// The rate at which its node holds it; none if it does not.
     set_point: Option<PacketRate>,
-    /// The rate that its node took last.
-    ordered: Option<PacketRate>,
     fault: Option<String>,
 }
 
@@ -103,7 +96,6 @@ impl NetworkPolice {
                     is_entry,
                     seen: None,
                     set_point: None,
-                    ordered: None,
                     fault: None,
                 });
             }
@@ -117,7 +109,9 @@ impl NetworkPolice {
         let policed: Vec<_> = routers.iter().map(SeenRouter::policed).collect();
         // Until a node has said what it carries, it limits nobody.
         let police = GlobalPolice::new(&vec![None; nodes.len()], &agreements, &policed);
-        Some(Self { nodes, networks, routers, police, samples: 0 })
+        let lease = config.broker.set_point_lease.as_nanos();
+        let lease = Nanos::new(u64::try_from(lease).unwrap_or(u64::MAX));
+        Some(Self { nodes, networks, routers, police, lease, samples: 0 })
     }
 
     /// Returns the names of the nodes to ask, in the order in which answers are taken.
@@ -125,51 +119,68 @@ impl NetworkPolice {
         self.nodes.iter().map(|node| node.name.as_str())
     }
 
-    /// Takes each node's answer, or why there is none. Returns each node's calls in the order in
-    /// which they can be made, what shrinks before what grows, and the punishments that changed.
+    /// Takes each node's answer, or why there is none. Returns the request that each node is to
+    /// get, if any, and the punishments that changed.
     pub(crate) fn take(
         &mut self,
         now: Instant,
         answers: &[Result<XtcView, String>],
-    ) -> (Vec<Vec<SetPointCall>>, Vec<PolicingNote>) {
+    ) -> (Vec<Option<SetPointRequest>>, Vec<PolicingNote>) {
         self.samples += 1;
         for (place, answer) in answers.iter().enumerate() {
             self.see_node(place, answer);
         }
         let found: Vec<_> =
             self.routers.iter_mut().map(|router| router.see(answers.get(router.node))).collect();
-        self.note_first_state(answers);
+        self.note_first_state(now, answers);
         let seen: Vec<_> = self.routers.iter().map(|router| router.seen).collect();
         let ruling = self.police.step(now, &seen);
         let judged = ruling.judged.into_iter();
         let notes = judged.filter_map(|(network, judgement)| self.judged(network, &judgement));
         let notes = notes.collect();
-        let mut calls = vec![Vec::new(); self.nodes.len()];
-        let each = self.routers.iter().zip(found).zip(ruling.set_points).enumerate();
-        for (place, ((router, view), wanted)) in each {
-            let change = view.and_then(|view| router.change(view, wanted));
-            let call = |change| SetPointCall { place, router: router.name.clone(), change };
-            if let Some(calls) = calls.get_mut(router.node) {
-                calls.extend(change.map(call));
-            }
-        }
-        // A node admits set-points up to its capacity.
-        for calls in &mut calls {
-            calls.sort_by_key(|call| self.grows(call));
-        }
-        (calls, notes)
+        let wanted = ruling.set_points.into_iter().map(|rate| rate.map(PacketRate::as_pps));
+        let wanted: Vec<_> = wanted.collect();
+        let requests = (0..self.nodes.len()).map(|node| self.request(node, &found, &wanted));
+        (requests.collect(), notes)
     }
 
-    /// Takes what came of the calls. Returns which networks are held or let go by that.
-    pub(crate) fn made(&mut self, outcomes: Vec<CallOutcome>) -> Vec<PolicingNote> {
-        for (call, outcome) in outcomes {
-            let Some(router) = self.routers.get_mut(call.place) else { continue };
-            match outcome {
-                Ok(()) => {
-                    router.set_point = call.change.set_point_pps.map(PacketRate::from_pps);
-                    router.ordered = router.set_point;
-                }
-                Err(fault) => router.fault = Some(fault),
+    /// Returns the request that a node is to get: what differs, and all that is to be renewed; none
+    /// if nothing differs and every lease has most of its time left.
+    fn request(
+        &self,
+        node: usize,
+        found: &[Option<&RouterView>],
+        wanted: &[Option<u64>],
+    ) -> Option<SetPointRequest> {
+        let (mut is_due, mut set_points_pps) = (false, BTreeMap::new());
+        let each = self.routers.iter().zip(found).zip(wanted);
+        for ((router, view), wanted) in each.filter(|((router, _), _)| router.node == node) {
+            let Some(view) = view else { continue };
+            let has = view.lease.as_ref().map(|lease| lease.set_point_pps);
+            let near = |has: &u64| wanted.is_some_and(|of| has.abs_diff(of) <= has / MOVED_PART);
+            let wanted = has.filter(near).or(*wanted);
+            let left = view.lease.as_ref().map_or(u64::MAX, |lease| lease.left_ns);
+            is_due |= wanted != has || left <= self.lease.as_nanos() / 3 * 2;
+            if wanted.or(has).is_some() {
+                set_points_pps.insert(router.name.clone(), wanted);
+            }
+        }
+        is_due.then(|| SetPointRequest { lease_ns: self.lease.as_nanos(), set_points_pps })
+    }
+
+    /// Takes what came of the requests, in the order of the nodes. Returns which networks are held
+    /// or let go by that.
+    pub(crate) fn made(&mut self, outcomes: &[Option<LeaseOutcome>]) -> Vec<PolicingNote> {
+        for router in &mut self.routers {
+            let Some(Some((request, outcome))) = outcomes.get(router.node) else { continue };
+            let Some(rate) = request.set_points_pps.get(&router.name) else { continue };
+            let refused = match outcome {
+                Ok(answer) => answer.refused.get(&router.name),
+                Err(fault) => Some(fault),
+            };
+            match refused {
+                None => router.set_point = rate.map(PacketRate::from_pps),
+                Some(why) => router.fault = Some(why.clone()),
             }
         }
         let mut notes = Vec::new();
@@ -264,8 +275,25 @@ impl NetworkPolice {
         self.police.set_capacity(place, node.capacity);
     }
 
-    /// Notes which networks an earlier broker has left held, as soon as a node of theirs answers.
-    fn note_first_state(&mut self, answers: &[Result<XtcView, String>]) {
+    /// Notes which networks an earlier broker has left held, as soon as a node of theirs answers,
+    /// and goes on with the contention for which they are.
+    fn note_first_state(&mut self, now: Instant, answers: &[Result<XtcView, String>]) {
+        for (place, (node, answer)) in self.nodes.iter_mut().zip(answers).enumerate() {
+            if answer.is_err() || std::mem::replace(&mut node.is_known, true) {
+                continue;
+            }
+            let held = || self.routers.iter().filter(|of| of.set_point.is_some());
+            // An entry is held for contention at any node, another router for that of its own.
+            let is_for_here = |router: &SeenRouter| {
+                let elsewhere = |of: &SeenRouter| of.network == router.network && !of.is_entry;
+                router.node == place && !(router.is_entry && held().any(elsewhere))
+            };
+            let rates = held().filter(|router| is_for_here(router));
+            let rates: Vec<_> = rates.filter_map(|of| Some((of.network, of.set_point?))).collect();
+            if !rates.is_empty() {
+                self.police.resume(now, place, &rates);
+            }
+        }
         for (place, network) in self.networks.iter_mut().enumerate() {
             let mut own = self.routers.iter().filter(|router| router.network == place);
             let answered =
@@ -284,17 +312,11 @@ impl NetworkPolice {
         let (network, detail) = (network.name.clone(), judgement.to_string());
         Some(PolicingNote { network, change, detail })
     }
-
-    /// Returns true if a call lets a router have more of its node than it has.
-    fn grows(&self, call: &SetPointCall) -> bool {
-        let has = self.routers.get(call.place).and_then(|router| router.set_point);
-        call.change.set_point_pps.map(PacketRate::from_pps) > has
-    }
 }
 
 impl SeenNode {
     fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), capacity: None, silent: 0, fault: None }
+        Self { name: name.to_owned(), capacity: None, is_known: false, silent: 0, fault: None }
     }
 }
 
@@ -312,14 +334,15 @@ impl SeenRouter {
         let (router, fault) = match found {
             None => (None, Some("its node does not answer")),
             Some(None) => (None, Some("its node has no such router with a table xtc")),
-            Some(Some(router)) if router.state == PAUSED => {
-                (None, Some("it is paused at its node"))
+            Some(Some(router)) if ![OFF, LEASED].contains(&router.state.as_str()) => {
+                (None, Some("it is not off in its node's policy"))
             }
             Some(Some(router)) => (Some(router), None),
         };
         self.fault = fault.map(str::to_owned);
         if let Some(Some(router)) = found {
             self.seen = traffic(router);
+            // Its node shows less than it was asked for while it punishes the router by itself.
             let held = router.set_point_pps.filter(|_| router.state != OFF);
             self.set_point = held.map(PacketRate::from_pps);
         }
@@ -327,24 +350,6 @@ impl SeenRouter {
             self.fault = Some(trouble.clone());
         }
         router
-    }
-
-    /// Returns the change that brings the router to a set-point, or lets it go; none if it has
-    /// that.
-    fn change(&self, view: &RouterView, wanted: Option<PacketRate>) -> Option<XtcChange> {
-        let is_held = view.state == ACTIVE;
-        let to = |state: &str| XtcChange { state: Some(state.to_owned()), ..XtcChange::default() };
-        let Some(wanted) = wanted.map(PacketRate::as_pps) else {
-            return is_held.then(|| to(OFF));
-        };
-        // Its node shows less than it was told while it punishes the router by itself.
-        let is_punished = view.police.as_ref().is_some_and(|of| of.grade != FREE);
-        let ordered = self.ordered.filter(|_| is_punished).map(PacketRate::as_pps);
-        let has = ordered.or(view.set_point_pps).unwrap_or_default();
-        if is_held && has.abs_diff(wanted) <= has / MOVED_PART {
-            return None;
-        }
-        Some(XtcChange { set_point_pps: Some(wanted), ..to(ACTIVE) })
     }
 }
 
@@ -358,15 +363,11 @@ fn traffic(router: &RouterView) -> Option<SeenTraffic> {
     Some(SeenTraffic { offered, passed })
 }
 
-/// States of a router in a node's policy.
-const ACTIVE: &str = "active";
-const PAUSED: &str = "paused";
+/// States of a router that may be held: its node's policy turns it off.
 const OFF: &str = "off";
+const LEASED: &str = "leased";
 
-/// No punishment, as a node writes it.
-const FREE: &str = "free";
-
-/// Set-points move by more than a fiftieth or not at all: each move is on the node's record.
+/// Set-points move by more than a fiftieth or not at all: each move is a request.
 const MOVED_PART: u64 = 50;
 
 /// The fault of a node that says nothing of its capacity.

@@ -2,26 +2,25 @@
 //! The task that polices networks over all Weir nodes, for the broker that has the lease.
 //!
 //! At each sample all nodes of agreements are asked for their routers (`GET /v1/xtc`), at once and
-//! for a bounded time; [`NetworkPolice`] decides; each node's set-points are set, moved or
-//! withdrawn one after the other, those of several nodes at once. A node that does not answer is
-//! left out and counted. What is not set then differs at the next sample.
+//! for a bounded time; [`NetworkPolice`] decides; one request a node sets, moves, renews or
+//! withdraws what differs or is due (`POST /v1/set-points`), all nodes at once. A node that does
+//! not answer is left out and counted. What is not set then differs at the next sample.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
-use weir_api_types::xtc::XtcView;
+use weir_api_types::xtc::{SetPointRequest, XtcView};
 use weir_broker_api_types::PolicingReport;
-use weir_client::{Client, ClientError, Method, escaped};
+use weir_client::{Client, Method};
 use weir_units::Instant as Moment;
 
 use crate::config::BrokerConfig;
 use crate::orders::WriterOrder;
-use crate::police::{CallOutcome, NetworkPolice, PolicingNote, SetPointCall};
+use crate::police::{LeaseOutcome, NetworkPolice, PolicingNote};
 use crate::weir_node_queue::{NodeClients, on_a_thread};
 
 /// A handle of the task, which ends with it.
@@ -80,10 +79,10 @@ impl PolicingTask {
         // Raised first: a sample with a higher number began after the number was read.
         self.shown.send_modify(|report| Arc::make_mut(report).samples += 1);
         let answers = join_all(self.nodes.iter().map(|(name, client)| ask(name, client))).await;
-        let (calls, judged) = self.police.take(now, &answers);
-        let each = self.nodes.iter().zip(calls);
-        let made = join_all(each.map(|((name, client), calls)| make(name, client, calls))).await;
-        let changed = self.police.made(made.into_iter().flatten().collect());
+        let (requests, judged) = self.police.take(now, &answers);
+        let each = self.nodes.iter().zip(requests);
+        let made = join_all(each.map(|((name, client), request)| make(name, client, request)));
+        let changed = self.police.made(&made.await);
         self.notes.extend(judged.into_iter().chain(changed));
         self.tell();
         let period = u64::try_from(PERIOD.as_millis()).unwrap_or(u64::MAX);
@@ -113,22 +112,18 @@ async fn ask(name: &str, client: &Client) -> Result<XtcView, String> {
     answer.map_err(|error| error.to_string())
 }
 
-/// Makes a node's calls one after the other. After one without an answer, or after
-/// [`CALL_PATIENCE`] in all, no more are made: all other nodes wait for them.
-async fn make(name: &str, client: &Client, calls: Vec<SetPointCall>) -> Vec<CallOutcome> {
-    let client = client.clone().with_patience(CALL_PATIENCE);
-    let (begun, mut outcomes) = (Instant::now(), Vec::new());
-    for call in calls {
-        let (path, change) = (format!("/v1/xtc/{}", escaped(&call.router)), call.change.clone());
-        let ask = move |client: &Client| client.ask::<Value>(Method::PATCH, &path, Some(&change));
-        let outcome = on_a_thread(name, &client, ask).await;
-        let is_silent = matches!(outcome, Err(ClientError::Io { .. }));
-        outcomes.push((call, outcome.map(drop).map_err(|error| error.to_string())));
-        if is_silent || begun.elapsed() >= CALL_PATIENCE {
-            break;
-        }
-    }
-    outcomes
+/// Makes a node's request, if there is one.
+async fn make(
+    name: &str,
+    client: &Client,
+    request: Option<SetPointRequest>,
+) -> Option<LeaseOutcome> {
+    let request = request?;
+    let client = client.clone().with_patience(SET_PATIENCE);
+    let body = request.clone();
+    let ask = move |client: &Client| client.ask(Method::POST, "/v1/set-points", Some(&body));
+    let outcome = on_a_thread(name, &client, ask).await;
+    Some((request, outcome.map_err(|error| error.to_string())))
 }
 
 /// Time from one sample to the next: that for which demand must be low until control ends.
@@ -137,9 +132,8 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// The longest wait for a node's routers. Within it all other nodes wait, too.
 const ASK_PATIENCE: Duration = Duration::from_millis(450);
 
-/// The longest wait for a change of a set-point, and the time after which a node's next ones are
-/// left to the next sample.
-const CALL_PATIENCE: Duration = Duration::from_secs(2);
+/// The longest wait for set-points to be taken. Within it all other nodes wait, too.
+const SET_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Notes that wait for the writer; of more the oldest are lost.
 const NOTES_MAX: usize = 64;

@@ -10,12 +10,15 @@ use crate::test_config;
 /// Two networks on two nodes; both enter at n1, which carries ten times as much as n2.
 struct TwoNodes {
     police: NetworkPolice,
-    /// State and set-point of b1, r1 at n1 and of b2, r2 at n2.
-    routers: [[(&'static str, Option<u64>); 2]; 2],
+    /// The state in the policy and the lease of b1, r1 at n1 and of b2, r2 at n2: rate and end.
+    routers: [[(&'static str, Option<(u64, u64)>); 2]; 2],
     /// Nodes that do not answer.
     silent: [bool; 2],
+    /// Milliseconds.
     time: u64,
     notes: Vec<PolicingNote>,
+    /// Requests so far.
+    requests: usize,
 }
 
 impl TwoNodes {
@@ -23,23 +26,24 @@ impl TwoNodes {
         let config = test_config::parse(&test_config::policed()).unwrap();
         let police = NetworkPolice::new(&config).unwrap();
         let (routers, silent) = ([[(OFF, None); 2]; 2], [false; 2]);
-        Self { police, routers, silent, time: 0, notes: Vec::new() }
+        Self { police, routers, silent, time: 0, notes: Vec::new(), requests: 0 }
     }
 
-    /// Lets half a second pass in which the networks send these rates. Returns the calls, as
-    /// `ROUTER STATE RATE`, in their order.
+    /// Lets half a second pass in which the networks send these rates. Returns the requests, as
+    /// `ROUTER RATE` for each router in them.
     fn pass(&mut self, sent: [u64; 2]) -> Vec<String> {
         self.time += 500;
         let mut rates = sent;
         let mut views = Vec::new();
-        for (node, routers) in self.routers.iter().enumerate() {
+        for (node, routers) in self.routers.iter_mut().enumerate() {
             let mut shown = Vec::new();
-            for (network, (state, set_point)) in routers.iter().enumerate() {
+            for (network, (state, lease)) in routers.iter_mut().enumerate() {
+                *lease = lease.filter(|(_, until)| *until > self.time);
                 let offered = rates[network];
-                let held = set_point.filter(|_| *state == ACTIVE);
-                rates[network] = offered.min(held.unwrap_or(u64::MAX));
+                rates[network] = offered.min(lease.map_or(u64::MAX, |(rate, _)| rate));
                 let name = format!("{}{}", ["b", "r"][network], node + 1);
-                shown.push(router(&name, state, *set_point, offered, rates[network]));
+                let left = lease.map(|(rate, until)| (rate, until - self.time));
+                shown.push(router(&name, state, left, offered, rates[network]));
             }
             let capacity = [20_000, 2_000][node];
             let view = json!({ "routers": shown, "policing": {
@@ -51,22 +55,28 @@ impl TwoNodes {
             views.push(if silent { Err("no answer".to_owned()) } else { Ok(view) });
         }
         let now = Instant::from_nanos(self.time * 1_000_000);
-        let (calls, judged) = self.police.take(now, &views);
+        let (requests, judged) = self.police.take(now, &views);
         let (mut made, mut said) = (Vec::new(), Vec::new());
-        for (node, calls) in calls.into_iter().enumerate() {
-            for call in calls {
-                let network = usize::from(call.router.starts_with('r'));
-                let of = &mut self.routers[node][network];
-                of.0 = [OFF, ACTIVE][usize::from(call.change.state.as_deref() == Some(ACTIVE))];
-                of.1 = call.change.set_point_pps.or(of.1);
-                let rate = call.change.set_point_pps.map(|rate| format!(" {rate}"));
-                said.push(format!("{} {}{}", call.router, of.0, rate.unwrap_or_default()));
-                made.push((call, Ok(())));
+        for (node, request) in requests.into_iter().enumerate() {
+            self.requests += usize::from(request.is_some());
+            for (name, rate) in request.iter().flat_map(|of| &of.set_points_pps) {
+                let network = usize::from(name.starts_with('r'));
+                let until = self.time + request.as_ref().unwrap().lease_ns / 1_000_000;
+                self.routers[node][network].1 = rate.map(|rate| (rate, until));
+                said.push(format!("{name} {}", rate.map_or("off".to_owned(), |of| of.to_string())));
             }
+            made.push(request.map(|request| (request, Ok(SetPointAnswer::default()))));
         }
         self.notes.extend(judged);
-        self.notes.extend(self.police.made(made));
+        self.notes.extend(self.police.made(&made));
         said
+    }
+
+    /// Replaces the broker by another one, which knows nothing.
+    fn succeed(&mut self) {
+        let config = test_config::parse(&test_config::policed()).unwrap();
+        self.police = NetworkPolice::new(&config).unwrap();
+        self.notes.clear();
     }
 
     /// Returns the changes of a network in the history.
@@ -76,30 +86,33 @@ impl TwoNodes {
     }
 }
 
-fn router(name: &str, state: &str, set_point: Option<u64>, offered: u64, passed: u64) -> Value {
+/// Returns a router as its node shows it; its lease as rate and milliseconds that are left.
+fn router(name: &str, state: &str, lease: Option<(u64, u64)>, offered: u64, passed: u64) -> Value {
+    let set_point = lease.map(|(rate, _)| rate);
+    let lease = lease.map(
+        |(rate, left)| json!({ "set_point_pps": rate, "by": "edge", "left_ns": left * 1_000_000 }),
+    );
+    let state = if lease.is_some() { LEASED } else { state };
     json!({
         "router": name, "slice": "s", "state": state, "controller": "combined", "actuator": "none",
-        "period_ns": 100_000_000, "set_point_pps": set_point, "dry_run": false,
+        "period_ns": 100_000_000, "set_point_pps": set_point, "lease": lease, "dry_run": false,
         "rate_pps": passed, "offered_pps": offered, "owes_release": false, "samples": 1,
         "faults": 0, "commands": 0, "failures": 0, "late": 0, "late_worst_ns": 0, "lost": 0,
     })
 }
 
 /// Goal: with contention each network is held where it enters and where it contends, by its weight
-/// (3 and 1); set-points move with demand, what shrinks first; without contention all are let go.
-/// A sample that changes nothing makes no call, and the history has the two ends alone.
+/// (3 and 1); set-points move with demand; without contention all are let go. A sample that changes
+/// nothing makes no request, and the history has the two ends alone.
 #[test]
 fn set_points_are_set_moved_and_withdrawn() {
     let mut nodes = TwoNodes::new();
     assert!(nodes.pass([800, 800]).is_empty());
     // 1900 of 2000 are shared.
-    let set = ["b1 active 1425", "r1 active 475", "b2 active 1425", "r2 active 475"];
-    assert_eq!(nodes.pass([1500, 1000]), set);
+    assert_eq!(nodes.pass([1500, 1000]), ["b1 1425", "r1 475", "b2 1425", "r2 475"]);
     assert!(nodes.pass([1500, 1000]).is_empty());
-    let moved = ["b1 active 750", "r1 active 1150", "b2 active 750", "r2 active 1150"];
-    assert_eq!(nodes.pass([600, 1000]), moved);
-    let back = nodes.pass([1500, 1000]);
-    assert!(back[0].starts_with("r1") && back[2].starts_with("r2"), "what shrinks: {back:?}");
+    assert_eq!(nodes.pass([600, 1000]), ["b1 750", "r1 1150", "b2 750", "r2 1150"]);
+    assert_eq!(nodes.pass([1500, 1000]).len(), 4);
     assert!(nodes.pass([400, 300]).len() <= 4);
     assert_eq!(nodes.pass([400, 300]), ["b1 off", "r1 off", "b2 off", "r2 off"]);
     for network in ["blue", "red"] {
@@ -134,34 +147,68 @@ fn who_floods_is_punished_and_pardoned() {
     assert_eq!(nodes.police.report(500, 0).networks[1].routers[0].set_point_pps, None);
 }
 
-/// Goal: what a broker has set that is gone is withdrawn by the next one, and is in the history.
+/// Goal: set-points that do not move are renewed by one request a node within a third of their
+/// time, and none of it is in the history. Nobody renews them: they end, and contention is as
+/// before.
 #[test]
-fn a_successor_withdraws_what_was_set() {
+fn a_steady_set_point_costs_one_request_in_a_third_of_its_lease() {
     let mut nodes = TwoNodes::new();
-    nodes.routers = [[(ACTIVE, Some(900)), (OFF, Some(5))], [(ACTIVE, Some(900)), (OFF, None)]];
-    assert_eq!(nodes.pass([100, 100]), ["b1 off", "b2 off"]);
-    assert_eq!(nodes.history("blue"), [HistoryChange::LetGo]);
-    assert!(nodes.history("red").is_empty());
+    nodes.pass([1500, 900]);
+    nodes.pass([1500, 900]);
+    let before = nodes.requests;
+    for _ in 0..120 {
+        nodes.pass([1500, 900]);
+        assert!(nodes.routers.iter().flatten().all(|(_, lease)| lease.is_some()));
+    }
+    // A minute has two leases of 30 s.
+    assert_eq!(nodes.requests - before, 2 * 2 * 3);
+    assert_eq!(nodes.history("blue"), [HistoryChange::Held]);
+    nodes.time += 30_000;
+    assert_eq!(nodes.pass([1500, 900]), ["b1 1425", "r1 475", "b2 1425", "r2 475"]);
+}
+
+/// Goal: whoever follows a broker that is gone goes on with the set-points that it finds, whatever
+/// they hold back; without contention it withdraws them within two samples, which is in the
+/// history.
+#[test]
+fn a_successor_keeps_what_is_needed_and_withdraws_the_rest() {
+    let mut nodes = TwoNodes::new();
+    nodes.pass([1500, 1000]);
+    nodes.pass([1150, 650]);
+    let before = nodes.routers;
+    nodes.succeed();
+    for _ in 0..10 {
+        assert!(nodes.pass([1150, 650]).is_empty(), "nothing differs");
+    }
+    assert!(nodes.routers == before && nodes.police.report(500, 0).nodes[1].contended);
+    assert!(!nodes.police.report(500, 0).nodes[0].contended, "an entry alone contends for nothing");
+    nodes.succeed();
+    nodes.pass([100, 100]);
+    assert_eq!(nodes.pass([100, 100]), ["b1 off", "r1 off", "b2 off", "r2 off"]);
+    for network in ["blue", "red"] {
+        assert_eq!(nodes.history(network), [HistoryChange::LetGo]);
+    }
 }
 
 /// Goal: a node that does not answer is counted and named, and nothing is asked of it; a router
-/// that is paused is left alone; guarantees beyond what a node carries are named.
+/// that its node's policy has turned on or paused is left alone; guarantees beyond what a node
+/// carries are named.
 #[test]
 fn what_is_not_as_it_should_be_is_named() {
     let mut nodes = TwoNodes::new();
-    nodes.routers[0][0] = ("paused", Some(700));
+    nodes.routers[0][0].0 = "paused";
     nodes.pass([1500, 1000]);
-    let calls = nodes.pass([1500, 1000]);
-    assert!(calls.iter().all(|call| !call.starts_with("b1")), "{calls:?}");
+    let asked = nodes.pass([1500, 1000]);
+    assert!(asked.iter().all(|router| !router.starts_with("b1")), "{asked:?}");
     let shown = nodes.police.report(500, 0);
     let fault = |shown: &PolicingReport, network: usize, router: usize| {
         shown.networks[network].routers[router].fault.clone().unwrap_or_default()
     };
-    assert_eq!(fault(&shown, 0, 0), "it is paused at its node");
+    assert_eq!(fault(&shown, 0, 0), "it is not off in its node's policy");
     nodes.silent[1] = true;
     for _ in 0..3 {
-        let calls = nodes.pass([1500, 1000]);
-        assert!(calls.iter().all(|call| call[1..].starts_with('1')), "{calls:?}");
+        let asked = nodes.pass([1500, 1000]);
+        assert!(asked.iter().all(|router| router[1..].starts_with('1')), "{asked:?}");
     }
     let shown = nodes.police.report(500, 0);
     assert_eq!((shown.nodes[1].silent, shown.nodes[1].fault.as_deref()), (3, Some("no answer")));

@@ -88,7 +88,8 @@ impl Contention {
         self.changes
     }
 
-    fn begin(&mut self, now: Instant) {
+    /// Turns on, whatever the demand: for one that follows another that was on.
+    pub fn begin(&mut self, now: Instant) {
         let short = Nanos::new(self.calm.as_nanos().saturating_mul(BACK_WITHIN));
         let back = self.off_at.is_some_and(|off| off <= now && now - off < short);
         let doubled = Nanos::new(self.calm.as_nanos().saturating_mul(2));

@@ -136,6 +136,21 @@ impl GlobalPolice {
         }
     }
 
+    /// Begins with contention at a node, where an earlier mechanism has held these tenants, each at
+    /// its rate: it ends as any contention does, and until then nobody is let go. Tenants and nodes
+    /// that are not in the lists are passed over.
+    pub fn resume(&mut self, now: Instant, node: usize, held: &[(usize, PacketRate)]) {
+        for (tenant, rate) in held {
+            if let Some(tenant) = self.tenants.get_mut(*tenant) {
+                (tenant.given, tenant.is_held) = (*rate, true);
+            }
+        }
+        if let Some(node) = self.nodes.get_mut(node).filter(|node| !node.is_contended) {
+            node.contention.begin(now);
+            node.is_contended = true;
+        }
+    }
+
     /// Takes what was seen of each router, in the order of [`Self::new`]; `None` where nothing was.
     pub fn step(&mut self, now: Instant, seen: &[Option<SeenTraffic>]) -> GlobalRuling {
         let traffic = |place: usize| seen.get(place).copied().flatten();
@@ -380,6 +395,32 @@ mod tests {
         chain.police.set_capacity(9, None);
         let looks = (0..).find(|_| chain.pass([60_000, 80_000]) == [None; 4]);
         assert!(looks <= Some(2));
+    }
+
+    /// Goal: who follows a mechanism that held routers goes on holding them, where a fresh one
+    /// would let them go, and ends as soon as any would.
+    #[test]
+    fn a_successor_goes_on() {
+        let mut chain = Chain::new();
+        chain.pass([60_000, 80_000]);
+        let before = chain.pass([25_000, 65_000]);
+        assert!(before.iter().all(Option::is_some));
+        let next = |resumed: bool| {
+            let mut next = Chain::new();
+            next.set_points.clone_from(&chain.set_points);
+            if resumed {
+                let [first, second] = [1, 3].map(|place| chain.set_points[place].unwrap());
+                let held = [(0, first), (1, second), (9, second)];
+                next.police.resume(Instant::ZERO, 1, &held);
+                next.police.resume(Instant::ZERO, 9, &[]);
+            }
+            next
+        };
+        assert_eq!(next(false).pass([25_000, 65_000]), [None; 4]);
+        let mut resumed = next(true);
+        assert_eq!(resumed.pass([25_000, 65_000]), before);
+        let looks = (1..).find(|_| resumed.pass([25_000, 20_000]) == [None; 4]);
+        assert_eq!(looks, Some(2));
     }
 
     /// Goal: a look that lacks a node's answer neither panics nor pardons.

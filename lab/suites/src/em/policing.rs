@@ -6,7 +6,8 @@
 //! floods, and gives up. Set-points are read from the nodes, not from the broker. Times are counted
 //! in the broker's samples from the moment at which a node itself shows the new demand: where it
 //! rises, that of the entries; where it falls, that of n2, since what waits at an entry comes
-//! first. While red floods, blue's packets are counted at the far end of n2.
+//! first. While red floods, blue's packets are counted at the far end of n2. At last the broker is
+//! killed, once with a successor and once without.
 
 use std::time::Instant;
 
@@ -24,10 +25,11 @@ use super::sharing::{self, at};
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let shared = SharedLab::policed()?;
+    let before = recorded(&clients(&shared))?;
     let broker = shared.lab.broker()?;
     rec.within("contention/", |rec| contention(&shared, rec))?;
     rec.within("misbehaviour/", |rec| misbehaviour(&shared, rec))?;
-    let broker = rec.within("successor/", |rec| successor(&shared, broker, rec))?;
+    let broker = rec.within("successor/", |rec| successor(&shared, broker, before, rec))?;
     broker.terminate();
     shared.down()
 }
@@ -203,42 +205,103 @@ fn misbehaviour(shared: &SharedLab, rec: &mut Recording<'_>) -> Result {
     rec.none("innocent", "punishments of blue", changes(shared, "blue", "punished")?)
 }
 
-/// A broker is killed while both are held. What it has set stays until the next one has come.
+/// A broker is killed while both are held. Its successor goes on with the set-points; once there is
+/// none, the nodes withdraw them, and blue has what it sends. `before` counts the changes on the
+/// nodes' records before the row.
 fn successor(
     shared: &SharedLab,
     broker: RunningProgram,
+    before: u64,
     rec: &mut Recording<'_>,
 ) -> Result<RunningProgram> {
     let clients = clients(shared);
-    let length = Duration::from_secs(4);
+    let length = Duration::from_secs(8);
     let senders = [send(BLUE, 800, START, length), send(RED, 800, START, length)];
     let flows = TrafficFlows { senders: &senders, receivers: &[], length };
-    let mut broker = Some(broker);
-    let (_, held) = flows.run(None, |start_ns| {
+    let (_, (next, fewest)) = flows.run(None, |start_ns| {
         clock::sleep_until(start_ns)?;
-        let held = clock::wait_for(length, POLL, || {
-            let view = NodesView::read(&clients)?;
-            Ok((view.held() == 4).then_some(4))
+        kill_while_held(&clients, broker)?;
+        let next = shared.lab.broker()?;
+        let mut fewest = ROUTERS;
+        while report(shared)?["samples"].as_u64().unwrap_or_default() < 4 {
+            fewest = NodesView::read(&clients)?.held().min(fewest);
+            clock::sleep(POLL)?;
+        }
+        Ok((next, fewest))
+    })?;
+    let text = "fewest set-points in four samples of a successor within the lease";
+    rec.count("kept", text, fewest as u64, Bound::equal(float(ROUTERS as u64)))?;
+    rec.none(
+        "early",
+        "set-points that a node withdrew although they were renewed",
+        expired(&clients)?,
+    )?;
+    abandoned(&clients, next, rec)?;
+    let text = "changes on the nodes' records, of all that was set, moved and withdrawn";
+    // A node keeps those of earlier runs.
+    rec.count("record", text, recorded(&clients)? - before, Bound::equal(0.0))?;
+    shared.lab.broker()
+}
+
+/// Returns how many changes the nodes have on record.
+fn recorded(clients: &[Client; 2]) -> Result<u64> {
+    let mut sum = 0;
+    for client in clients {
+        sum += client.get::<Vec<Value>>("/v1/changes")?.len() as u64;
+    }
+    Ok(sum)
+}
+
+/// Nobody follows a broker that is killed while both are held.
+fn abandoned(clients: &[Client; 2], broker: RunningProgram, rec: &mut Recording<'_>) -> Result {
+    let length = LEASE + Duration::from_secs(10);
+    let senders = [send(BLUE, 800, START, length), send(RED, 800, START, length)];
+    let flows = TrafficFlows { senders: &senders, receivers: &[end_of(BLUE)], length };
+    let (seen, took) = flows.run(None, |start_ns| {
+        clock::sleep_until(start_ns)?;
+        kill_while_held(clients, broker)?;
+        let begun = Instant::now();
+        let free = clock::wait_for(LEASE + PATIENCE, POLL, || {
+            Ok((NodesView::read(clients)?.held() == 0).then(|| begun.elapsed()))
         })?;
-        broker.take().map_or(Ok(()), RunningProgram::kill)?;
-        Ok(held.unwrap_or_default())
+        Ok(free.map_or(f64::INFINITY, |took| took.as_secs_f64()))
     })?;
-    rec.count("held", "set-points when the broker is killed", held, Bound::equal(4.0))?;
-    clock::sleep(Duration::from_secs(1))?;
-    let left = NodesView::read(&clients)?.held() as u64;
-    rec.count("left", "set-points that stay without a broker", left, Bound::equal(4.0))?;
-    let next = shared.lab.broker()?;
-    let withdrawn = clock::wait_for(Duration::from_secs(10), POLL, || {
-        let held = NodesView::read(&clients)?.held();
-        Ok((held == 0).then(|| report(shared)))
+    let text = "time until the nodes have withdrawn the set-points of a broker that is gone";
+    let series = Series::unordered("s", vec![took]);
+    let bound = Bound::at_most(LEASE.as_secs_f64() + 1.0);
+    rec.claim_samples("abandoned/withdrawn", text, series.clone(), Rule::Max, bound)?;
+    // They were renewed when a third of their time was over, or half a second later.
+    let text = "time for which they stayed";
+    let bound = Bound::at_least(LEASE.as_secs_f64() * 2.0 / 3.0 - 1.0);
+    rec.claim_samples("abandoned/stayed", text, series, Rule::Min, bound)?;
+    let text = "set-points that the nodes withdrew";
+    rec.count("abandoned/expired", text, expired(clients)?, Bound::equal(float(ROUTERS as u64)))?;
+    let blue = seen.got(0, BLUE).into_iter().rev().skip(1).take(2);
+    let blue = blue.map(|bits| bits / f64::from(u32::from(FRAME) * 8)).collect();
+    let text = "of blue at its end afterwards; it sends 800";
+    let series = Series::unordered("packet/s", blue);
+    rec.claim_samples("abandoned/blue", text, series, Rule::Min, Bound::at_least(0.9 * 800.0))
+}
+
+/// Kills a broker as soon as both networks are held at both nodes.
+fn kill_while_held(clients: &[Client; 2], broker: RunningProgram) -> Result {
+    let held = clock::wait_for(PATIENCE, POLL, || {
+        Ok((NodesView::read(clients)?.held() == ROUTERS).then_some(()))
     })?;
-    let samples = match withdrawn {
-        Some(report) => report?["samples"].as_u64().unwrap_or(u64::MAX),
-        None => u64::MAX,
-    };
-    let text = "samples of the next broker until nobody is held";
-    rec.count("withdrawn", text, samples, Bound::at_most(2.0))?;
-    Ok(next)
+    held.ok_or_else(|| ExperimentError::Node("the networks are not held".to_owned()))?;
+    broker.kill()
+}
+
+/// Returns how many set-points the nodes have withdrawn since nobody renewed them.
+fn expired(clients: &[Client; 2]) -> Result<u64> {
+    let mut sum = 0;
+    for client in clients {
+        let page = client.text("/metrics")?;
+        let mut values = page.lines().filter_map(|line| line.strip_prefix(EXPIRED)?.parse().ok());
+        let value: Option<u64> = values.next();
+        sum += value.ok_or_else(|| ExperimentError::Node(format!("no {EXPIRED}in {page}")))?;
+    }
+    Ok(sum)
 }
 
 /// Waits until the nodes show a demand, and then until they have what follows from it.
@@ -272,7 +335,7 @@ fn clients(shared: &SharedLab) -> [Client; 2] {
 
 /// Returns the rate at which a router is held; none if it is not.
 fn held(router: &RouterView) -> Option<u64> {
-    router.set_point_pps.filter(|_| router.state == "active")
+    router.set_point_pps.filter(|_| router.state == "leased")
 }
 
 fn report(shared: &SharedLab) -> Result<Value> {
@@ -316,6 +379,15 @@ fn end_of(network: u16) -> ReceiveSpec {
 /// Streams, and places in lists.
 const BLUE: u16 = 0;
 const RED: u16 = 1;
+
+/// Routers of both networks at both nodes.
+const ROUTERS: usize = 4;
+
+/// The time after which a node withdraws a set-point, as in `policed-broker.toml`.
+const LEASE: Duration = Duration::from_secs(8);
+
+/// The metric of set-points that a node has withdrawn by itself.
+const EXPIRED: &str = "weir_xtc_leases_expired_total ";
 
 const CALM_PPS: u64 = 300;
 
