@@ -64,7 +64,7 @@ impl BrokerState {
                 RowChange::SetShare(share) => shares.push(share),
                 // A broker drops one when it starts with another file; this one keeps to its own.
                 RowChange::DropShare { .. } => {}
-                RowChange::AddHistory(entry) => self.history.take_over(*entry),
+                RowChange::AddHistory(added) => drop(self.history.take_over(added.entry)),
                 RowChange::Observe(parts) => {
                     self.observe(parts.failed.clone());
                     self.observed = *parts;

@@ -2,12 +2,13 @@
 //! The history: each change of a connection, a link or a network, who asked for it, and when.
 //!
 //! An entry is stored in the transaction of its change, so it is there if and only if the change
-//! is. The newest [`HISTORY_MAX`] entries are kept. Renewals of leases are not in it: they would
-//! push out everything else.
+//! is. The newest [`HISTORY_MAX`] entries are kept, and beside them the newest [`POLICING_MAX`] of
+//! policing: demand that comes and goes makes those, and may not push out what somebody asked for.
+//! Renewals of leases are not in it.
 
 use std::collections::VecDeque;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 use weir_broker_api_types::{ConnectionChange, HistoryChange, HistoryEntry, RequestedConnection};
 use weir_units::Instant;
@@ -18,6 +19,18 @@ use crate::clock;
 #[derive(Debug, Default)]
 pub(crate) struct ChangeHistory {
     entries: VecDeque<HistoryEntry>,
+    /// The number of those of policing.
+    policing: usize,
+}
+
+/// An entry as it is written, with the entries that it pushes out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AddedEntry {
+    #[serde(flatten)]
+    pub(crate) entry: HistoryEntry,
+    /// Their numbers. Other brokers find them by the same bounds.
+    #[serde(skip)]
+    pub(crate) forgotten: Vec<u64>,
 }
 
 /// The part of a network that an entry is about, or the network itself.
@@ -47,7 +60,8 @@ pub(crate) struct HistoryQuery {
 impl ChangeHistory {
     /// Takes over stored entries, oldest first.
     pub(crate) fn new(entries: Vec<HistoryEntry>) -> Self {
-        Self { entries: entries.into() }
+        let policing = entries.iter().filter(|entry| is_policing(entry)).count();
+        Self { entries: entries.into(), policing }
     }
 
     /// Adds an entry and returns it. `by` is the token that asked for the change.
@@ -57,7 +71,7 @@ impl ChangeHistory {
         by: Option<&str>,
         (change, detail): HistoryNote,
         now: Instant,
-    ) -> HistoryEntry {
+    ) -> AddedEntry {
         let (network, connection, link) = match subject {
             HistorySubject::Connection { network, id } => (network, Some(id), None),
             HistorySubject::Link { network, link } => (network, None, Some(link)),
@@ -66,16 +80,27 @@ impl ChangeHistory {
         let number = self.entries.back().map_or(1, |last| last.number + 1);
         let (at, by) = (clock::text(now), by.map(str::to_owned));
         let entry = HistoryEntry { number, at, network, connection, link, by, change, detail };
-        self.take_over(entry.clone());
-        entry
+        let forgotten = self.take_over(entry.clone());
+        AddedEntry { entry, forgotten }
     }
 
-    /// Takes over an entry that is stored.
-    pub(crate) fn take_over(&mut self, entry: HistoryEntry) {
+    /// Takes over an entry that is stored. Returns the numbers of those that it pushes out.
+    pub(crate) fn take_over(&mut self, entry: HistoryEntry) -> Vec<u64> {
+        let (is_own, mut forgotten) = (is_policing(&entry), Vec::new());
+        self.policing += usize::from(is_own);
         self.entries.push_back(entry);
-        if self.entries.len() > HISTORY_MAX {
-            self.entries.pop_front();
+        let (kept, most) = match is_own {
+            true => (self.policing, POLICING_MAX),
+            false => (self.entries.len() - self.policing, HISTORY_MAX),
+        };
+        // More than one only of a store whose entries had other bounds.
+        for _ in most..kept {
+            let oldest = self.entries.iter().position(|of| is_policing(of) == is_own);
+            let gone = oldest.and_then(|place| self.entries.remove(place));
+            self.policing -= usize::from(is_own && gone.is_some());
+            forgotten.extend(gone.map(|entry| entry.number));
         }
+        forgotten
     }
 
     /// Returns at most [`PAGE_MAX`] entries of networks that the caller sees, the newest first.
@@ -117,8 +142,16 @@ pub(crate) fn described_change(change: &ConnectionChange) -> String {
     named.map(|(key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Entries that are kept.
-pub(crate) const HISTORY_MAX: usize = 10_000;
+fn is_policing(entry: &HistoryEntry) -> bool {
+    use HistoryChange::{Held, LetGo, Punished, Reformed};
+    matches!(entry.change, Held | LetGo | Punished | Reformed)
+}
+
+/// Entries that are kept, but for those of policing.
+const HISTORY_MAX: usize = 10_000;
+
+/// Entries of policing that are kept.
+const POLICING_MAX: usize = 1_000;
 
 /// Entries of an answer.
 pub(crate) const PAGE_MAX: usize = 200;
@@ -129,7 +162,46 @@ mod tests {
 
     fn add(history: &mut ChangeHistory, network: &str, id: &str) -> HistoryEntry {
         let subject = HistorySubject::Connection { network: network.to_owned(), id: id.to_owned() };
-        history.add(subject, Some("o"), (HistoryChange::Created, None), Instant::ZERO)
+        history.add(subject, Some("o"), (HistoryChange::Created, None), Instant::ZERO).entry
+    }
+
+    /// Goal: demand that comes and goes without end pushes out its own entries alone, each of which
+    /// the store is told to forget; other entries push out none of policing's. So do other brokers,
+    /// who take over what is stored, and a store that has more is brought to the bounds.
+    #[test]
+    fn policing_pushes_out_its_own_entries_alone() {
+        let (mut history, mut other) = (ChangeHistory::default(), ChangeHistory::default());
+        let mut kept = std::collections::BTreeSet::new();
+        let police = |history: &mut ChangeHistory, number: usize| {
+            let subject = HistorySubject::Network { network: "red".to_owned() };
+            let change = [HistoryChange::Held, HistoryChange::LetGo][number % 2];
+            history.add(subject, None, (change, None), Instant::ZERO)
+        };
+        let mut store = |added: AddedEntry| {
+            kept.insert(added.entry.number);
+            added.forgotten.iter().for_each(|number| assert!(kept.remove(number)));
+            other.take_over(added.entry);
+            kept.len()
+        };
+        let operators = add(&mut history, "blue", "c1");
+        store(AddedEntry { entry: operators.clone(), forgotten: Vec::new() });
+        let stored = (0..3 * HISTORY_MAX).map(|number| store(police(&mut history, number)));
+        assert_eq!(stored.max(), Some(1 + POLICING_MAX));
+        let mut count = 0;
+        for number in 0..HISTORY_MAX {
+            let subject = HistorySubject::Link { network: "n".to_owned(), link: "l".to_owned() };
+            let change = [HistoryChange::LinkDown, HistoryChange::LinkUp][number % 2];
+            count = store(history.add(subject, Some("o"), (change, None), Instant::ZERO));
+        }
+        assert_eq!(count, HISTORY_MAX + POLICING_MAX);
+        let has = |history: &ChangeHistory| history.entries.iter().map(|of| of.number).collect();
+        let (own, others): (Vec<u64>, Vec<u64>) = (has(&history), has(&other));
+        assert!(own == others && own.iter().eq(&kept) && !own.contains(&operators.number));
+        let many = 1..=POLICING_MAX as u64 + 40;
+        let entry =
+            |number| HistoryEntry { number, change: HistoryChange::Held, ..operators.clone() };
+        let mut old = ChangeHistory::new(many.map(entry).collect());
+        assert_eq!(police(&mut old, 0).forgotten, (1..=41).collect::<Vec<u64>>());
     }
 
     /// Goal: a caller gets the entries of its own networks only, page by page, the newest first.

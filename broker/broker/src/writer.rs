@@ -518,8 +518,8 @@ impl Writer {
         batch: &mut OrderBatch,
     ) {
         let Some(subject) = subject else { return };
-        let entry = self.locked(|state| state.history.add(subject, by, note, clock::now()));
-        batch.rows.push(RowChange::AddHistory(Box::new(entry)));
+        let added = self.locked(|state| state.history.add(subject, by, note, clock::now()));
+        batch.rows.push(RowChange::AddHistory(Box::new(added)));
     }
 
     /// Adds to the history that a connection lost its path, and why.

@@ -7,11 +7,10 @@ use serde::{Deserialize, Serialize};
 use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 use sqlx::{Any, AnyConnection, AssertSqlSafe};
-use weir_broker_api_types::HistoryEntry;
 use weir_network::ConnectionId;
 
 use super::fault::BrokerStoreError;
-use crate::history::HISTORY_MAX;
+use crate::history::AddedEntry;
 use crate::ids::{StoredId, id_text};
 use crate::record::{ObservedParts, StoredConnection, StoredKey, StoredShare};
 use crate::remembered_keys::KEYS_MAX;
@@ -38,8 +37,8 @@ pub(crate) enum RowChange {
         network: String,
         link: String,
     },
-    /// Adds an entry to the history, and forgets the oldest beyond the bound.
-    AddHistory(Box<HistoryEntry>),
+    /// Adds an entry to the history, and forgets those that it pushes out.
+    AddHistory(Box<AddedEntry>),
     /// Says what the broker that configures routers sees of them.
     Observe(Box<ObservedParts>),
 }
@@ -59,9 +58,9 @@ pub(super) async fn write(
             RowChange::DeleteConnection(id) => {
                 connections.insert(*id, None);
             }
-            RowChange::AddHistory(entry) => {
-                let number = i64::try_from(entry.number).unwrap_or(i64::MAX);
-                history.push((number, serde_json::to_string(entry)?));
+            RowChange::AddHistory(added) => {
+                let number = i64::try_from(added.entry.number).unwrap_or(i64::MAX);
+                history.push((number, serde_json::to_string(&added.entry)?));
             }
             RowChange::PutId(name) => names.push(name),
             other => write_one(other, connection).await?,
@@ -190,14 +189,19 @@ pub(super) async fn trim(
         .execute(&mut *connection)
         .await?;
     }
-    let newest = changes.iter().filter_map(|change| match change {
-        RowChange::AddHistory(entry) => i64::try_from(entry.number).ok(),
-        _ => None,
+    let forgotten = changes.iter().flat_map(|change| match change {
+        RowChange::AddHistory(added) => added.forgotten.as_slice(),
+        _ => &[],
     });
-    if let Some(newest) = newest.max() {
-        sqlx::query("DELETE FROM history WHERE number <= $1")
-            .bind(newest - i64::try_from(HISTORY_MAX).unwrap_or_default())
-            .execute(connection)
+    let mut forgotten: Vec<i64> = forgotten.filter_map(|of| i64::try_from(*of).ok()).collect();
+    forgotten.sort_unstable();
+    // One statement for each run of numbers; those of a transaction are one as a rule.
+    for run in forgotten.chunk_by(|one, next| *next == one + 1) {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+        sqlx::query("DELETE FROM history WHERE number BETWEEN $1 AND $2")
+            .bind(*first)
+            .bind(*last)
+            .execute(&mut *connection)
             .await?;
     }
     Ok(())

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use weir_broker_api_types::{HistoryChange, HistoryEntry};
 
 use super::*;
+use crate::history::AddedEntry;
 use crate::ids::{StableIds, id_text};
 use crate::postgres::PostgresCluster;
 use crate::record::{ObservedParts, ShareTerms, StoredShare};
@@ -99,6 +100,11 @@ fn entry(number: u64) -> HistoryEntry {
     }
 }
 
+fn added(number: u64, forgotten: &[u64]) -> RowChange {
+    let forgotten = forgotten.to_vec();
+    RowChange::AddHistory(Box::new(AddedEntry { entry: entry(number), forgotten }))
+}
+
 fn share(rate_bps: u64) -> StoredShare {
     let of_file = ShareTerms { rate_bps: 5, reservable_bps: None };
     let terms = ShareTerms { rate_bps, reservable_bps: Some(1) };
@@ -125,8 +131,10 @@ fn every_change() -> Vec<RowChange> {
         RowChange::SetLink { network, link, up: false },
         RowChange::SetShare(Box::new(share(1))),
         RowChange::SetShare(Box::new(share(2))),
-        RowChange::AddHistory(Box::new(entry(1))),
-        RowChange::AddHistory(Box::new(entry(20_000))),
+        added(1, &[]),
+        added(2, &[]),
+        added(4, &[]),
+        added(20_000, &[1, 2, 4]),
         RowChange::Observe(Box::new(parts)),
     ]
 }
@@ -208,12 +216,12 @@ async fn brokers_decide_on_all_that_is_stored() {
             for _turn in 0..60 {
                 let news = store.begin().await.unwrap();
                 for change in news.changes {
-                    let RowChange::AddHistory(entry) = change else { continue };
-                    assert_eq!(entry.number, last + 1, "a gap, or out of order");
-                    last = entry.number;
+                    let RowChange::AddHistory(added) = change else { continue };
+                    assert_eq!(added.entry.number, last + 1, "a gap, or out of order");
+                    last = added.entry.number;
                 }
                 last += 1;
-                store.commit(&[RowChange::AddHistory(Box::new(entry(last)))]).await.unwrap();
+                store.commit(&[added(last, &[])]).await.unwrap();
             }
             // Nothing was decided: nothing is committed.
             store.begin().await.unwrap();
