@@ -4,16 +4,18 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::middleware::{Next, from_fn};
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, patch, post};
+use tokio::time::Instant;
 use weir_api_types::error::ErrorCode;
 
+use crate::answer_counts::RequestKind;
 use crate::message::write_answers;
 use crate::refusal::BrokerRefusal;
 use crate::routes::BrokerInterface;
-use crate::{openapi, routes};
+use crate::{metrics, openapi, routes};
 
 /// Returns the paths of the interface.
 pub(crate) fn router(interface: Arc<BrokerInterface>) -> Router {
@@ -33,6 +35,7 @@ pub(crate) fn router(interface: Arc<BrokerInterface>) -> Router {
         .route("/v1/connections/{id}/report", get(routes::report))
         .route("/v1/networks/{network}/links/{link}", patch(routes::set_link))
         .route("/v1/networks/{network}/traffic", get(routes::traffic))
+        .route("/metrics", get(metrics::metrics))
         .route("/v1/openapi.json", get(openapi::openapi))
         .route("/v1/broker.xsd", get(openapi::schema))
         .fallback(async || BrokerRefusal::new(ErrorCode::NotFound, "no such path"))
@@ -40,8 +43,22 @@ pub(crate) fn router(interface: Arc<BrokerInterface>) -> Router {
             BrokerRefusal::new(ErrorCode::MethodNotAllowed, "not this method on this path")
         })
         .layer(from_fn(write_answers))
+        .layer(from_fn_with_state(Arc::clone(&interface), count_answers))
         .layer(from_fn(page))
         .with_state(interface)
+}
+
+/// Counts the answer to a request.
+async fn count_answers(
+    State(interface): State<Arc<BrokerInterface>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let since = Instant::now();
+    let kind = RequestKind::of(request.method(), request.uri().path());
+    let response = next.run(request).await;
+    interface.answers.count(kind, response.status(), since.elapsed());
+    response
 }
 
 /// Answers requests for the files of the page.

@@ -16,6 +16,7 @@ use weir_broker_api_types::{
 };
 use weir_network::ConnectionId;
 
+use crate::answer_counts::AnswerCounts;
 use crate::app::router;
 use crate::clock;
 use crate::config::{BrokerConfig, BrokerToken};
@@ -27,6 +28,8 @@ use crate::routes::BrokerInterface;
 use crate::state::BrokerState;
 use crate::traffic::TrafficReader;
 use crate::{openapi, test_config, xml};
+
+mod metrics;
 
 /// A broker without routers: what is planned counts as done.
 struct Doors {
@@ -68,6 +71,7 @@ impl Doors {
             weir_nodes: watch::channel(Arc::default()).1,
             policing: watch::channel(Arc::new(policing.unwrap_or_default())).1,
             traffic: TrafficReader::new(),
+            answers: AnswerCounts::default(),
             is_shared: false,
         };
         Self { router: router(Arc::new(interface)), state }

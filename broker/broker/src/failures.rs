@@ -109,7 +109,7 @@ mod tests {
             let fault = fault.map(str::to_owned);
             let node = RouterState { name: "n1".to_owned(), reachable, repaired: 0, fault };
             let unsound_since = (!is_sound).then_some(since);
-            let (name, status) = ("n1".to_owned(), WeirNodeStatus { node, unsound_since });
+            let (name, status) = ("n1".to_owned(), WeirNodeStatus::new(node, unsound_since));
             let nodes = [(&name, status)].into_iter();
             FailedParts::observed(std::iter::empty(), nodes, patience, since + after)
         };

@@ -30,6 +30,7 @@
 //! at Weir nodes are policed over all nodes (`police`, `policing`).
 
 mod agreement;
+mod answer_counts;
 mod app;
 #[cfg(test)]
 mod brokers;
@@ -50,6 +51,8 @@ mod item;
 mod links;
 mod linux;
 mod message;
+mod metrics;
+mod network_views;
 mod node_queue;
 mod node_starter;
 pub mod openapi;

@@ -37,6 +37,9 @@ pub(crate) struct QueuedNodeStatus {
     pub(crate) devices_down: Option<BTreeSet<String>>,
     /// The time at which the first of the exchanges began that had no answer.
     pub(crate) silent_since: Option<Instant>,
+    /// Changes that it was to take, and those of them that it did not.
+    pub(crate) changes: u64,
+    pub(crate) failed_changes: u64,
 }
 
 /// Settings of a queue.
@@ -79,9 +82,7 @@ impl NodeQueue {
         let (sender, requests) = mpsc::channel(WAITING_MAX);
         let name = router.name.clone();
         let router_state = RouterState { name, reachable: false, repaired: 0, fault: None };
-        let (devices_down, silent_since) = (None, None);
-        let status = QueuedNodeStatus { router: router_state, devices_down, silent_since };
-        let status = Arc::new(Mutex::new(status));
+        let status = Arc::new(Mutex::new(QueuedNodeStatus::new(router_state, None)));
         let QueueSettings { check, changed } = settings;
         let node = ConfiguredNode {
             router,
@@ -104,8 +105,7 @@ impl NodeQueue {
         let (sender, mut requests) = mpsc::channel(WAITING_MAX);
         let name = router.name.clone();
         let router = RouterState { name, reachable: true, repaired: 0, fault: None };
-        let (devices_down, silent_since) = (Some(BTreeSet::new()), None);
-        let status = QueuedNodeStatus { router, devices_down, silent_since };
+        let status = QueuedNodeStatus::new(router, Some(BTreeSet::new()));
         tokio::spawn(async move {
             while let Some(request) = requests.recv().await {
                 // A caller that went away needs no answer.
@@ -131,6 +131,11 @@ impl NodeQueue {
         self.ask(NodeRequest::Counters { device, done }, answer).await
     }
 
+    /// Returns how many requests wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.sender.max_capacity() - self.sender.capacity()
+    }
+
     /// Returns the state of the node as the queue knows it.
     pub(crate) fn status(&self) -> QueuedNodeStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -145,6 +150,12 @@ impl NodeQueue {
             || NodeFault::Unreachable(self.status().router.name, "its queue ended".to_owned());
         self.sender.send(request).await.map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
+    }
+}
+
+impl QueuedNodeStatus {
+    fn new(router: RouterState, devices_down: Option<BTreeSet<String>>) -> Self {
+        Self { router, devices_down, silent_since: None, changes: 0, failed_changes: 0 }
     }
 }
 
@@ -211,7 +222,12 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         }
         let applied = self.converge().await;
         for (changes, done) in waiting {
-            let _gone = done.send(applied.clone().and_then(|said| self.verify(&changes, &said)));
+            let taken = applied.clone().and_then(|said| self.verify(&changes, &said));
+            self.note(|status| {
+                status.changes += 1;
+                status.failed_changes += u64::from(taken.is_err());
+            });
+            let _gone = done.send(taken);
         }
     }
 

@@ -10,7 +10,7 @@ use utoipa::{Modify, OpenApi};
 use weir_api_types::token_scheme::TokenScheme;
 
 use crate::refusal::BrokerRefusal;
-use crate::{routes, xsd};
+use crate::{metrics, routes, xsd};
 
 /// Returns the document as JSON, equal in every build of a version.
 #[must_use]
@@ -48,7 +48,8 @@ pub(crate) async fn schema() -> Response {
         routes::networks, routes::physical_links, routes::set_link, routes::commit, routes::renew,
         routes::policing, routes::traffic, routes::history, routes::connections, routes::show,
         routes::create,
-        routes::try_out, routes::change, routes::remove, routes::report, openapi, schema
+        routes::try_out, routes::change, routes::remove, routes::report, metrics::metrics, openapi,
+        schema
     ),
     components(schemas(BrokerRefusal)),
     modifiers(&TokenScheme, &XmlMessages),

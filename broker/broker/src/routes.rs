@@ -4,7 +4,6 @@
 //! An administrator's token sees everything; the token of a network's administrator sees that
 //! network alone, and another network's connection does not exist for it.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use axum::extract::rejection::QueryRejection;
@@ -18,17 +17,18 @@ use tokio::time::Instant;
 use weir_api_types::error::ErrorCode;
 use weir_broker_api_types::{
     AdmissionView, CONNECTIONS_PAGE_MAX, ConnectionChange, ConnectionView, HistoryEntry,
-    HostGateway, LinkSetting, LinkTraffic, LinkUse, NetworkView, PhysicalLinkView, PolicingReport,
-    RequestedConnection, TunnelPath, TunnelReport, TunnelView,
+    LinkSetting, LinkTraffic, NetworkView, PhysicalLinkView, PolicingReport, RequestedConnection,
+    TunnelPath, TunnelReport, TunnelView,
 };
 use weir_network::{
     AdmittedFlows, ConnectionId, ConnectionRequest, ConnectionState, FlowDirection,
-    NetworkConnection, NetworkId, TUNNEL_MTU,
+    NetworkConnection, TUNNEL_MTU,
 };
 
+use crate::answer_counts::AnswerCounts;
 use crate::clock;
 use crate::config::BrokerToken;
-use crate::directory::{ConfiguredNetwork, NetworkDirectory};
+use crate::directory::NetworkDirectory;
 use crate::execution::NodeQueues;
 use crate::history::HistoryQuery;
 use crate::ids::{id_text, parsed_id};
@@ -53,6 +53,7 @@ pub(crate) struct BrokerInterface {
     pub(crate) weir_nodes: watch::Receiver<WeirNodes>,
     pub(crate) policing: watch::Receiver<Arc<PolicingReport>>,
     pub(crate) traffic: TrafficReader,
+    pub(crate) answers: AnswerCounts,
     /// True if other brokers work on the same store.
     pub(crate) is_shared: bool,
 }
@@ -67,11 +68,7 @@ pub(crate) async fn networks(
     headers: HeaderMap,
 ) -> Result<MessageAnswer, BrokerRefusal> {
     let caller = interface.caller(&headers)?;
-    let views: Vec<_> = interface.locked(|state| {
-        let seen = state.directory.networks().filter(|(_, network)| caller.sees(&network.name));
-        seen.map(|(id, network)| interface.network_view(id, network, state)).collect()
-    });
-    Ok(MessageAnswer::ok("networks", &views))
+    Ok(MessageAnswer::ok("networks", &interface.views(caller)))
 }
 
 /// Physical links, with what networks are promised of them. The administrator of one network sees
@@ -105,12 +102,7 @@ pub(crate) async fn policing(
 ) -> Result<MessageAnswer, BrokerRefusal> {
     let caller = interface.caller(&headers)?;
     interface.locked(|state| state.elsewhere().map_or(Ok(()), Err))?;
-    let mut report = PolicingReport::clone(&interface.policing.borrow());
-    if caller.network.is_some() {
-        report.networks.retain(|of| caller.sees(&of.network));
-        report.nodes.clear();
-    }
-    Ok(MessageAnswer::ok("policing", &report))
+    Ok(MessageAnswer::ok("policing", &interface.policing_of(caller)))
 }
 
 /// Takes a link out of service or puts it back, or changes its share of the physical link that
@@ -339,7 +331,7 @@ pub(crate) async fn report(
 
 impl BrokerInterface {
     /// Returns the caller of a request.
-    fn caller(&self, headers: &HeaderMap) -> Result<&BrokerToken, BrokerRefusal> {
+    pub(crate) fn caller(&self, headers: &HeaderMap) -> Result<&BrokerToken, BrokerRefusal> {
         let unknown =
             || BrokerRefusal::new(ErrorCode::NotAuthenticated, "the token is missing or unknown");
         let sent = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -476,65 +468,14 @@ impl BrokerInterface {
         })
     }
 
-    fn network_view(
-        &self,
-        id: NetworkId,
-        network: &ConfiguredNetwork,
-        state: &BrokerState,
-    ) -> NetworkView {
-        let (mut routers, mut nodes) = (BTreeSet::new(), BTreeSet::new());
-        let mut links = Vec::new();
-        for (arc, known) in state.directory.arcs(id) {
-            routers.extend([known.from.as_str(), known.to.as_str()]);
-            nodes.extend(&known.nodes);
-            let (reserved_bps, reservable_bps) = state.network.use_of(id, arc).unwrap_or_default();
-            links.push(LinkUse {
-                link: known.link.clone(),
-                from: known.from.clone(),
-                to: known.to.clone(),
-                over: known.over.clone(),
-                reservable_bps,
-                reserved_bps,
-                set_down: state.failed.is_set_down(&network.name, &known.link),
-                fault: state.failed.fault_of(&network.name, known),
-            });
-        }
-        let queues = self.nodes.borrow();
-        let told = &state.observed;
-        let told_routers: BTreeMap<_, _> =
-            told.routers.iter().map(|of| (of.name.as_str(), of)).collect();
-        let routers = routers.into_iter().filter_map(|name| match queues.get(name) {
-            Some(node) => Some(node.status().router),
-            None => told_routers.get(name).copied().cloned(),
-        });
-        let kept = self.weir_nodes.borrow();
-        let nodes = nodes.into_iter().filter_map(|name| match kept.get(name) {
-            Some(node) => Some(node.status().node),
-            None => told.nodes.iter().find(|of| of.name == *name).cloned(),
-        });
-        let gateways = state
-            .directory
-            .hosts(id)
-            .map(|(_, host)| HostGateway { host: host.name.clone(), router: host.router.clone() });
-        NetworkView {
-            name: network.name.clone(),
-            routers: routers.collect(),
-            nodes: nodes.collect(),
-            gateways: gateways.collect(),
-            hosts: state.directory.hosts(id).map(|(_, host)| host.name.clone()).collect(),
-            links,
-            connections: state.network.count_of(id),
-        }
-    }
-
-    fn locked<T>(&self, read: impl FnOnce(&mut BrokerState) -> T) -> T {
+    pub(crate) fn locked<T>(&self, read: impl FnOnce(&mut BrokerState) -> T) -> T {
         read(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl BrokerToken {
     /// Returns true if its owner may see this network.
-    fn sees(&self, network: &str) -> bool {
+    pub(crate) fn sees(&self, network: &str) -> bool {
         self.network.as_deref().is_none_or(|own| own == network)
     }
 }

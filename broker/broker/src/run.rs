@@ -8,6 +8,7 @@ use russh::keys::{PrivateKey, load_secret_key};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 
+use crate::answer_counts::AnswerCounts;
 use crate::app::router;
 use crate::config::{BrokerConfig, BrokerSettings};
 use crate::error::BrokerError;
@@ -74,6 +75,7 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
         policing: seen_policing,
         tokens: settings.token.clone(),
         traffic: TrafficReader::new(),
+        answers: AnswerCounts::default(),
         is_shared: store.is_shared(),
     };
     let serving = tokio::spawn(server.serve(router(Arc::new(interface))));

@@ -42,6 +42,9 @@ pub(crate) struct WeirNodeStatus {
     /// The time since which it does not answer, or does not have what it is to have; none while it
     /// has.
     pub(crate) unsound_since: Option<Instant>,
+    /// Calls that change something, and those of them that failed.
+    pub(crate) calls: u64,
+    pub(crate) failed_calls: u64,
 }
 
 /// Makes the clients of all nodes; they do not connect yet.
@@ -64,7 +67,7 @@ pub(crate) fn start(
     let each = clients.iter().map(|(name, client)| {
         let settings = QueueSettings { check: now.broker.check, changed: Arc::clone(changed) };
         let state = RouterState { name: name.clone(), reachable: false, repaired: 0, fault: None };
-        let status = WeirNodeStatus { node: state, unsound_since: Some(Instant::now()) };
+        let status = WeirNodeStatus::new(state, Some(Instant::now()));
         let status = Arc::new(Mutex::new(status));
         let keeper = NodeKeeper {
             name: name.clone(),
@@ -78,6 +81,12 @@ pub(crate) fn start(
         (name.clone(), WeirNode { status })
     });
     Arc::new(each.collect())
+}
+
+impl WeirNodeStatus {
+    pub(crate) const fn new(node: RouterState, unsound_since: Option<Instant>) -> Self {
+        Self { node, unsound_since, calls: 0, failed_calls: 0 }
+    }
 }
 
 impl WeirNode {
@@ -147,12 +156,15 @@ impl NodeKeeper {
                 self.locked(|status| status.node.repaired += 1);
             }
             for call in calls {
-                match self
-                    .ask(move |client| {
-                        client.ask::<Value>(call.method, &call.path, call.body.as_ref())
-                    })
-                    .await
-                {
+                let ask = move |client: &Client| {
+                    client.ask::<Value>(call.method, &call.path, call.body.as_ref())
+                };
+                let answer = self.ask(ask).await;
+                self.locked(|status| {
+                    status.calls += 1;
+                    status.failed_calls += u64::from(answer.is_err());
+                });
+                match answer {
                     Ok(_) => {}
                     // Another call may still succeed; the node is read again in any case.
                     Err(ClientError::Refused(refusal)) => said = Some(refusal.message),

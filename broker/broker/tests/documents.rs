@@ -43,6 +43,10 @@ fn the_document_is_openapi_3_1_and_has_both_formats() {
             let bodies = responses.values().chain(operation.get("requestBody"));
             for body in bodies.filter(|_| !is_document) {
                 let Some(content) = body.get("content") else { continue };
+                // Prometheus reads a format of its own.
+                if path == "/metrics" && content.get("text/plain").is_some() {
+                    continue;
+                }
                 assert_eq!(content["application/json"], content["application/xml"], "{path}");
                 assert!(content["application/xml"]["schema"].is_object(), "{method} {path}");
                 messages += 1;

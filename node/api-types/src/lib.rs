@@ -14,6 +14,7 @@
 pub mod change;
 pub mod error;
 pub mod explain;
+pub mod exposition;
 mod given;
 pub mod policy;
 pub mod query;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use weir_api_types::exposition::{Exposition, seconds};
 use weir_api_types::status::{Amount, CpuModelDrift, DirectionStatus, IfaceStatus, NodeStatus};
 use weir_loops::{ClassStatus, LoopsLoad, RouterStatus};
 use weir_policy::{Direction, Policy};
@@ -12,9 +13,7 @@ use weir_units::BitRate;
 use crate::app::App;
 use crate::caller::Caller;
 use crate::refused::TurnAwayReason;
-use exposition::{Exposition, seconds};
 
-mod exposition;
 mod realtime;
 mod xtc;
 

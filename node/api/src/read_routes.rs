@@ -13,6 +13,7 @@ use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use weir_api_types::change::{ChangeView, EditView};
+use weir_api_types::exposition::EXPOSITION_TYPE;
 use weir_api_types::policy::{CallerView, PolicyView, VifView};
 use weir_api_types::query::{CAPTURE_NOTE, CaptureQuery, ChangesQuery, EventsQuery};
 use weir_api_types::status::{Health, IfaceStatus, NodeStatus};
@@ -259,7 +260,7 @@ pub(crate) async fn metrics(
     let (routers, classes) = (&routers, classes.as_slice());
     let counted = Counted { status: &status, routers, classes, service: &service };
     let text = crate::metrics::text(&app, &counted, &caller, &policy);
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+    Ok(([(header::CONTENT_TYPE, EXPOSITION_TYPE)], text).into_response())
 }
 
 fn no_vif(name: &str) -> Rejection {

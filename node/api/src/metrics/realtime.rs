@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The metrics of the real-time classes of routers.
 
+use weir_api_types::exposition::{Exposition, seconds};
 use weir_loops::ClassStatus;
 use weir_policy::RealtimeKind;
 use weir_units::{CpuShare, Nanos};
-
-use super::exposition::{Exposition, seconds};
 
 /// Writes the state of each class, labelled with its router and slice.
 pub(super) fn classes(page: &mut Exposition, seen: &[&ClassStatus]) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The metrics of routers that are held at a packet rate.
 
+use weir_api_types::exposition::{Exposition, seconds};
 use weir_control::control_loop::LoopPhase;
 use weir_loops::{LoopsLoad, RouterStatus};
 use weir_units::{CpuShare, PacketRate};
-
-use super::exposition::{Exposition, seconds};
 
 /// Writes the state of each router, labelled with its slice.
 pub(super) fn routers(page: &mut Exposition, seen: &[&RouterStatus]) {
