@@ -106,4 +106,16 @@ pub(crate) struct StoredShare {
     pub(crate) terms: ShareTerms,
     /// Terms that the file had when it was changed.
     pub(crate) of_file: ShareTerms,
+    /// Its origin; earlier versions did not store that.
+    #[serde(default)]
+    pub(crate) origin: Option<ShareOrigin>,
+}
+
+/// The administrator who changed a share, and the time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShareOrigin {
+    /// Name of the administrator's token.
+    pub(crate) by: String,
+    /// The time, as RFC 3339 writes it.
+    pub(crate) at: String,
 }

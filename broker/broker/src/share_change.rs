@@ -71,8 +71,7 @@ impl BrokerConfig {
         for StoredShare { network, link, terms, .. } in &held {
             config.set_terms(network, link, *terms);
         }
-        let named = |fault: String| format!("with the shares that were changed: {fault}");
-        config.check_physical().map_err(named)?;
+        config.check_physical().map_err(|fault| unfit(&fault, &held))?;
         Ok((config, overridden))
     }
 
@@ -116,6 +115,31 @@ impl BrokerConfig {
     }
 }
 
+/// Says that stored shares do not fit beside those of the file: whose they are, and the ways out.
+fn unfit(fault: &str, held: &[StoredShare]) -> String {
+    let rate = |terms: ShareTerms| BitRate::from_bps(terms.rate_bps);
+    let each = held.iter().take(NAMED_MAX).map(|share| {
+        let StoredShare { network, link, terms, of_file, origin } = share;
+        let origin = origin.as_ref();
+        let whose = origin.map(|of| format!(", changed by \"{}\" at {}", of.by, of.at));
+        let (whose, rate, file) = (whose.unwrap_or_default(), rate(*terms), rate(*of_file));
+        format!("\n  {network}/{link}: {rate} stored, {file} in the file{whose}")
+    });
+    let more = match held.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!("\n  and {more} more"),
+    };
+    format!(
+        "{fault}\nThat counts shares that were changed while a broker ran; they hold in place of \
+         the file's:{}{more}\nGive such a link another rate in the file, which then holds and \
+         makes the broker forget the stored one; or lower another share in the file.",
+        each.collect::<String>()
+    )
+}
+
+/// Stored shares that are named in a fault.
+const NAMED_MAX: usize = 16;
+
 impl BrokerState {
     /// Changes a network's share of a physical link. Returns the row to store, and the change in
     /// words; after a refusal nothing has changed.
@@ -138,7 +162,7 @@ impl BrokerState {
             },
         };
         let (network, link) = (network.to_owned(), link.to_owned());
-        let share = StoredShare { network, link, terms, of_file };
+        let share = StoredShare { network, link, terms, of_file, origin: None };
         self.put_share(&share)?;
         let text = |terms: ShareTerms| match terms.reservable_bps.map(BitRate::from_bps) {
             Some(reservable) => {
@@ -213,6 +237,7 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::ids::StableIds;
+    use crate::record::ShareOrigin;
     use crate::store::RowChange;
     use crate::test_config;
     use crate::weir_node;
@@ -293,8 +318,25 @@ mod tests {
         let (held, overridden) = other.with_shares(vec![share.clone()]).unwrap();
         assert_eq!(at_node(&state(&held)), BitRate::from_mbps(50));
         assert_eq!(overridden, std::slice::from_ref(&share));
-        let refused = config("30Mbit").with_shares(vec![share]).unwrap_err();
-        assert!(refused.contains("shares that were changed: network \"red\""), "{refused}");
+        let (by, at) = ("olga".to_owned(), "2027-01-31T12:00:00Z".to_owned());
+        let share = StoredShare { origin: Some(ShareOrigin { by, at }), ..share };
+        let refused = config("30Mbit").with_shares(vec![share.clone()]).unwrap_err();
+        for part in [
+            "network \"red\": link \"l\" asks for 30Mbit of physical link \"n1-n2\", where 20Mbit \
+             is free",
+            "blue/l: 70Mbit stored, 60Mbit in the file, changed by \"olga\" at 2027-01-31T12:00:00",
+            "Give such a link another rate in the file",
+        ] {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
+        // The way out that it names; a share of an earlier version has no origin.
+        let lower = test_config::parse(&test_config::shared("59Mbit", "30Mbit")).unwrap();
+        assert_eq!(lower.with_shares(vec![share.clone()]).unwrap().1.len(), 1);
+        let old = serde_json::to_string(&StoredShare { origin: None, ..share }).unwrap();
+        let old = old.replace(",\"origin\":null", "");
+        let old: StoredShare = serde_json::from_str(&old).unwrap();
+        let refused = config("30Mbit").with_shares(vec![old]).unwrap_err();
+        assert!(refused.contains("60Mbit in the file\n"), "{refused}");
     }
 
     /// Goal: another broker of the store has the shares too, in order, whatever connections came

@@ -29,7 +29,7 @@ use crate::node_starter::NodeStarter;
 use crate::orders::{SharedState, WaitingCaller, WantedLink, WriterOrder};
 use crate::police::PolicingNote;
 use crate::policing::PolicingHandle;
-use crate::record::StoredKey;
+use crate::record::{ShareOrigin, StoredKey};
 use crate::refusal::BrokerRefusal;
 use crate::schedule::PreemptedConnection;
 use crate::state::{BrokerState, StepProgress};
@@ -329,7 +329,8 @@ impl Writer {
         let subject = HistorySubject::Link { network: network.clone(), link: link.clone() };
         if let Some(wanted) = share {
             let changed = self.locked(|state| state.change_share(&network, &link, wanted));
-            let (share, text) = changed?;
+            let (mut share, text) = changed?;
+            share.origin = Some(ShareOrigin { by: by.to_owned(), at: clock::text(clock::now()) });
             let note = (HistoryChange::ShareChanged, Some(text));
             self.note(Some(subject.clone()), Some(by), note, batch);
             batch.rows.push(RowChange::SetShare(Box::new(share)));

@@ -9,7 +9,7 @@ use super::*;
 use crate::history::AddedEntry;
 use crate::ids::{StableIds, id_text};
 use crate::postgres::PostgresCluster;
-use crate::record::{ObservedParts, ShareTerms, StoredShare};
+use crate::record::{ObservedParts, ShareOrigin, ShareTerms, StoredShare};
 use crate::state::BrokerState;
 use crate::store_address::StoreAddress;
 use crate::{clock, test_config};
@@ -108,7 +108,9 @@ fn added(number: u64, forgotten: &[u64]) -> RowChange {
 fn share(rate_bps: u64) -> StoredShare {
     let of_file = ShareTerms { rate_bps: 5, reservable_bps: None };
     let terms = ShareTerms { rate_bps, reservable_bps: Some(1) };
-    StoredShare { network: "n".to_owned(), link: "short".to_owned(), terms, of_file }
+    let origin = Some(ShareOrigin { by: "o".to_owned(), at: "2027".to_owned() });
+    let (network, link) = ("n".to_owned(), "short".to_owned());
+    StoredShare { network, link, terms, of_file, origin }
 }
 
 fn every_change() -> Vec<RowChange> {
