@@ -31,7 +31,8 @@
 //!
 //! **TCP.** A [`TcpNetwork`] has connections of a real protocol machine cross a [`Bottleneck`],
 //! which may be a scheduler or a shaper: what a queue does to a tenant depends on TCP's answer. A
-//! [`RouterHost`] is one as well: Xen's domain 0 between the wire and virtual routers.
+//! [`RouterHost`] is one as well: Xen's domain 0 between the wire and virtual routers;
+//! [`RouterChain`] is several in a line.
 //!
 //! Read [`SimNode`], then [`SimNode::run`]. [`DataPlane`] names what the simulator has in common
 //! with data planes on the wire.
@@ -49,6 +50,7 @@ mod observation;
 mod plane;
 mod pool;
 mod probe;
+mod router_chain;
 mod router_host;
 mod run;
 mod seed;
@@ -81,6 +83,7 @@ pub use observation::{Departure, Observation};
 pub use plane::{Abilities, Ability, DataPlane, VifTraffic};
 pub use pool::MemoryPool;
 pub use probe::{PROBE_BYTES, PROBE_TYPE, frame};
+pub use router_chain::RouterChain;
 pub use router_host::{RouterHost, RouterHostConfig, RouterHostCounts};
 pub use run::STEPS_AT_ONCE_MAX;
 pub use seed::Seed;

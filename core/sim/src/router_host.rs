@@ -6,11 +6,13 @@
 //! if the router drops it there (section 7.3).
 //!
 //! **Model.** Each router is a domain of a [`SimMachine`] with a processor of its own, under the
-//! credit scheduler. Domain 0 is one server with processor time of its own, as fast as all its
-//! processors together. It serves two queues of each router, a packet each in turn: what is to go
-//! up to the router, and what comes down from it. What finds a queue in front of domain 0 full is
-//! lost for nothing. What finds the router's ring full is lost after domain 0 has carried it up:
-//! the *waste*. A limit of a router drops in front of domain 0, as Weir's does.
+//! credit scheduler. It has two interfaces, each with its rings: one towards the senders, one
+//! towards the receivers. Domain 0 is one server with processor time of its own, as fast as all its
+//! processors together. It carries packets up to interfaces and down from them by turns, as
+//! Xen's back end does (Linux 2.6.18 to 2.6.32, `netback.c`): up in order of arrival, down from one
+//! interface after the other. An interface has a bound of packets that wait for domain 0. What
+//! finds it reached is lost for nothing. What finds the router's ring full is lost after domain 0
+//! has carried it up: the *waste*. A limit of a router drops in front of domain 0, as Weir's does.
 //!
 //! ```text
 //!            limit   queue    domain 0    ring    router    ring    domain 0
@@ -38,9 +40,9 @@ pub struct RouterHostConfig {
     pub down: Nanos,
     /// A router's own processor time of a packet.
     pub cost: Nanos,
-    /// Packets that wait for domain 0 in front of each router, at least 1.
+    /// Packets that wait for domain 0 in front of each interface of a router, at least 1.
     pub queue: usize,
-    /// Packets in each of a router's two rings, at least 1.
+    /// Packets in each ring of an interface, at least 1.
     pub ring: usize,
     /// The accounting of the credit scheduler.
     pub accounting: CreditAccounting,
@@ -70,7 +72,11 @@ pub struct RouterHost {
     routers: Vec<HostedRouter>,
     /// The job that domain 0 works on, its packet, and its end.
     served: Option<(HostJob, Crossing, Instant)>,
-    /// The queue whose turn is next: two of each router.
+    /// The interfaces that packets are to be carried up to, in order of their arrival.
+    arrived: VecDeque<usize>,
+    /// True if domain 0 last carried a packet up.
+    was_up: bool,
+    /// The interface whose turn to send is next: two of each router.
     turn: usize,
     /// The packets that have left domain 0, with the instants.
     left: VecDeque<(Crossing, Instant)>,
@@ -80,18 +86,30 @@ pub struct RouterHost {
     failed: Option<SimError>,
 }
 
+/// An interface of a router.
+#[derive(Debug, Default)]
+struct RouterInterface {
+    /// Packets that wait for domain 0 to be carried up.
+    up: VecDeque<Crossing>,
+    /// Packets that came in by it and are in the router, in order.
+    inside: VecDeque<Crossing>,
+    /// Packets that the router sends by it.
+    down: VecDeque<Crossing>,
+}
+
 #[derive(Debug, Default)]
 struct HostedRouter {
-    up: VecDeque<Crossing>,
-    /// The packets in the router, in order.
-    inside: VecDeque<Crossing>,
-    down: VecDeque<Crossing>,
+    /// Towards the senders, towards the receivers.
+    interfaces: [RouterInterface; 2],
+    /// The interface that the router serves next.
+    serves: usize,
     limit: Option<TokenBucket>,
     /// Packets that the machine's domain had done when its packets were last collected.
     done: u64,
     counts: RouterHostCounts,
 }
 
+/// A job of domain 0, for an interface: twice its router's position, and 1 towards the receivers.
 #[derive(Clone, Copy, Debug)]
 enum HostJob {
     Up(usize),
@@ -118,7 +136,9 @@ impl RouterHost {
         let share = |at: usize| CreditShare { affinity: 1 << at, ..CreditShare::default() };
         let shares: Vec<CreditShare> = (0..routers).map(share).collect();
         let scheduler = CreditScheduler::new(routers, config.accounting, &shares);
-        let work = DomainWork::Relay { cost: config.cost, ring: config.ring };
+        // Both interfaces' rings; each is bounded by itself in `finish`.
+        let ring = config.ring.max(1).saturating_mul(2);
+        let work = DomainWork::Relay { cost: config.cost, ring };
         let machine = SimMachine::new(routers, scheduler, &vec![work; routers], seed)?;
         Ok(Self {
             config,
@@ -126,6 +146,8 @@ impl RouterHost {
             router_of,
             routers: (0..routers).map(|_| HostedRouter::default()).collect(),
             served: None,
+            arrived: VecDeque::new(),
+            was_up: false,
             turn: 0,
             left: VecDeque::new(),
             lost: Vec::new(),
@@ -165,9 +187,9 @@ impl RouterHost {
     /// Returns the packets that are in the host.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        let queued = |of: &HostedRouter| of.up.len() + of.inside.len() + of.down.len();
-        let queued: usize = self.routers.iter().map(queued).sum();
-        queued + usize::from(self.served.is_some()) + self.left.len()
+        let of = |one: &RouterInterface| one.up.len() + one.inside.len() + one.down.len();
+        let all = self.routers.iter().flat_map(|router| &router.interfaces);
+        all.map(of).sum::<usize>() + usize::from(self.served.is_some()) + self.left.len()
     }
 
     /// Lets the host work until `now`.
@@ -194,14 +216,18 @@ impl RouterHost {
         ends.into_iter().chain(self.machine.next()).min()
     }
 
-    /// Puts what the routers have done into the queues back to domain 0.
+    /// Has the routers send what they have done: they serve their interfaces by turns.
     fn collect(&mut self) {
         for (at, router) in self.routers.iter_mut().enumerate() {
             let done = self.machine.counts(at).map_or(router.done, |counts| counts.done);
             for _ in router.done..done {
-                let Some(packet) = router.inside.pop_front() else { break };
-                if router.down.len() < self.config.ring.max(1) {
-                    router.down.push_back(packet);
+                let [first, second] = [router.serves, 1 - router.serves];
+                let came = if router.interfaces[first].inside.is_empty() { second } else { first };
+                router.serves = 1 - came;
+                let Some(packet) = router.interfaces[came].inside.pop_front() else { break };
+                let leaves = &mut router.interfaces[1 - came].down;
+                if leaves.len() < self.config.ring.max(1) {
+                    leaves.push_back(packet);
                 } else {
                     router.counts.wasted += 1;
                     self.lost.push(packet);
@@ -214,16 +240,20 @@ impl RouterHost {
     /// Ends a job of domain 0.
     fn finish(&mut self, now: Instant, job: HostJob, packet: Crossing) -> Result<(), SimError> {
         match job {
-            HostJob::Down(at) => {
-                self.routers[at].counts.sent += 1;
+            HostJob::Down(interface) => {
+                self.routers[interface / 2].counts.sent += 1;
                 self.left.push_back((packet, now));
             }
-            HostJob::Up(at) => {
+            HostJob::Up(interface) => {
                 self.machine.run_until(now)?;
-                if self.machine.deliver(at)? {
-                    self.routers[at].inside.push_back(packet);
+                self.collect();
+                let router = &mut self.routers[interface / 2];
+                let inside = &mut router.interfaces[interface % 2].inside;
+                let fits = inside.len() < self.config.ring.max(1);
+                if fits && self.machine.deliver(interface / 2)? {
+                    inside.push_back(packet);
                 } else {
-                    self.routers[at].counts.wasted += 1;
+                    router.counts.wasted += 1;
                     self.lost.push(packet);
                 }
             }
@@ -236,20 +266,38 @@ impl RouterHost {
         if self.served.is_some() {
             return;
         }
-        let queues = 2 * self.routers.len();
-        for step in 0..queues {
-            let turn = (self.turn + step) % queues;
-            let router = &mut self.routers[turn / 2];
-            let (job, packet, time) = match turn % 2 {
-                0 => (HostJob::Up(turn / 2), router.up.pop_front(), self.config.up),
-                _ => (HostJob::Down(turn / 2), router.down.pop_front(), self.config.down),
-            };
-            if let Some(packet) = packet {
-                self.turn = (turn + 1) % queues;
-                self.served = Some((job, packet, now + time.max(Nanos::new(1))));
-                return;
+        let taken = match self.was_up {
+            true => self.take_down().or_else(|| self.take_up()),
+            false => self.take_up().or_else(|| self.take_down()),
+        };
+        let Some((job, packet)) = taken else { return };
+        self.was_up = matches!(job, HostJob::Up(_));
+        let time = if self.was_up { self.config.up } else { self.config.down };
+        self.served = Some((job, packet, now + time.max(Nanos::new(1))));
+    }
+
+    /// Takes the packet that has waited longest to be carried up.
+    fn take_up(&mut self) -> Option<(HostJob, Crossing)> {
+        let interface = self.arrived.pop_front()?;
+        let packet = self.interface(interface)?.up.pop_front()?;
+        Some((HostJob::Up(interface), packet))
+    }
+
+    /// Takes a packet of the next interface that sends.
+    fn take_down(&mut self) -> Option<(HostJob, Crossing)> {
+        let interfaces = 2 * self.routers.len();
+        for step in 0..interfaces {
+            let at = (self.turn + step) % interfaces;
+            if let Some(packet) = self.interface(at).and_then(|of| of.down.pop_front()) {
+                self.turn = (at + 1) % interfaces;
+                return Some((HostJob::Down(at), packet));
             }
         }
+        None
+    }
+
+    fn interface(&mut self, at: usize) -> Option<&mut RouterInterface> {
+        self.routers.get_mut(at / 2)?.interfaces.get_mut(at % 2)
     }
 }
 
@@ -263,11 +311,13 @@ impl Bottleneck for RouterHost {
             router.counts.limited += 1;
             return lost.push(packet);
         }
-        if router.up.len() >= self.config.queue.max(1) {
+        let side = usize::from(packet.backwards);
+        if router.interfaces[side].up.len() >= self.config.queue.max(1) {
             router.counts.lost += 1;
             return lost.push(packet);
         }
-        router.up.push_back(packet);
+        router.interfaces[side].up.push_back(packet);
+        self.arrived.push_back(2 * at + side);
         self.serve(now);
     }
 

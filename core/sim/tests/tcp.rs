@@ -77,8 +77,12 @@ fn the_same_arguments_give_the_same_run() {
 #[test]
 fn a_probe_alone_waits_for_nothing() {
     let link = FifoLink::new(BitRate::from_mbps(RATE), 10, ByteCount::new(u64::MAX));
-    let probe =
-        ProbeSource { start: Instant::from_nanos(5), period: Nanos::from_millis(10), bytes: 200 };
+    let probe = ProbeSource {
+        start: Instant::from_nanos(5),
+        period: Nanos::from_millis(10),
+        bytes: 200,
+        is_drawn: false,
+    };
     let mut network = TcpNetwork::new(link, Vec::new(), vec![probe], 7).unwrap();
     let (mut count, mut waited) = (0, Nanos::ZERO);
     let mut crossed = |packet: Crossing, starts: Instant, ends: Instant| {

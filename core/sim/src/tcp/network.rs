@@ -6,7 +6,7 @@ use weir_units::{Instant, Nanos};
 use super::application::TcpApplication;
 use super::bottleneck::{Bottleneck, Crossing};
 use super::endpoint::{CongestionControl, EndpointConfig, SimEndpoint};
-use crate::{EventQueue, SimError};
+use crate::{EventQueue, Seed, SimError};
 
 /// A connection to be made.
 pub struct TcpConnection {
@@ -31,6 +31,33 @@ pub struct ProbeSource {
     pub period: Nanos,
     /// Length of each.
     pub bytes: u32,
+    /// True if each is offered at a random moment of its own period. Exact periods lock with those
+    /// of a scheduler's ticks.
+    pub is_drawn: bool,
+}
+
+/// A source of probes while a network runs.
+struct ProbeState {
+    source: ProbeSource,
+    draws: Seed,
+    /// The beginning of the period of the next probe.
+    begins: Instant,
+}
+
+impl ProbeState {
+    fn new(source: ProbeSource, draws: Seed) -> Self {
+        Self { source, draws, begins: source.start }
+    }
+
+    /// Returns the instant of the next probe, and goes on to the period after it.
+    fn next(&mut self) -> Instant {
+        let ProbeSource { period, is_drawn, .. } = self.source;
+        let last = period.as_nanos().saturating_sub(1);
+        let within = if is_drawn { self.draws.between(0, last) } else { 0 };
+        let at = self.begins + Nanos::new(within);
+        self.begins += period;
+        at
+    }
 }
 
 /// The properties of the path of all connections.
@@ -71,7 +98,7 @@ pub struct TcpNetwork<B> {
     endpoints: Vec<SimEndpoint>,
     /// Half of the round trip of each connection.
     delays: Vec<Nanos>,
-    probes: Vec<ProbeSource>,
+    probes: Vec<ProbeState>,
     /// The contents of the packets in the bottleneck, by id.
     packets: Vec<Vec<u8>>,
     /// Ids that no packet has now.
@@ -150,8 +177,11 @@ impl<B: Bottleneck> TcpNetwork<B> {
             delays.push(Nanos::new(round_trip.as_nanos() / 2));
         }
         let mut events = EventQueue::new(EVENTS_MAX);
-        for (index, probe) in probes.iter().enumerate() {
-            events.push(probe.start, Event::Probe(index))?;
+        let mut parts = Seed::new(seed);
+        let state = |probe| ProbeState::new(probe, Seed::new(parts.draw()));
+        let mut probes: Vec<ProbeState> = probes.into_iter().map(state).collect();
+        for (index, probe) in probes.iter_mut().enumerate() {
+            events.push(probe.next(), Event::Probe(index))?;
         }
         Ok(Self {
             bottleneck,
@@ -210,9 +240,10 @@ impl<B: Bottleneck> TcpNetwork<B> {
                     self.endpoints[endpoint].due = self.now;
                 }
                 Event::Probe(index) => {
-                    let ProbeSource { period, bytes, .. } = self.probes[index];
+                    let probe = &mut self.probes[index];
+                    let (bytes, next) = (probe.source.bytes, probe.next());
                     self.offer(self.delays.len() + index, false, vec![0; bytes as usize]);
-                    self.events.push(self.now + period, Event::Probe(index))?;
+                    self.events.push(next, Event::Probe(index))?;
                 }
             }
         }

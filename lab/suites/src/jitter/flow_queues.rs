@@ -115,7 +115,7 @@ pub(super) fn guarantees(rec: &mut Recording<'_>) -> Result<(), ExperimentError>
         let probe = |index: u32| {
             let bytes = 200 + 85 * index;
             let period = Nanos::new(u64::from(bytes + 14) * 8 * 1_000 / 15);
-            ProbeSource { start: Instant::from_nanos(index.into()), period, bytes }
+            ProbeSource { start: Instant::from_nanos(index.into()), period, bytes, is_drawn: false }
         };
         let probes = (0..16).map(probe).collect();
         let failed = |error: TcpSimError| ExperimentError::Node(error.to_string());

@@ -87,8 +87,12 @@ impl QueueCase {
         };
         let connections: Vec<_> = (0..GREEDY).map(connection).collect();
         // 50 packets a second as of a call, at no multiple of a round trip.
-        let probe =
-            ProbeSource { start: Instant::ZERO, period: Nanos::from_micros(19_937), bytes: 200 };
+        let probe = ProbeSource {
+            start: Instant::ZERO,
+            period: Nanos::from_micros(19_937),
+            bytes: 200,
+            is_drawn: false,
+        };
         let bottleneck = self.queue.bottleneck(self.rate)?;
         let mut network =
             TcpNetwork::new(bottleneck, connections, vec![probe], 1).map_err(failed)?;

@@ -23,8 +23,8 @@ use weir_units::{CpuShare, Instant};
 
 use held::{COST, SEED};
 pub use router_scenario::{
-    OrderMeasure, RoutedLoad, RouterCase, RouterControl, RouterHostSpec, RouterLengths,
-    RouterOrder, RouterScenario,
+    OrderMeasure, RoutedLoad, RouterCase, RouterControl, RouterController, RouterHostSpec,
+    RouterLengths, RouterLikeness, RouterOrder, RouterScenario, XenVersion,
 };
 pub use scenario_file::SimScenario;
 
@@ -39,7 +39,7 @@ const ROWS: &[Requirement] = &[
     row(2, "a router is held as the XTC text's figure 5 shows", &[Plain(held::show)]).correctness(),
     row(
         3,
-        "virtual routers with TCP share domain 0 as the XTC text's table 2 and figure 17 show",
+        "virtual routers are held and share domain 0 as the XTC text's figures 5 to 20 show",
         &[Plain(routers::show)],
     )
     .correctness(),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Virtual routers behind domain 0 as data. The file is `lab/scenarios/sim/virtual-routers.toml`;
-//! `docs/simulator.md` has its keys.
+//! Virtual routers behind domain 0 as data. The files are in `lab/scenarios/sim`;
+//! `docs/simulator.md` has their keys.
 
 use std::fmt::Display;
 
 use serde::Deserialize;
 use weir_experiment::prelude::*;
-use weir_sim::TcpConnection;
+use weir_sim::{CreditAccounting, TcpConnection};
 use weir_units::CpuShare;
 
 use crate::reproduce::scenario::{length, maybe_unit, unit};
@@ -37,6 +37,9 @@ pub struct RouterScenario {
     /// The orderings.
     #[serde(rename = "order", default)]
     pub orders: Vec<RouterOrder>,
+    /// The likenesses.
+    #[serde(rename = "alike", default)]
+    pub likenesses: Vec<RouterLikeness>,
 }
 
 /// The lengths of a quick run.
@@ -55,6 +58,12 @@ pub struct RouterLengths {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouterHostSpec {
+    /// Hosts in a line, each with a router for each of a case's; 1 if it is left out.
+    #[serde(default = "one")]
+    pub hosts: usize,
+    /// Its Xen, on which its accounting depends; 3.4 if it is left out.
+    #[serde(default)]
+    pub xen: XenVersion,
     /// Processor time of domain 0 to carry a packet up to a router.
     #[serde(deserialize_with = "unit")]
     pub up: Nanos,
@@ -64,9 +73,9 @@ pub struct RouterHostSpec {
     /// A router's own processor time of a packet.
     #[serde(deserialize_with = "unit")]
     pub cost: Nanos,
-    /// Packets that wait for domain 0 in front of each router.
+    /// Packets that wait for domain 0 in front of each interface of a router.
     pub queue: usize,
-    /// Packets in each of a router's rings.
+    /// Packets in each ring of an interface.
     pub ring: usize,
     /// Most bytes under way of a connection.
     pub window: usize,
@@ -80,7 +89,28 @@ pub struct RouterHostSpec {
     pub ack_delay: Nanos,
 }
 
-/// The model and the bounds of the dead-beat controller.
+/// The version of Xen, by what differs between them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum XenVersion {
+    /// It samples who runs.
+    #[default]
+    #[serde(rename = "3.4")]
+    V3_4,
+    /// It meters what runs.
+    #[serde(rename = "4.1")]
+    V4_1,
+}
+
+impl XenVersion {
+    pub(super) const fn accounting(self) -> CreditAccounting {
+        match self {
+            Self::V3_4 => CreditAccounting::Sampled,
+            Self::V4_1 => CreditAccounting::Metered,
+        }
+    }
+}
+
+/// The model and the bounds of the controllers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouterControl {
@@ -88,7 +118,9 @@ pub struct RouterControl {
     pub a: f64,
     /// The text's b, in kp/s per decade of cap.
     pub b: f64,
-    /// The least cap.
+    /// The poles of the PI controller: the real part, and the imaginary part of either.
+    pub poles: Option<[f64; 2]>,
+    /// The least cap of a controller that names none.
     #[serde(deserialize_with = "unit")]
     pub cap_min: CpuShare,
     /// Errors that move nothing, in parts per million of the set-point.
@@ -106,6 +138,9 @@ pub struct RouterCase {
     pub quick: bool,
     /// The least and the most of all routers together, in kp/s.
     pub aggregate_kpps: Option<[f64; 2]>,
+    /// A router's own processor time of a packet, where it is not the host's.
+    #[serde(default, deserialize_with = "maybe_unit")]
+    pub cost: Option<Nanos>,
     /// The routers.
     #[serde(rename = "router")]
     pub routers: Vec<RoutedLoad>,
@@ -124,9 +159,47 @@ pub struct RoutedLoad {
     /// The rate that it is held at, by its cap.
     #[serde(default, deserialize_with = "maybe_unit")]
     pub set_point: Option<PacketRate>,
+    /// The controller that holds it.
+    #[serde(default)]
+    pub controller: RouterController,
+    /// True if the controller works as the text describes: it begins at the least cap, remembers
+    /// the whole per cent that is in force, and knows nothing of processor time.
+    #[serde(default)]
+    pub published: bool,
+    /// The least cap of its controller.
+    #[serde(default, deserialize_with = "maybe_unit")]
+    pub cap_min: Option<CpuShare>,
+    /// A fixed cap; the set-point is then what it is meant to give.
+    #[serde(default, deserialize_with = "maybe_unit")]
+    pub cap: Option<CpuShare>,
     /// True if the set-point is a limit in front of domain 0 instead.
     #[serde(default)]
     pub early_drop: bool,
+}
+
+/// The gains of a router's controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RouterController {
+    /// Gains that cancel the model's pole.
+    #[default]
+    DeadBeat,
+    /// Gains that place the poles of the scenario.
+    Pi,
+}
+
+/// A measure that is alike at all places.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouterLikeness {
+    /// The finding.
+    pub text: String,
+    /// The measure.
+    pub measure: OrderMeasure,
+    /// The places, as of an ordering.
+    pub places: Vec<String>,
+    /// The most that the greatest may be above the least, as a part of it.
+    pub within: f64,
 }
 
 /// A measure that falls from place to place.
@@ -137,7 +210,8 @@ pub struct RouterOrder {
     pub text: String,
     /// The measure.
     pub measure: OrderMeasure,
-    /// The places, the greatest first: `CASE/ROUTER`, or `CASE` for a measure of all routers.
+    /// The places, the greatest first: `CASE/ROUTER`, or `CASE` for a measure of all routers. In a
+    /// line of hosts, a probe's place is `CASE/HOST`, that of the receiver behind the last host.
     pub falls: Vec<String>,
 }
 
@@ -147,10 +221,16 @@ pub struct RouterOrder {
 pub enum OrderMeasure {
     /// The packets of data a second of a router.
     Rate,
-    /// The mean delay of probes through a router.
+    /// The mean delay of probes through a router, or in a line until they are answered.
     Delay,
     /// The part of a router's packets that is lost.
     Loss,
+    /// The part of the probes that is lost.
+    ProbeLoss,
+    /// The relative RMSE of the rates of a router's seconds.
+    Rmse,
+    /// The distance of a router's rate from its set-point, as a part of it.
+    Off,
     /// The packets of data a second of all routers.
     Aggregate,
     /// The least rate by the greatest.
@@ -165,13 +245,17 @@ impl RouterScenario {
     pub fn parse(file: &str, text: &str) -> Result<Self> {
         let wrong = |what: String| ExperimentError::Scenario { name: file.to_owned(), what };
         let scenario: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        for order in &scenario.orders {
-            for place in &order.falls {
-                let (case, router) = place.split_once('/').unwrap_or((place, "0"));
+        let orders = &scenario.orders;
+        let orders = orders.iter().map(|one| ("order.falls", one.measure, &one.falls));
+        let alike = &scenario.likenesses;
+        let alike = alike.iter().map(|one| ("alike.places", one.measure, &one.places));
+        for (key, measure, places) in orders.chain(alike) {
+            for place in places {
+                let (case, at) = place.split_once('/').unwrap_or((place, "0"));
                 let of = scenario.cases.iter().find(|one| one.name == case);
-                let router = router.parse::<usize>().ok();
-                if of.zip(router).is_none_or(|(of, at)| at >= of.routers.len()) {
-                    return Err(wrong(format!("order.falls: {place:?} is no router of a case")));
+                let at = at.parse::<usize>().ok();
+                if of.zip(at).is_none_or(|(of, at)| at >= scenario.places(of, measure)) {
+                    return Err(wrong(format!("{key}: {place:?} is no router of a case")));
                 }
             }
         }
@@ -179,17 +263,25 @@ impl RouterScenario {
         if loads.any(|load| load.early_drop && load.set_point.is_none()) {
             return Err(wrong("case.router.early_drop: it needs a set_point".to_owned()));
         }
+        if let Some(case) =
+            scenario.cases.iter().find(|case| scenario.host.hosts > 1 && case.routers.len() != 1)
+        {
+            let (name, routers) = (&case.name, case.routers.len());
+            let what = "a line of hosts has 1";
+            return Err(wrong(format!("case {name}: {routers} routers, {what}")));
+        }
         scenario.check_sizes().map_err(wrong)?;
         Ok(scenario)
     }
 
     /// Checks what memory depends on.
     fn check_sizes(&self) -> std::result::Result<(), String> {
-        let RouterHostSpec { queue, ring, window, mtu, .. } = self.host;
+        let RouterHostSpec { hosts, queue, ring, window, mtu, .. } = self.host;
         let within = |key: &str, value: usize, least: usize, most: usize| {
             let holds = (least..=most).contains(&value);
             holds.then_some(()).ok_or_else(|| format!("{key}: {value}, may be {least} to {most}"))
         };
+        within("host.hosts", hosts, 1, HOSTS_MAX)?;
         within("host.queue", queue, 1, PLACES_MAX)?;
         within("host.ring", ring, 1, PLACES_MAX)?;
         within("host.window", window, 1, TcpConnection::WINDOW)?;
@@ -199,6 +291,18 @@ impl RouterScenario {
             within(&format!("case {}: tcp of all routers", case.name), tcp, 0, CONNECTIONS_MAX)?;
         }
         Ok(())
+    }
+
+    /// Returns the number of places of a case that have a measure: its routers, or for a probe in a
+    /// line of hosts those that answer it.
+    #[must_use]
+    pub const fn places(&self, case: &RouterCase, measure: OrderMeasure) -> usize {
+        match measure {
+            OrderMeasure::Delay | OrderMeasure::ProbeLoss if self.host.hosts > 1 => {
+                self.host.hosts + 1
+            }
+            _ => case.routers.len(),
+        }
     }
 
     /// Returns how long a case settles and is measured, in seconds, at least 1 each.
@@ -222,7 +326,7 @@ impl OrderMeasure {
         match self {
             Self::Rate | Self::Aggregate => "kp/s",
             Self::Delay => "ms",
-            Self::Loss | Self::MinMax => "1",
+            Self::Loss | Self::ProbeLoss | Self::Rmse | Self::Off | Self::MinMax => "1",
         }
     }
 
@@ -230,11 +334,17 @@ impl OrderMeasure {
     pub(super) const fn least_difference(self) -> f64 {
         match self {
             Self::Rate | Self::Aggregate | Self::Delay => 0.1,
-            Self::Loss | Self::MinMax => 0.001,
+            Self::Loss | Self::ProbeLoss | Self::Rmse | Self::Off | Self::MinMax => 0.001,
         }
     }
 }
 
+const fn one() -> usize {
+    1
+}
+
+/// Hosts in a line, at most.
+const HOSTS_MAX: usize = 16;
 /// Places of a queue or a ring, at most.
 const PLACES_MAX: usize = 65_536;
 /// The least that an IPv4 host must take (RFC 791).
@@ -261,6 +371,9 @@ mod tests {
         let text = why("set_point = \"20kpps\", early", "early");
         assert!(text.contains("early_drop: it needs a set_point"), "{text}");
         assert!(why("queue = 256", "queues = 256").contains("queues"));
+        let text = why("[host]", "[host]\nhosts = 2");
+        assert!(text.contains("case six: 6 routers, a line of hosts has 1"), "{text}");
+        assert!(why("[host]", "[host]\nxen = \"4.2\"").contains("4.2"));
         let text = why("mtu = 510", "mtu = 65536");
         assert!(text.contains("host.mtu: 65536, may be 68 to 9000"), "{text}");
         let text = why("{ tcp = 4 }", "{ tcp = 120 }");
