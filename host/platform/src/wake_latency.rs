@@ -18,7 +18,8 @@ use weir_units::Nanos;
 /// The bound that this process asks for, if it does.
 #[derive(Debug, Default)]
 pub struct WakeLatency {
-    held: Option<(Nanos, File)>,
+    asked: Option<Nanos>,
+    held: Option<File>,
 }
 
 impl WakeLatency {
@@ -26,17 +27,19 @@ impl WakeLatency {
     /// left out.
     ///
     /// # Errors
-    /// The kernel has no such file, or the right to it is missing. Nothing is asked for then.
+    /// The kernel has no such file, or the right to it is missing. Nothing is asked for then, nor
+    /// by further calls with the same bound, which return no error.
     pub fn ask(&mut self, most: Option<Nanos>) -> io::Result<()> {
-        if self.held.as_ref().map(|(held, _)| *held) == most {
+        if self.asked == most {
             return Ok(());
         }
+        self.asked = most;
         self.held = None;
         if let Some(most) = most {
             let micros = i32::try_from(most.as_nanos() / 1_000).unwrap_or(i32::MAX);
             let mut file = OpenOptions::new().write(true).open(FILE)?;
             file.write_all(&micros.to_ne_bytes())?;
-            self.held = Some((most, file));
+            self.held = Some(file);
         }
         Ok(())
     }

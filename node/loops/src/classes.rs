@@ -293,9 +293,10 @@ impl ClassKeeper {
         for router in self.leaving.keys().cloned().collect::<Vec<_>>() {
             self.release(&router);
         }
-        // A guarantee that shrinks makes room for one that grows.
+        // A guarantee that shrinks makes room for one that grows, and weights divide what is left.
         let mut order: Vec<usize> = (0..self.entries.len()).collect();
-        order.sort_by_key(|at| self.entries.get(*at).is_none_or(|entry| entry.grows()));
+        let weighs = |entry: &KeptClass| entry.wanted.demand().is_none();
+        order.sort_by_key(|at| self.entries.get(*at).map(|one| (weighs(one), one.grows())));
         for at in order {
             let Some(entry) = self.entries.get_mut(at) else { continue };
             let was = (entry.applied.is_some(), entry.trouble.clone());
@@ -507,8 +508,10 @@ mod tests {
         keeper.follow(at(700), &policy(&[("b", PLAIN)]));
         assert_eq!(host.log(), ["release b", "release a", "apply b"]);
         assert_eq!(keeper.status(None).len(), 1);
+        keeper.follow(at(750), &policy(&[("b", PLAIN), ("c", LARGE)]));
+        assert_eq!(host.log(), ["apply c", "apply b"], "weights divide what guarantees leave");
         keeper.follow(at(800), &policy(&[]));
-        assert_eq!(host.log(), ["release b"]);
+        assert_eq!(host.log(), ["release b", "release c"]);
         assert!(keeper.is_idle() && keeper.next_due() == Instant::FAR_FUTURE);
     }
 
