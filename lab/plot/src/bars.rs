@@ -7,7 +7,7 @@ use plotters::style::{Color, RGBColor};
 
 use crate::style::{
     AXIS, INK, LABEL, MARGIN, Paper, SMALL, SOFT, bold, colour, head, headroom, letters, magnitude,
-    on_paper, pixels, refused, write,
+    on_paper, pixels, refused, wide_enough, width, write,
 };
 use crate::svg::{PlotError, Svg};
 
@@ -59,13 +59,17 @@ impl Bars {
         if bars == 0 {
             return Err(PlotError::Empty("no group has a bar"));
         }
+        let names = self.groups.iter().flat_map(|group| &group.bars);
+        let names = names.map(|bar| width(&bar.name, SMALL)).max().unwrap_or(0);
+        let (divisor, unit) = magnitude(greatest, &self.unit);
+        let pixels = f64::from(BOTTOM - TOP) / headroom(greatest);
+        let scale = Scale { divisor, pixels, step: BAR.max(names) + 8 };
         let steps = i32::try_from(bars).unwrap_or(i32::MAX);
         let gaps = i32::try_from(self.groups.len()).unwrap_or(i32::MAX);
-        let inside = steps.saturating_mul(BAR + 8).saturating_add(gaps.saturating_mul(GAP));
+        let inside = steps.saturating_mul(scale.step).saturating_add(gaps.saturating_mul(GAP));
         let wide = inside.saturating_add(2 * MARGIN).clamp(WIDTH_MIN, WIDTH_MAX);
-        let (divisor, unit) = magnitude(greatest, &self.unit);
-        let scale = Scale { divisor, pixels: f64::from(BOTTOM - TOP) / headroom(greatest) };
-        on_paper((wide.unsigned_abs(), HEIGHT), |paper| {
+        let wide = wide_enough(wide.unsigned_abs(), &self.title);
+        on_paper((wide, HEIGHT), |paper| {
             let guaranteed = self.groups.iter().any(|group| group.guarantee.is_some());
             let mark = if guaranteed { "; black mark: guaranteed" } else { "" };
             head(paper, &self.title, &format!("{unit}{mark}"))?;
@@ -73,7 +77,8 @@ impl Bars {
             for group in &self.groups {
                 left = group.draw(paper, left, &scale)? + GAP;
             }
-            line(paper, (MARGIN, BOTTOM), (wide - MARGIN, BOTTOM), AXIS, 1)
+            let end = i32::try_from(wide).unwrap_or(i32::MAX) - MARGIN;
+            line(paper, (MARGIN, BOTTOM), (end, BOTTOM), AXIS, 1)
         })
     }
 }
@@ -82,6 +87,8 @@ impl Bars {
 struct Scale {
     divisor: f64,
     pixels: f64,
+    /// From the left edge of a bar to that of the next one.
+    step: i32,
 }
 
 impl BarGroup {
@@ -106,9 +113,9 @@ impl BarGroup {
             write(paper, &value, (middle, above), &letters(LABEL, INK), centred)?;
             let below = (HPos::Center, VPos::Top);
             write(paper, &bar.name, (middle, BOTTOM + 6), &letters(SMALL, ink), below)?;
-            at += BAR + 8;
+            at += scale.step;
         }
-        let right = at - 8;
+        let right = at - scale.step + BAR;
         if let Some(guarantee) = self.guarantee {
             let mark = height(guarantee);
             line(paper, (left - 8, mark), (right + 8, mark), INK, 3)?;

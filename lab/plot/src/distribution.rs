@@ -7,7 +7,9 @@ use plotters::style::Color;
 use plotters::style::text_anchor::{HPos, VPos};
 use weir_result::quantity;
 
-use crate::style::{Axes, LABEL, colour, head, letters, on_paper, refused, spread, width, write};
+use crate::style::{
+    Axes, LABEL, colour, head, letters, on_paper, refused, spread, wide_enough, width, write,
+};
 use crate::svg::{PlotError, Svg};
 
 /// A chart of cumulative distributions over a logarithmic axis.
@@ -38,7 +40,7 @@ impl Distribution {
         let (least, greatest) = self.range()?;
         let names = self.curves.iter().map(|curve| width(&curve.label(&self.unit), LABEL)).max();
         let margin = names.unwrap_or(0) + 14;
-        on_paper((WIDTH, HEIGHT), |paper| {
+        on_paper((wide_enough(WIDTH, &self.title), HEIGHT), |paper| {
             let key = format!("share of samples with a {} of at most x", self.quantity);
             head(paper, &self.title, &key)?;
             let axes = Axes {

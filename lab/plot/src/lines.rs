@@ -9,7 +9,7 @@ use plotters::style::text_anchor::{HPos, VPos};
 
 use crate::style::{
     Axes, INK, LABEL, Paper, SMALL, SOFT, bold, colour, error_bar, head, headroom, letters,
-    magnitude, on_paper, plain, refused, spread, width, write,
+    magnitude, on_paper, plain, refused, spread, wide_enough, width, write,
 };
 use crate::svg::{PlotError, Svg};
 
@@ -80,7 +80,8 @@ impl Lines {
         let frames = frames?;
         let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
         let height = (HEIGHT - HEAD.unsigned_abs()) * count(rows) + HEAD.unsigned_abs();
-        let size = (PANEL_WIDTH.saturating_mul(count(columns)).min(WIDTH_MAX), height);
+        let wide = PANEL_WIDTH.saturating_mul(count(columns)).min(WIDTH_MAX);
+        let size = (wide_enough(wide, &self.title), height);
         on_paper(size, |paper| {
             let guaranteed = self.lines().any(|line| line.guarantee.is_some());
             head(paper, &self.title, if guaranteed { "dashed: guaranteed" } else { "" })?;

@@ -7,7 +7,7 @@ use plotters::style::text_anchor::{HPos, VPos};
 
 use crate::style::{
     AXIS, Axes, LABEL, MARGIN, colour, error_bar, head, headroom, letters, magnitude, on_paper,
-    plain, refused, width, write,
+    plain, refused, wide_enough, width, write,
 };
 use crate::svg::{PlotError, Svg};
 
@@ -63,7 +63,7 @@ impl Points {
         let (right, top) = self.ends()?;
         let ((x_divisor, x_unit), (y_divisor, y_unit)) =
             (magnitude(right, &self.x.1), magnitude(top, &self.y.1));
-        on_paper((WIDTH, HEIGHT), |paper| {
+        on_paper((wide_enough(WIDTH, &self.title), HEIGHT), |paper| {
             head(paper, &self.title, "")?;
             let mut left = MARGIN;
             for (index, set) in self.sets.iter().enumerate() {

@@ -205,6 +205,11 @@ pub(crate) fn width(text: &str, size: f64) -> i32 {
     pixels(text.chars().count() as f64 * size / SIZE_A_PIXEL * WIDTH_OF_HEIGHT)
 }
 
+/// Returns the width of a paper that has room for `wide` pixels and for the title.
+pub(crate) fn wide_enough(wide: u32, title: &str) -> u32 {
+    wide.max((width(title, TITLE) + 2 * MARGIN).unsigned_abs())
+}
+
 /// Pixels at the left edge of the paper.
 pub(crate) const MARGIN: i32 = 20;
 

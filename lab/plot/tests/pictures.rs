@@ -86,6 +86,28 @@ fn every_chart_shows_its_names_colours_and_letters() {
     }
 }
 
+/// Goal: a title is not cut off, and the names below two bars do not cover each other.
+#[test]
+fn a_title_and_the_names_of_bars_have_room() {
+    let bar = |name: &str| Bar { name: name.to_string(), value: 1.0 };
+    let bars = vec![bar("shares alone"), bar("real-time class")];
+    let group = BarGroup { name: "bulk".to_string(), guarantee: None, bars };
+    let (title, unit) = ("of at least sixty letters ".repeat(3), "bit/s".to_string());
+    let svg = Bars { title: title.clone(), unit, groups: vec![group] }.draw().unwrap();
+    let number = |text: &str, key: &str| -> i32 {
+        let (_, rest) = text.split_once(key).unwrap();
+        rest.split('"').next().unwrap().parse().unwrap()
+    };
+    let letters = i32::try_from(title.len()).unwrap();
+    assert!(number(svg.as_str(), "<svg width=\"") > letters * 8);
+    let middle = |name: &str| {
+        let before = svg.as_str().split(name).next().unwrap();
+        number(before.rsplit("<text").next().unwrap(), "x=\"")
+    };
+    let apart = middle("real-time class") - middle("shares alone");
+    assert!(apart > 15 * 6, "{apart} pixels from one name's middle to the next one's");
+}
+
 #[test]
 fn what_cannot_be_drawn_is_refused_by_name() {
     assert!(matches!(lines(Vec::new()), Err(PlotError::Empty(_))));
