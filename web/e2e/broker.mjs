@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Drives the broker's page in a real browser, as a person would, and says what it saw.
 //
-//   node web/e2e/broker.mjs URL FOLDER FROM TO RATE MUCH OTHER
+//   node web/e2e/broker.mjs URL FOLDER [FROM TO RATE MUCH OTHER]
 //
 // The address has a token. Between end nodes FROM and TO a connection of RATE is admitted, one of
-// MUCH is refused; OTHER is the token of another network's administrator. Pictures go into FOLDER.
+// MUCH is refused; OTHER is the token of another network's administrator. Without them only what
+// networks share is looked at. Pictures go into FOLDER.
 // Each line on standard output is a JSON object: `{"sample": NAME, "value": NUMBER}`.
 
 import { readFileSync } from "node:fs";
@@ -46,7 +47,7 @@ async function main() {
     page.on("console", (message) => message.type() === "error" && count(message.text()));
     page.on("pageerror", (error) => count(String(error)));
     try {
-      await visit(page);
+      await (from ? visit(page) : visitSharing(page));
     } catch (error) {
       await page.screenshot({ path: `${folder}/failed.png`, fullPage: true });
       throw error;
@@ -55,6 +56,24 @@ async function main() {
   } finally {
     await browser.close();
   }
+}
+
+/** What the first network shares with others, while it is held. */
+async function visitSharing(page) {
+  await page.goto(url);
+  const under = (name) => ({ has: page.getByRole("heading", { name }) });
+  const policing = page.locator("section", under("Policing"));
+  await policing.locator(".state", { hasText: /^\s*held\s*$/ }).waitFor();
+  const shares = page.locator("section", under(/^Shares/));
+  const words = await shares.locator("tbody tr").allInnerTexts();
+  const share = /b1-b2 over n1-n2: n1 ↔ n2\s+60\S* Mb\/s of 90\S* Mb\/s\s+10\S* Mb\/s/;
+  sample("shares", words.filter((text) => share.test(text)).length);
+  sample("routers", await policing.locator("tbody tr").count());
+  const held = await policing.locator("tbody .held").allInnerTexts();
+  sample("held", held.filter((text) => /^1\.4\d* kp\/s$/.test(text)).length);
+  sample("contended", await policing.getByText("n2 is contended").count());
+  sample("foreign", await policing.getByText("r1").count());
+  for (const view of VIEWS) await look(page, view, "sharing");
 }
 
 /** All of it, in the order in which a person might meet it. */

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The broker's interface from outside, over HTTPS, with routers that do not answer: formats, what
-//! is refused, the page. It needs no privileges.
+//! is refused, the page, and in headless Chromium what networks share. It needs no privileges.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+#[path = "common/browser.rs"]
+mod browser;
 mod common;
 
 /// A broker that ends with its test, and its folder.
@@ -28,8 +32,9 @@ impl Drop for Broker {
 }
 
 impl Broker {
-    /// Starts one as `weir broker run`, and waits until it answers.
-    fn start() -> Option<Self> {
+    /// Starts one of these networks as `weir broker run`, and waits until it answers. `FOLDER` in
+    /// the text is its folder, which `prepare` is called with before.
+    fn start(name: &str, networks: &str, prepare: impl FnOnce(&Path)) -> Option<Self> {
         let weir = common::weir("the broker's doors")?;
         let missing = ["curl", "ssh-keygen"]
             .into_iter()
@@ -38,8 +43,9 @@ impl Broker {
             println!("SKIPPED the broker's doors: needs {program}");
             return None;
         }
-        let folder = std::env::temp_dir().join(format!("weir-t-doors-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("weir-t-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
+        prepare(&folder);
         let path = |name: &str| folder.join(name).display().to_string();
         let key = ["-q", "-t", "ed25519", "-N", "", "-f", &path("id")];
         assert!(Command::new("ssh-keygen").args(key).status().unwrap().success());
@@ -60,7 +66,8 @@ impl Broker {
             text +=
                 &format!("[[broker.token]]\nname = \"{name}\"\nsha256 = \"{digest}\"\n{network}");
         }
-        fs::write(path("broker.toml"), text + NETWORKS).unwrap();
+        let networks = networks.replace("FOLDER", &folder.display().to_string());
+        fs::write(path("broker.toml"), text + &networks).unwrap();
         let mut command = Command::new(weir);
         command.args(["broker", "run", &path("broker.toml")]).stderr(Stdio::null());
         let broker =
@@ -87,7 +94,7 @@ impl Broker {
 
 #[test]
 fn the_doors_of_a_broker_open_for_who_may_and_for_nothing_else() {
-    let Some(broker) = Broker::start() else { return };
+    let Some(broker) = Broker::start("doors", NETWORKS, |_| {}) else { return };
     let json = |words: &[&str]| -> Value {
         serde_json::from_str(&broker.ask("secret", words).1).unwrap_or_default()
     };
@@ -137,6 +144,73 @@ fn the_doors_of_a_broker_open_for_who_may_and_for_nothing_else() {
     assert!(page.contains("content-security-policy: default-src 'none'"), "{page}");
 }
 
+/// Goal: the page shows a network's share of a physical link, its agreement, and the set-points
+/// that hold it. Method: two nodes that say what a contended one would, and take what they are
+/// asked for.
+#[test]
+fn the_page_shows_what_networks_share() {
+    let prepare = |folder: &Path| {
+        for node in ["n1", "n2"] {
+            let listener = UnixListener::bind(folder.join(format!("{node}.sock"))).unwrap();
+            std::thread::spawn(move || {
+                listener.incoming().flatten().for_each(|stream| contended_node(stream, node));
+            });
+        }
+    };
+    let Some(broker) = Broker::start("sharing", SHARING, prepare) else { return };
+    let pictures = broker.folder.join("pictures").display().to_string();
+    let url = format!("{}/#token=secret", broker.url);
+    let Some(samples) = browser::visit(Command::new("node"), &url, &[&pictures]) else { return };
+    assert_eq!(samples.keys().filter(|name| name.starts_with("axe/")).count(), 4);
+    for (name, value) in
+        [("shares", 1), ("routers", 2), ("held", 2), ("contended", 1), ("foreign", 0)]
+    {
+        assert_eq!(samples[name], value, "{name}: {samples:?}");
+    }
+}
+
+/// Answers a request as a node whose two routers are offered 2500 packets a second: n1 carries ten
+/// times that, n2 less.
+fn contended_node(mut stream: UnixStream, node: &str) {
+    let (mut request, mut part) = (Vec::new(), [0; 4096]);
+    let is_whole = |request: &[u8]| {
+        let text = String::from_utf8_lossy(request);
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        (body.len() >= length.map_or(0, |length| length.parse().unwrap())).then_some(())
+    };
+    while is_whole(&request).is_none() {
+        let Ok(count @ 1..) = stream.read(&mut part) else { return };
+        request.extend_from_slice(&part[..count]);
+    }
+    let router = |letter: char, offered: u64| {
+        json!({
+            "router": format!("{letter}{}", &node[1..]), "slice": "s", "state": "off",
+            "controller": "combined", "actuator": "none", "period_ns": 100_000_000,
+            "dry_run": false, "rate_pps": offered, "offered_pps": offered, "owes_release": false,
+            "samples": 1, "faults": 0, "commands": 0, "failures": 0, "late": 0,
+            "late_worst_ns": 0, "lost": 0,
+        })
+    };
+    let capacity = if node == "n1" { 25_000 } else { 2000 };
+    let (status, answer) = match String::from_utf8_lossy(&request).split_once(" HTTP") {
+        Some(("GET /v1/xtc", _)) => (
+            200,
+            json!({
+                "routers": [router('b', 1500), router('r', 1000)],
+                "policing": { "capacity_pps": capacity, "demand_pps": 2500, "contended": false,
+                    "changes": 0, "judged": 0 },
+            }),
+        ),
+        Some(("POST /v1/set-points", _)) => (200, json!({ "refused": {} })),
+        _ => (404, json!({ "code": "not_found", "message": "nothing of it here" })),
+    };
+    let answer = answer.to_string();
+    let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n", answer.len());
+    // A broker that is ending needs no answer.
+    let _gone = write!(stream, "{head}connection: close\r\n\r\n{answer}");
+}
+
 const TRY: &str = "/v1/connections/dry-run";
 
 const XML: &str = "<request><network>blue</network><from>x</from><to>y</to><rate>1Mbit</rate>\
@@ -177,4 +251,70 @@ rate = "100Mbit"
 name = "red"
 outer = "fd0e::"
 router = [{ name = "r1", ssh = "127.0.0.1:9", host_key = "" }]
+"#;
+
+/// Blue has 60 of the 90 Mbit/s that may be promised, red 20; both are policed at the nodes. `r` is
+/// the token of red's administrator.
+const SHARING: &str = r#"
+[[node]]
+name = "n1"
+api = "FOLDER/n1.sock"
+
+[[node]]
+name = "n2"
+api = "FOLDER/n2.sock"
+
+[[link]]
+name = "n1-n2"
+a = { node = "n1", port = "p" }
+b = { node = "n2", port = "p" }
+rate = "100Mbit"
+
+[[network]]
+name = "blue"
+vlan = 10
+outer = "fd0b::"
+router = [
+    { name = "b1", ssh = "127.0.0.1:9", host_key = "" },
+    { name = "b2", ssh = "127.0.0.1:9", host_key = "" },
+]
+
+[network.agreement]
+min = "200pps"
+max = "2kpps"
+priority = 3
+router = [
+    { name = "b1", node = "n1", entry = true },
+    { name = "b2", node = "n2" },
+]
+
+[[network.link]]
+name = "b1-b2"
+over = "n1-n2"
+a = { router = "b1", device = "eth1", address = "fd11::1", vif = "blue1" }
+b = { router = "b2", device = "eth1", address = "fd11::2", vif = "blue1" }
+rate = "60Mbit"
+
+[[network]]
+name = "red"
+vlan = 20
+outer = "fd0e::"
+router = [
+    { name = "r1", ssh = "127.0.0.1:9", host_key = "" },
+    { name = "r2", ssh = "127.0.0.1:9", host_key = "" },
+]
+
+[network.agreement]
+min = "200pps"
+router = [
+    { name = "r1", node = "n1", entry = true },
+    { name = "r2", node = "n2" },
+]
+
+[[network.link]]
+name = "r1-r2"
+over = "n1-n2"
+a = { router = "r1", device = "eth1", address = "fd12::1", vif = "red1" }
+b = { router = "r2", device = "eth1", address = "fd12::2", vif = "red1" }
+rate = "20Mbit"
 "#;

@@ -11,6 +11,8 @@ import type {
   HistoryEntry,
   LinkTraffic,
   NetworkView,
+  PhysicalLinkView,
+  PolicingReport,
   RequestedConnection,
 } from "./api";
 import { LinkMeter, key } from "./meter";
@@ -32,6 +34,10 @@ class Broker {
   history = $state.raw<HistoryEntry[]>([]);
   /** Bits a second that pass, by direction of a link of the network that is shown. */
   rates = $state.raw(new Map<string, number>());
+  /** Physical links that networks share. */
+  physical = $state.raw<PhysicalLinkView[]>([]);
+  /** Policing of networks; none of a broker that does not police, as another one does. */
+  policing = $state.raw<PolicingReport>();
   /** The name of the network that is shown. */
   shown = $state("");
   /** Directions of links to point out, as keys. */
@@ -146,6 +152,8 @@ class Broker {
     this.connections = [];
     this.history = [];
     this.rates = new Map();
+    this.physical = [];
+    this.policing = undefined;
     this.#meter = new LinkMeter();
     this.point([]);
   }
@@ -175,13 +183,17 @@ class Broker {
 
   async #read(stop: AbortSignal): Promise<void> {
     const client = this.#client;
-    const [networks, connections] = await Promise.all([
+    const [networks, connections, physical, policing] = await Promise.all([
       client.get<NetworkView[]>("/v1/networks"),
       client.get<ConnectionView[]>("/v1/connections"),
+      client.get<PhysicalLinkView[]>("/v1/links"),
+      client.get<PolicingReport>("/v1/policing").catch(() => undefined),
     ]);
     if (stop.aborted || client !== this.#client) return;
     this.networks = networks;
     this.connections = connections;
+    this.physical = physical;
+    this.policing = policing;
     this.trouble = "";
     this.phase = "live";
     const { network } = this;
