@@ -7,11 +7,14 @@ use serde_json::{Value, json};
 use super::*;
 use crate::test_config;
 
+/// The state of a router in its node's policy, and the rate and the end of its lease.
+type RouterHold = (&'static str, Option<(u64, u64)>);
+
 /// Two networks on two nodes; both enter at n1, which carries ten times as much as n2.
 struct TwoNodes {
     police: NetworkPolice,
-    /// The state in the policy and the lease of b1, r1 at n1 and of b2, r2 at n2: rate and end.
-    routers: [[(&'static str, Option<(u64, u64)>); 2]; 2],
+    /// Those of b1, r1 at n1 and of b2, r2 at n2.
+    routers: [[RouterHold; 2]; 2],
     /// Nodes that do not answer.
     silent: [bool; 2],
     /// Milliseconds.
