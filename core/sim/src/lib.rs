@@ -99,5 +99,5 @@ pub use source::{ArrivalProcess, OfferedRate, SimSource, SizePattern, WhenFull};
 pub use tcp::{
     Bottleneck, BulkSender, CongestionControl, Crossing, DiscardingReader, FifoLink, ProbeSource,
     ScheduledLink, ShapedLink, SimEndpoint, TcpApplication, TcpConnection, TcpNetwork, TcpPath,
-    TcpSimError, TcpSocket,
+    TcpSimError, TcpSocket, discard_received,
 };

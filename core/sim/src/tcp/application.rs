@@ -41,12 +41,19 @@ impl TcpApplication for BulkSender {
 
 impl TcpApplication for DiscardingReader {
     fn act(&mut self, _: Instant, socket: &mut Socket<'static>) -> Option<Instant> {
-        while socket.can_recv() {
-            let Ok(read) = socket.recv(|buffer| (buffer.len(), buffer.len())) else { break };
-            if read == 0 {
-                break;
-            }
-        }
+        discard_received(socket);
         None
     }
+}
+
+/// Takes all that has come to a socket, and returns how many bytes that were.
+pub fn discard_received(socket: &mut Socket<'static>) -> u64 {
+    let mut bytes = 0;
+    while socket.can_recv() {
+        match socket.recv(|buffer| (buffer.len(), buffer.len())) {
+            Ok(read) if read > 0 => bytes += read as u64,
+            _ => break,
+        }
+    }
+    bytes
 }

@@ -37,7 +37,7 @@ mod network;
 mod scheduled;
 mod shaped;
 
-pub use application::{BulkSender, DiscardingReader, TcpApplication};
+pub use application::{BulkSender, DiscardingReader, TcpApplication, discard_received};
 pub use bottleneck::{Bottleneck, Crossing, FifoLink};
 pub use endpoint::{CongestionControl, SimEndpoint};
 pub use network::{ProbeSource, TcpConnection, TcpNetwork, TcpPath, TcpSimError};

@@ -15,7 +15,7 @@ use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
 /// The queue under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TestedQueue {
+pub(crate) enum TestedQueue {
     /// Weir's flow queues, with the defaults of a policy.
     Flows,
     /// Weir's queue in order of arrival, with the defaults of a policy.
@@ -51,7 +51,7 @@ pub(super) struct QueueRun {
 impl TestedQueue {
     pub(super) const ALL: [Self; 4] = [Self::Flows, Self::Fifo, Self::Tbf, Self::HtbPfifo];
 
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Flows => "flows",
             Self::Fifo => "fifo",
@@ -60,7 +60,8 @@ impl TestedQueue {
         }
     }
 
-    fn bottleneck(self, rate: BitRate) -> Result<Box<dyn Bottleneck>, ExperimentError> {
+    /// Makes the queue, before a link of that rate.
+    pub(crate) fn bottleneck(self, rate: BitRate) -> Result<Box<dyn Bottleneck>, ExperimentError> {
         let bytes = rate.bytes_in_floor(Nanos::from_millis(50));
         Ok(match self {
             Self::Flows | Self::Fifo => {
@@ -164,7 +165,7 @@ pub(super) fn flow_queue(rate: BitRate) -> QueueConfig {
 }
 
 /// The queue that a policy gives a vif which says nothing else, at a port of that rate.
-pub(super) fn default_queue(rate: BitRate) -> Queue {
+pub(crate) fn default_queue(rate: BitRate) -> Queue {
     let document = format!(
         "version = 1\nport = [{{ name = \"p\", rate = \"{rate}\" }}]\n\
          slice = [{{ name = \"s\" }}]\nvif = [{{ name = \"v\", slice = \"s\" }}]\n"

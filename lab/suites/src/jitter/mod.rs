@@ -4,7 +4,7 @@
 mod admission;
 mod flow_cost;
 mod flow_queues;
-mod flow_runs;
+pub(crate) mod flow_runs;
 mod laws;
 mod live;
 mod rtds;

@@ -5,6 +5,7 @@
 //! caps of `FITTED` and judged on the other caps, those of `PREDICTED`.
 
 mod held;
+mod linux_tcp;
 mod native;
 mod router_scenario;
 mod routers;
@@ -51,6 +52,11 @@ const ROWS: &[Requirement] = &[
     .correctness(),
     row(5, "a stream's staircase of delay under credit, none with EDF", &[Plain(stream::show)])
         .correctness(),
+    row(
+        7,
+        "smoltcp in virtual time has the goodput of Linux's TCP on the wire, and shares it alike",
+        &[Plain(linux_tcp::show)],
+    ),
     row(8, "one seed has one log of events, on one thread and on two", &[Plain(logs)])
         .correctness(),
     row(9, "events a second of processor time", &[Plain(speed)]),
