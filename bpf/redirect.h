@@ -141,19 +141,24 @@ __noinline int refuse(__u32 gate, __u32 refused, __u64 packets, __u64 bytes)
 	struct path_counters *counters = counters_of(gate);
 	struct tally size = {packets, bytes}, cost = size;
 
-	if (!path || !counters || refused >= PATH_BUCKETS)
+	if (!path || !counters)
 		return 0;
 	cost.bytes += packets * path->overhead;
+	/*
+	 * Nothing but the loop bounds what refused may be: from another bound clang concludes that the
+	 * loop needs none, which verifiers before Linux 6.8 do not see.
+	 */
 	for (__u32 i = 0; i < PATH_BUCKETS; i++) {
 		struct bucket *bucket;
 
-		if (i == refused)
-			break;
+		if (i == refused) {
+			count_all(&counters->policed[i], &size);
+			return 0;
+		}
 		bucket = path_bucket(path, i);
 		if (bucket)
 			__sync_fetch_and_add(&bucket->full_at, -bucket_time(bucket, i, &cost));
 	}
-	count_all(&counters->policed[refused], &size);
 	return 0;
 }
 

@@ -68,6 +68,30 @@ say "the guests are up"
 
 keep doctor weir doctor
 say "weir doctor has looked"
+# This kernel's verifier is older than that of most machines of developers.
+ip link add card type veth peer name card-peer
+ip link add tenant type veth peer name tenant-peer
+for device in card card-peer tenant tenant-peer; do ip link set "$device" up; done
+cat >/run/switch.toml <<END
+version = 1
+
+[[port]]
+name = "card"
+rate = "100Mbit"
+
+[[slice]]
+name = "gold"
+
+[[vif]]
+name = "gold.0"
+slice = "gold"
+device = "tenant"
+mac = ["02:00:00:00:01:01"]
+send = { min_rate = "1Mbit" }
+END
+keep switch sh -c 'weir node run --config /run/switch.toml & node=$!
+until weir node stop; do kill -0 $node || break; sleep 1; done; wait $node'
+say "a switch has run"
 # shellcheck disable=SC2086  # all are lists of words
 {
     case $lab in

@@ -308,8 +308,17 @@ const PACKAGES: &[&str] = &[
 ];
 
 /// The steps that `status` must have.
-const DONE: [&str; 8] =
-    ["create-fc1", "create-fc2", "ping-fc1", "ping-fc2", "doctor", "weir", "xl-info", "xl-list"];
+const DONE: [&str; 9] = [
+    "create-fc1",
+    "create-fc2",
+    "ping-fc1",
+    "ping-fc2",
+    "doctor",
+    "switch",
+    "weir",
+    "xl-info",
+    "xl-list",
+];
 
 const USAGE: &str =
     "usage: xen-lab [--scheduler credit|credit2|rtds] [--quick] [--out FOLDER] [--programs FOLDER]";
