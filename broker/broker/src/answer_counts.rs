@@ -48,7 +48,7 @@ impl RequestKind {
     pub(crate) fn of(method: &Method, path: &str) -> Self {
         let parts: Vec<&str> = path.split('/').skip(1).take(PARTS_MAX).collect();
         match (method.as_str(), parts.as_slice()) {
-            ("GET", _) => Self::Read,
+            ("GET" | "HEAD", _) => Self::Read,
             ("POST", ["v1", "connections"]) => Self::Create,
             ("POST", ["v1", "connections", "dry-run"]) => Self::TryOut,
             ("POST", ["v1", "connections", _, "commit"]) => Self::Commit,

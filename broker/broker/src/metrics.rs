@@ -69,7 +69,10 @@ impl BrokerInterface {
         page.states("router", &routers);
         self.commands(&routers, &mut page);
         page.states("node", &nodes);
-        self.calls(&nodes, &mut page);
+        // Networks share a node, so that its calls tell of others.
+        if caller.network.is_none() {
+            self.calls(&nodes, &mut page);
+        }
         if leads {
             page.policing(&self.policing_of(caller), caller.network.is_none());
         }

@@ -47,8 +47,8 @@ pub(crate) struct PolicingNote {
 struct SeenNode {
     name: String,
     capacity: Option<PacketRate>,
-    /// True once it has answered.
-    is_known: bool,
+    /// The time of its last answer.
+    answered: Option<Instant>,
     silent: u64,
     fault: Option<String>,
 }
@@ -69,8 +69,10 @@ struct SeenRouter {
     network: usize,
     is_entry: bool,
     seen: Option<SeenTraffic>,
-    /// The rate at which its node holds it; none if it does not.
+    /// The rate at which its node holds it for a controller; none if it does not.
     set_point: Option<PacketRate>,
+    /// The reason why its node did not take a rate, until the one that it holds is renewed.
+    refused: Option<String>,
     fault: Option<String>,
 }
 
@@ -96,6 +98,7 @@ impl NetworkPolice {
                     is_entry,
                     seen: None,
                     set_point: None,
+                    refused: None,
                     fault: None,
                 });
             }
@@ -133,6 +136,7 @@ impl NetworkPolice {
         let found: Vec<_> =
             self.routers.iter_mut().map(|router| router.see(answers.get(router.node))).collect();
         self.note_first_state(now, answers);
+        self.forget_ended_leases(now, answers);
         let seen: Vec<_> = self.routers.iter().map(|router| router.seen).collect();
         let ruling = self.police.step(now, &seen);
         let judged = ruling.judged.into_iter();
@@ -158,7 +162,10 @@ impl NetworkPolice {
             let Some(view) = view else { continue };
             let has = view.lease.as_ref().map(|lease| lease.set_point_pps);
             let near = |has: &u64| wanted.is_some_and(|of| has.abs_diff(of) <= has / MOVED_PART);
-            let wanted = has.filter(near).or(*wanted);
+            // A rate that was refused is tried again once that in force is renewed: a request with
+            // one refused rate does not renew it.
+            let stays = |_: &u64| router.refused.is_some() && wanted.is_some();
+            let wanted = has.filter(|has| near(has) || stays(has)).or(*wanted);
             let left = view.lease.as_ref().map_or(u64::MAX, |lease| lease.left_ns);
             is_due |= wanted != has || left <= self.lease.as_nanos() / 3 * 2;
             if wanted.or(has).is_some() {
@@ -178,10 +185,12 @@ impl NetworkPolice {
                 Ok(answer) => answer.refused.get(&router.name),
                 Err(fault) => Some(fault),
             };
-            match refused {
-                None => router.set_point = rate.map(PacketRate::from_pps),
-                Some(why) => router.fault = Some(why.clone()),
+            if refused.is_none() {
+                router.set_point = rate.map(PacketRate::from_pps);
+            } else {
+                router.fault = refused.cloned();
             }
+            router.refused = refused.cloned();
         }
         let mut notes = Vec::new();
         for (place, network) in self.networks.iter_mut().enumerate() {
@@ -279,7 +288,7 @@ impl NetworkPolice {
     /// and goes on with the contention for which they are.
     fn note_first_state(&mut self, now: Instant, answers: &[Result<XtcView, String>]) {
         for (place, (node, answer)) in self.nodes.iter_mut().zip(answers).enumerate() {
-            if answer.is_err() || std::mem::replace(&mut node.is_known, true) {
+            if answer.is_err() || node.answered.is_some() {
                 continue;
             }
             let held = || self.routers.iter().filter(|of| of.set_point.is_some());
@@ -304,6 +313,19 @@ impl NetworkPolice {
         }
     }
 
+    /// Takes it that a node that has been silent for a whole lease holds nobody any more.
+    fn forget_ended_leases(&mut self, now: Instant, answers: &[Result<XtcView, String>]) {
+        for (node, _) in self.nodes.iter_mut().zip(answers).filter(|(_, answer)| answer.is_ok()) {
+            node.answered = Some(now);
+        }
+        for router in &mut self.routers {
+            let answered = self.nodes.get(router.node).and_then(|node| node.answered);
+            if answered.is_none_or(|at| at + self.lease < now) {
+                router.set_point = None;
+            }
+        }
+    }
+
     fn judged(&mut self, place: usize, judgement: &Judgement) -> Option<PolicingNote> {
         let network = self.networks.get_mut(place)?;
         network.judged += 1;
@@ -316,7 +338,7 @@ impl NetworkPolice {
 
 impl SeenNode {
     fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), capacity: None, is_known: false, silent: 0, fault: None }
+        Self { name: name.to_owned(), capacity: None, answered: None, silent: 0, fault: None }
     }
 }
 
@@ -342,12 +364,13 @@ impl SeenRouter {
         self.fault = fault.map(str::to_owned);
         if let Some(Some(router)) = found {
             self.seen = traffic(router);
-            // Its node shows less than it was asked for while it punishes the router by itself.
-            let held = router.set_point_pps.filter(|_| router.state != OFF);
+            // Its node shows less than it was asked for while it punishes the router by itself. A
+            // set-point of its policy is somebody else's.
+            let held = router.set_point_pps.filter(|_| router.state == LEASED);
             self.set_point = held.map(PacketRate::from_pps);
         }
-        if let Some(trouble) = router.and_then(|router| router.trouble.as_ref()) {
-            self.fault = Some(trouble.clone());
+        if let Some(router) = router {
+            self.fault = router.trouble.clone().or_else(|| self.refused.clone());
         }
         router
     }

@@ -17,6 +17,8 @@ struct TwoNodes {
     routers: [[RouterHold; 2]; 2],
     /// Nodes that do not answer.
     silent: [bool; 2],
+    /// Rates above it are refused.
+    most: u64,
     /// Milliseconds.
     time: u64,
     notes: Vec<PolicingNote>,
@@ -29,7 +31,8 @@ impl TwoNodes {
         let config = test_config::parse(&test_config::policed()).unwrap();
         let police = NetworkPolice::new(&config).unwrap();
         let (routers, silent) = ([[(OFF, None); 2]; 2], [false; 2]);
-        Self { police, routers, silent, time: 0, notes: Vec::new(), requests: 0 }
+        let (most, notes) = (u64::MAX, Vec::new());
+        Self { police, routers, silent, most, time: 0, notes, requests: 0 }
     }
 
     /// Lets half a second pass in which the networks send these rates. Returns the requests, as
@@ -62,13 +65,18 @@ impl TwoNodes {
         let (mut made, mut said) = (Vec::new(), Vec::new());
         for (node, request) in requests.into_iter().enumerate() {
             self.requests += usize::from(request.is_some());
+            let mut answer = SetPointAnswer::default();
             for (name, rate) in request.iter().flat_map(|of| &of.set_points_pps) {
                 let network = usize::from(name.starts_with('r'));
                 let until = self.time + request.as_ref().unwrap().lease_ns / 1_000_000;
-                self.routers[node][network].1 = rate.map(|rate| (rate, until));
+                if rate.is_some_and(|rate| rate > self.most) {
+                    answer.refused.insert(name.clone(), "above its bound".to_owned());
+                } else {
+                    self.routers[node][network].1 = rate.map(|rate| (rate, until));
+                }
                 said.push(format!("{name} {}", rate.map_or("off".to_owned(), |of| of.to_string())));
             }
-            made.push(request.map(|request| (request, Ok(SetPointAnswer::default()))));
+            made.push(request.map(|request| (request, Ok(answer))));
         }
         self.notes.extend(judged);
         self.notes.extend(self.police.made(&made));
@@ -89,9 +97,10 @@ impl TwoNodes {
     }
 }
 
-/// Returns a router as its node shows it; its lease as rate and milliseconds that are left.
+/// Returns a router as its node shows it; its lease as rate and milliseconds that are left. One
+/// that is on has a set-point of its policy.
 fn router(name: &str, state: &str, lease: Option<(u64, u64)>, offered: u64, passed: u64) -> Value {
-    let set_point = lease.map(|(rate, _)| rate);
+    let set_point = lease.map(|(rate, _)| rate).or((state == "active").then_some(1000));
     let lease = lease.map(
         |(rate, left)| json!({ "set_point_pps": rate, "by": "edge", "left_ns": left * 1_000_000 }),
     );
@@ -170,6 +179,41 @@ fn a_steady_set_point_costs_one_request_in_a_third_of_its_lease() {
     assert_eq!(nodes.pass([1500, 900]), ["b1 1425", "r1 475", "b2 1425", "r2 475"]);
 }
 
+/// Goal: a rate that a node refuses leaves the one before in force, renewed in time, and is tried
+/// again with each renewal, not with each sample.
+#[test]
+fn a_refused_rate_leaves_the_one_before_in_force() {
+    let mut nodes = TwoNodes::new();
+    nodes.pass([1500, 1000]);
+    nodes.pass([1500, 1000]);
+    nodes.most = 1000;
+    let asked = nodes.pass([600, 1000]);
+    assert!(asked.contains(&"r1 1150".to_owned()), "{asked:?}");
+    let before = nodes.requests;
+    for _ in 0..120 {
+        nodes.pass([600, 1000]);
+        let red = nodes.routers.map(|[_, (_, lease)]| lease.map(|(rate, _)| rate));
+        assert_eq!(red, [Some(475); 2]);
+    }
+    let (count, renewals) = (nodes.requests - before, 2 * 2 * 3);
+    assert!((renewals..=2 * renewals + 2).contains(&count), "{count}");
+    let fault = nodes.police.report(500, 0).networks[1].routers[0].fault.clone();
+    assert_eq!(fault.as_deref(), Some("above its bound"));
+}
+
+/// Goal: a set-point that an operator gave in a node's policy is not taken for a lease of the
+/// broker before.
+#[test]
+fn an_operators_own_set_point_is_left_alone() {
+    let mut nodes = TwoNodes::new();
+    nodes.routers[0][0].0 = "active";
+    for _ in 0..3 {
+        assert!(nodes.pass([100, 100]).is_empty());
+    }
+    let shown = nodes.police.report(500, 0);
+    assert!(nodes.notes.is_empty() && !shown.networks[0].held && !shown.nodes[0].contended);
+}
+
 /// Goal: whoever follows a broker that is gone goes on with the set-points that it finds, whatever
 /// they hold back; without contention it withdraws them within two samples, which is in the
 /// history.
@@ -216,6 +260,12 @@ fn what_is_not_as_it_should_be_is_named() {
     let shown = nodes.police.report(500, 0);
     assert_eq!((shown.nodes[1].silent, shown.nodes[1].fault.as_deref()), (3, Some("no answer")));
     assert_eq!(fault(&shown, 1, 1), "its node does not answer");
+    let held = |shown: &PolicingReport| shown.networks[1].routers[1].set_point_pps;
+    assert_eq!(held(&shown), Some(475));
+    nodes.time += 30_000;
+    nodes.pass([1500, 1000]);
+    let shown = nodes.police.report(500, 0);
+    assert_eq!(held(&shown), None, "its node has ended the lease meanwhile");
     let text = test_config::policed().replace("min = \"100pps\"", "min = \"1500pps\"");
     nodes.police = NetworkPolice::new(&test_config::parse(&text).unwrap()).unwrap();
     nodes.silent[1] = false;

@@ -108,6 +108,9 @@ async fn insert<T>(
 /// A statement, and the values for its places.
 type RowQuery = Query<'static, Any, AnyArguments>;
 
+/// Entries of the history that one statement takes away.
+const FORGOTTEN_AT_ONCE: usize = 500;
+
 const CONNECTION_CONFLICT: &str = " ON CONFLICT (id) DO UPDATE SET record = excluded.record";
 
 /// Returns how many of so many rows the next statement writes; none of none. Few numbers are
@@ -193,16 +196,14 @@ pub(super) async fn trim(
         RowChange::AddHistory(added) => added.forgotten.as_slice(),
         _ => &[],
     });
-    let mut forgotten: Vec<i64> = forgotten.filter_map(|of| i64::try_from(*of).ok()).collect();
-    forgotten.sort_unstable();
-    // One statement for each run of numbers; those of a transaction are one as a rule.
-    for run in forgotten.chunk_by(|one, next| *next == one + 1) {
-        let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-        sqlx::query("DELETE FROM history WHERE number BETWEEN $1 AND $2")
-            .bind(*first)
-            .bind(*last)
-            .execute(&mut *connection)
-            .await?;
+    let forgotten: Vec<i64> = forgotten.filter_map(|of| i64::try_from(*of).ok()).collect();
+    // After an upgrade thousands go at once, which may not be as many statements.
+    for chunk in forgotten.chunks(FORGOTTEN_AT_ONCE) {
+        let places: Vec<String> = (1..=chunk.len()).map(|place| format!("${place}")).collect();
+        let text = format!("DELETE FROM history WHERE number IN ({})", places.join(", "));
+        let query = sqlx::query(AssertSqlSafe(text));
+        let bound = chunk.iter().fold(query, |query, number| query.bind(*number));
+        bound.execute(&mut *connection).await?;
     }
     Ok(())
 }
