@@ -122,3 +122,4 @@ pub use schema::schema;
 pub use share::{Codel, Direction, Queue, QueueKind, Share, SmoothWindow};
 pub use unheld::{HeldKeys, Unheld};
 pub use xtc::{ActuatorKind, ControllerKind, Interface, RouterModel, RouterXtc, Xtc, XtcState};
+pub use xtc_check::set_point_faults;

@@ -95,16 +95,28 @@ fn check_rates(
         }
         return;
     };
-    let (least, most) = (router.receive.min_pps, policy.xtc.rate_most);
-    if set_point > most {
-        wrong("set_point", format!("{set_point} is more than xtc.rate_most, {most}"));
+    let (least, limit) = (router.receive.min_pps, router.receive.max_pps);
+    for fault in set_point_faults(set_point, least, limit, policy.xtc.rate_most) {
+        wrong("set_point", fault);
     }
-    if let Some(limit) = router.receive.max_pps.filter(|limit| set_point > *limit) {
-        wrong("set_point", format!("{set_point} is more than receive.max_pps, {limit}"));
-    }
-    if set_point < least {
-        wrong("set_point", format!("{set_point} is less than receive.min_pps, {least}"));
-    }
+}
+
+/// Says which bounds a set-point breaks, each with both rates. `least` and `limit` are the router's
+/// `receive.min_pps` and `receive.max_pps`, `most` is `xtc.rate_most`.
+pub fn set_point_faults(
+    set_point: PacketRate,
+    least: PacketRate,
+    limit: Option<PacketRate>,
+    most: PacketRate,
+) -> impl Iterator<Item = String> {
+    let limits = [("xtc.rate_most", Some(most)), ("receive.max_pps", limit)];
+    let above = limits.into_iter().filter_map(move |(key, bound)| {
+        let bound = bound.filter(|bound| set_point > *bound)?;
+        Some(format!("{set_point} is more than {key}, {bound}"))
+    });
+    let below =
+        (set_point < least).then(|| format!("{set_point} is less than receive.min_pps, {least}"));
+    above.chain(below)
 }
 
 fn check_controller(xtc: &RouterXtc, wrong: &mut dyn FnMut(&str, String)) {
