@@ -10,10 +10,14 @@
 //! restart of the node ends them. The policy comes first. It has to say that a router is off; then
 //! a lease holds that router at its rate. A router that the policy turns on, or whose bounds no
 //! longer admit the rate, loses its lease.
+//!
+//! A lease guarantees nothing: it bounds a router that would not be held at all without it. So it
+//! is not admitted against the node's capacity, and the node's own policing takes the router for
+//! one that is off.
 
 use std::collections::BTreeMap;
 
-use weir_policy::XtcState;
+use weir_policy::{XtcState, set_point_faults};
 use weir_units::{Instant, Nanos, PacketRate};
 
 use super::parts::RouterTarget;
@@ -81,13 +85,12 @@ impl SetPointLeases {
             let Some(rate) = *wanted else {
                 if let Some(ended) = self.by_router.remove(router) {
                     changes.moved = true;
-                    changes.notes.push(format!("router {router}: let go by {}", ended.by));
+                    let whose = whose(&ended, by);
+                    changes.notes.push(format!("router {router}: let go by {by}{whose}"));
                 }
                 continue;
             };
-            let target = targets.iter().find(|target| target.router == *router);
-            let unfit = target.map_or_else(|| Some(NOT_HELD.to_owned()), |of| unfit(of, rate));
-            if let Some(why) = unfit {
+            if let Some(why) = unfit(targets, router, rate) {
                 changes.refused.insert(router.clone(), why);
                 continue;
             }
@@ -95,9 +98,10 @@ impl SetPointLeases {
                 SetPointLease { rate, by: by.clone(), length: *length, until: now + *length };
             let before = self.by_router.insert(router.clone(), lease);
             changes.moved |= before.as_ref().map(|before| before.rate) != Some(rate);
-            if before.is_none() {
+            if before.as_ref().is_none_or(|before| before.by != *by) {
+                let whose = before.map_or_else(String::new, |before| whose(&before, by));
                 let line = format!("router {router}: held at {rate} by {by}, who renews it within");
-                changes.notes.push(format!("{line} {length}"));
+                changes.notes.push(format!("{line} {length}{whose}"));
             }
         }
         changes
@@ -116,9 +120,7 @@ impl SetPointLeases {
     pub(crate) fn follow(&mut self, targets: &[RouterTarget]) -> Vec<String> {
         let mut notes = Vec::new();
         self.by_router.retain(|router, lease| {
-            let target = targets.iter().find(|target| target.router == *router);
-            let Some(target) = target else { return false };
-            let unfit = unfit(target, lease.rate);
+            let unfit = unfit(targets, router, lease.rate);
             let line = |why| format!("router {router}: {} of {} ends: {why}", lease.rate, lease.by);
             notes.extend(unfit.as_ref().map(line));
             unfit.is_none()
@@ -141,6 +143,7 @@ impl SetPointLeases {
         let mut target = target.clone();
         if let Some(lease) = self.by_router.get(&target.router) {
             (target.xtc.state, target.xtc.set_point) = (XtcState::Active, Some(lease.rate));
+            target.lease = Some(lease.rate);
         }
         target
     }
@@ -158,21 +161,24 @@ impl SetPointLeases {
 }
 
 /// Returns why a router cannot be held at a rate, with the value and the bound; `None` if it can.
-fn unfit(target: &RouterTarget, rate: PacketRate) -> Option<String> {
-    let (state, least) = (target.xtc.state, target.sold.min);
+fn unfit(targets: &[RouterTarget], router: &str, rate: PacketRate) -> Option<String> {
+    let Some(target) = targets.iter().find(|target| target.router == *router) else {
+        return Some(NOT_HELD.to_owned());
+    };
+    let (state, sold) = (target.xtc.state, target.sold);
     if state != XtcState::Off {
         return Some(format!("its state is \"{}\" in the policy, not \"off\"", state.name()));
     }
-    if rate == PacketRate::ZERO || rate < least {
-        let least = least.max(PacketRate::from_pps(1));
-        return Some(format!("set-point {rate} is less than {least}, receive.min_pps or one"));
+    if rate == PacketRate::ZERO {
+        return Some(format!("set-point {rate} is less than {}", PacketRate::from_pps(1)));
     }
-    let limits = [("receive.max_pps", target.sold.max), ("xtc.rate_most", Some(target.rate_most))];
-    let above = |(key, limit): (&'static str, Option<PacketRate>)| {
-        Some((key, limit.filter(|limit| rate > *limit)?))
-    };
-    let (key, limit) = limits.into_iter().find_map(above)?;
-    Some(format!("set-point {rate} is more than {key}, {limit}"))
+    let fault = set_point_faults(rate, sold.min, sold.max, target.rate_most).next()?;
+    Some(format!("set-point {fault}"))
+}
+
+/// Names the controller whose lease another one, `by`, ends or takes over; nothing for its own.
+fn whose(before: &SetPointLease, by: &str) -> String {
+    if before.by == by { String::new() } else { format!("; it was held by {}", before.by) }
 }
 
 /// Why a router without a control loop gets no set-point.

@@ -148,6 +148,9 @@ pub struct RouterTarget {
     pub dry_run: bool,
     release_after: Nanos,
     log: u32,
+    /// The set-point of a lease, which is then in [`Self::xtc`], too: the router is off in the
+    /// policy, and held by a controller of several nodes.
+    pub(crate) lease: Option<PacketRate>,
     /// The largest rate that a sample may show: `xtc.rate_most`.
     pub(crate) rate_most: PacketRate,
 }
@@ -184,6 +187,7 @@ impl RouterTarget {
                 dry_run: policy.xtc.dry_run,
                 release_after: policy.xtc.release_after,
                 log: policy.xtc.log,
+                lease: None,
                 rate_most: policy.xtc.rate_most,
             })
         };
@@ -213,7 +217,7 @@ impl RouterTarget {
             ..self.xtc.clone()
         };
         same.slice.clone_from(&self.slice);
-        (same.vifs, same.sold) = (self.vifs, self.sold);
+        (same.vifs, same.sold, same.lease) = (self.vifs, self.sold, self.lease);
         *self == same
     }
 

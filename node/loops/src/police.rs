@@ -10,7 +10,9 @@
 //!
 //! A router without a set-point in the policy is held during contention only. One with a set-point
 //! is always held at it, and claims exactly that of the capacity. Routers that are paused or off
-//! are left alone; their use is subtracted from the capacity first.
+//! are left alone; their use is subtracted from the capacity first. So are routers that a lease
+//! holds, which are off in the policy: it bounds their use, guarantees them nothing, and whoever
+//! asked for it judges them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -99,7 +101,10 @@ struct RouterTerms {
     max: Option<PacketRate>,
     weight: u32,
     set_point: Option<PacketRate>,
+    /// Its wanted state; off for a router that a lease holds.
     state: XtcState,
+    /// The set-point of a lease.
+    lease: Option<PacketRate>,
     /// True if its packets can be dropped at ingress.
     vifs: bool,
 }
@@ -169,9 +174,10 @@ impl PolicingLoop {
         self.due = Instant::from_nanos(next);
     }
 
-    /// Returns the ruling for the router at that place.
+    /// Returns the ruling for the router at that place; `None` for one that a lease holds.
     pub(crate) fn ruling(&self, at: usize) -> Option<Ruling> {
-        self.watched.get(at).map(|one| one.ruling)
+        let one = self.watched.get(at).filter(|one| one.terms.lease.is_none())?;
+        Some(one.ruling)
     }
 
     /// Returns the newest sample of the router at that place.
@@ -182,8 +188,9 @@ impl PolicingLoop {
     /// Returns the status of the router at that place.
     pub(crate) fn policed(&self, at: usize) -> Option<PolicingStatus> {
         let one = self.watched.get(at)?;
-        let (held, allowed, judged) = (one.ruling.held, one.allowed, one.judged);
-        Some(PolicingStatus { held, allowed, grade: one.conduct.grade(), judged })
+        let held = one.ruling.held || one.terms.lease.is_some();
+        let allowed = one.terms.lease.unwrap_or(one.allowed);
+        Some(PolicingStatus { held, allowed, grade: one.conduct.grade(), judged: one.judged })
     }
 
     /// Returns the load of all routers.
@@ -309,10 +316,12 @@ impl WatchedRouter {
 
     /// Returns what a router that is not held takes from the capacity. The cap of a paused one may
     /// be handed out in slices, so that it forwards in some samples and not in others: its mean
-    /// over all kept samples counts. One that is off has no cap.
+    /// over all kept samples counts. One that is off has no cap, but for that of a lease, beyond
+    /// which it takes nothing.
     fn takes(&self) -> PacketRate {
         if self.terms.state != XtcState::Paused {
-            return self.most_used();
+            let used = self.most_used();
+            return self.terms.lease.map_or(used, |most| used.min(most));
         }
         let sum = |of: fn(&Sample) -> u64| self.recent.iter().map(of).fold(0, u64::saturating_add);
         let span = Nanos::new(sum(|one| one.span.as_nanos()));
@@ -409,7 +418,8 @@ impl RouterTerms {
             max: wanted.sold.max,
             weight: wanted.sold.weight,
             set_point: wanted.xtc.set_point,
-            state: wanted.xtc.state,
+            state: wanted.lease.map_or(wanted.xtc.state, |_| XtcState::Off),
+            lease: wanted.lease,
             vifs: wanted.vifs,
         }
     }

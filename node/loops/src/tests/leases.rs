@@ -2,6 +2,8 @@
 //! Set-points of a controller of several nodes: they hold for their time, and the policy comes
 //! first.
 
+use weir_control::police::Grade;
+
 use super::*;
 
 /// Router `x`, which forwards for vifs of the node, and `k`, which the kernel forwards for, are
@@ -50,9 +52,14 @@ fn node() -> Node {
 
 /// Asks for set-points in packets a second, 0 to withdraw. Returns what was refused.
 fn ask(node: &mut Node, rates: &[(&str, u64)]) -> RefusedLeases {
+    ask_by("edge", node, rates)
+}
+
+/// Asks as another controller.
+fn ask_by(by: &str, node: &mut Node, rates: &[(&str, u64)]) -> RefusedLeases {
     let rate = |pps: &u64| Some(PacketRate::from_pps(*pps)).filter(|rate| rate.as_pps() > 0);
     let set_points = rates.iter().map(|(name, pps)| ((*name).to_owned(), rate(pps))).collect();
-    let request = LeaseRequest { by: "edge".to_owned(), length: LENGTH, set_points };
+    let request = LeaseRequest { by: by.to_owned(), length: LENGTH, set_points };
     let now = node.now;
     node.manager.lease(now, &request)
 }
@@ -107,7 +114,7 @@ fn a_set_point_is_withdrawn() {
     assert!(is_free(&node, "x") && !is_free(&node, "k"));
     assert_eq!(node.manager.load().leases_expired, 0);
     node.run(1);
-    assert_eq!(said(&node, "router x: let go by edge"), 1);
+    assert!(node.notes.iter().any(|line| line == "router x: let go by edge"), "{:?}", node.notes);
     let now = node.now;
     node.manager.end_all(now).unwrap();
     assert!(node.sim("k", |sim| sim.cap.is_none() && sim.free));
@@ -131,7 +138,7 @@ fn the_policy_comes_first() {
     node.run(10);
     assert!(node.holds("k", 9_000));
     let refused = ask(&mut node, &[("x", 999)]);
-    assert!(refused["x"].contains("999pps is less than 1kpps"), "{refused:?}");
+    assert_eq!(refused["x"], "set-point 999pps is less than receive.min_pps, 1kpps");
     ask(&mut node, &[("x", 20_000)]);
     node.run(5);
     node.set("x", "set_point", "25kpps");
@@ -141,6 +148,80 @@ fn the_policy_comes_first() {
     assert!((status.state, status.lease.is_none()) == ("active", true) && node.holds("x", 25_000));
     assert_eq!(said(&node, "router x: 20kpps of edge ends: its state is \"active\""), 1);
     assert_eq!(ask(&mut node, &[("x", 20_000)]).len(), 1);
+}
+
+/// Goal: who takes over or ends a lease of another controller is told, with both names; its own
+/// renewals are not.
+#[test]
+fn a_lease_passes_to_another_controller() {
+    let mut node = node();
+    ask_by("edge", &mut node, &[("x", 20_000)]);
+    ask_by("core", &mut node, &[("x", 20_000)]);
+    ask_by("core", &mut node, &[("x", 10_000)]);
+    assert_eq!(node.status("x").lease.unwrap().by, "core");
+    ask_by("edge", &mut node, &[("x", 0)]);
+    node.run(1);
+    let told = |line: &str| node.notes.iter().filter(|told| *told == line).count();
+    let begins = "router x: held at 20kpps by edge, who renews it within 3s";
+    let passes = "router x: held at 20kpps by core, who renews it within 3s; it was held by edge";
+    let ends = "router x: let go by edge; it was held by core";
+    assert_eq!([begins, passes, ends].map(told), [1; 3], "{:?}", node.notes);
+    assert_eq!((said(&node, " by core"), said(&node, "let go")), (2, 1), "{:?}", node.notes);
+}
+
+/// Goal: a lease of a router that leaves the policy ends with a line.
+#[test]
+fn a_lease_ends_with_its_router() {
+    let mut node = node();
+    ask(&mut node, &[("k", 10_000)]);
+    node.run(5);
+    let (others, _) = TEXT.split_once("[[router]]\nname = \"k\"").unwrap();
+    let policy = weir_policy::parse(others).unwrap();
+    let now = node.now;
+    node.manager.follow(now, &policy);
+    node.run(1);
+    let line = "router k: 10kpps of edge ends: there is no router of that name";
+    assert_eq!(said(&node, line), 1, "{:?}", node.notes);
+    assert!(node.sim("k", |sim| sim.cap.is_none() && sim.free));
+}
+
+/// Goal: a lease bounds a router and guarantees it nothing. One that the policy would not admit as
+/// a set-point takes only what its router uses from the others, whose minimums stay; and the node
+/// does not judge what another controller holds. Method: `y` is guaranteed 60 of 100 kp/s, `x` is
+/// leased at 95, and is offered a fifth of it, then three times as much.
+#[test]
+fn a_lease_is_a_ceiling_and_no_guarantee() {
+    let y = "name = \"y\"\nslice = \"gold\"\n";
+    let sold = format!("{y}receive = {{ min_pps = \"60kpps\" }}\n");
+    let text = TEXT.replace(y, &sold).replace("50kpps", "100kpps");
+    let mut node = Node(SimLoopsNode::new(&text).unwrap());
+    let offer = |node: &Node, name: &str, pps: u64| {
+        node.sim(name, |sim| sim.router.plant.offered = PacketRate::from_pps(pps));
+    };
+    for (name, pps) in [("x", 19_000), ("y", 80_000), ("k", 0)] {
+        offer(&node, name, pps);
+    }
+    let edit = |key: &str, value: &str| {
+        Edit::set(KeyPath::of("router", "x", &format!("xtc.{key}")), value)
+    };
+    let why = node.edit(&[edit("set_point", "95kpps"), edit("state", "active")]).unwrap_err();
+    assert!(why.contains("add up to 155kpps, at most 100kpps fit"), "{why}");
+    assert!(ask(&mut node, &[("x", 95_000)]).is_empty());
+    node.run(20);
+    assert!(node.holds("x", 19_000), "it is not slowed down");
+    let share = |node: &Node| node.status("y").set_point.unwrap().as_pps();
+    let most = 95_000 - 19_000;
+    assert!(share(&node).abs_diff(most) * 50 < most, "less what x uses: {}", share(&node));
+    offer(&node, "x", 285_000);
+    for _ in 0..12 {
+        node.run(10);
+        ask(&mut node, &[("x", 95_000)]);
+    }
+    assert!(node.holds("x", 95_000) && node.holds("y", 60_000));
+    assert!((60_000..61_200).contains(&share(&node)), "its guarantee: {}", share(&node));
+    let police = node.status("x").police.unwrap();
+    let allowed = police.allowed.as_pps();
+    assert_eq!((police.grade, police.judged, police.held, allowed), (Grade::Free, 0, true, 95_000));
 }
 
 /// Goal: a clock that is set back makes no set-point eternal.
