@@ -11,6 +11,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use weir_units::Nanos;
@@ -18,6 +19,7 @@ use weir_units::Nanos;
 /// The bound that this process asks for, if it does.
 #[derive(Debug, Default)]
 pub struct WakeLatency {
+    /// The bound that the file was told.
     asked: Option<Nanos>,
     held: Option<File>,
 }
@@ -27,19 +29,22 @@ impl WakeLatency {
     /// left out.
     ///
     /// # Errors
-    /// The kernel has no such file, or the right to it is missing. Nothing is asked for then, nor
-    /// by further calls with the same bound, which return no error.
+    /// The kernel has no such file, or the right to it is missing. Nothing is asked for then;
+    /// another call tries again.
     pub fn ask(&mut self, most: Option<Nanos>) -> io::Result<()> {
+        self.ask_of(Path::new(FILE), most)
+    }
+
+    fn ask_of(&mut self, file: &Path, most: Option<Nanos>) -> io::Result<()> {
         if self.asked == most {
             return Ok(());
         }
-        self.asked = most;
-        self.held = None;
+        (self.asked, self.held) = (None, None);
         if let Some(most) = most {
             let micros = i32::try_from(most.as_nanos() / 1_000).unwrap_or(i32::MAX);
-            let mut file = OpenOptions::new().write(true).open(FILE)?;
+            let mut file = OpenOptions::new().write(true).open(file)?;
             file.write_all(&micros.to_ne_bytes())?;
-            self.held = Some(file);
+            (self.asked, self.held) = (Some(most), Some(file));
         }
         Ok(())
     }
@@ -103,6 +108,24 @@ mod tests {
         assert_eq!(now(), Some(0));
         latency.ask(None).unwrap();
         assert_eq!(now(), Some(before));
+    }
+
+    /// Goal: a bound that could not be asked for is asked for by the next call, though it is the
+    /// same. Method: a file of our own, which is missing at first.
+    #[test]
+    fn a_bound_that_failed_is_asked_for_again() {
+        let file = std::env::temp_dir().join(format!("weir-wake-latency-{}", std::process::id()));
+        let mut latency = WakeLatency::default();
+        let most = Some(Nanos::from_micros(7));
+        for _ in 0..2 {
+            assert_eq!(latency.ask_of(&file, most).unwrap_err().kind(), io::ErrorKind::NotFound);
+        }
+        std::fs::write(&file, b"").unwrap();
+        latency.ask_of(&file, most).unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), 7_i32.to_ne_bytes());
+        std::fs::remove_file(&file).unwrap();
+        latency.ask_of(&file, most).unwrap();
+        assert!(latency.held.is_some(), "what is held is not asked for again");
     }
 
     #[test]

@@ -133,13 +133,21 @@ pub(crate) struct ControlledNode<P> {
     /// The CPU model beside what the worker takes.
     cpu_model: CpuModelWatch,
     /// The bound on the time that processors take to wake up.
-    wake_latency: Mutex<WakeLatency>,
+    wake_bound: Mutex<WakeBound>,
     /// Lines for the operator.
     notes: SharedNotes,
     confirmed: AtomicBool,
     stop: Arc<AtomicBool>,
     leave: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
+}
+
+/// The bound on the time that processors take to wake up, while the policy has one.
+#[derive(Debug, Default)]
+struct WakeBound {
+    latency: WakeLatency,
+    /// The fault of the latest attempt, which the operator was told.
+    told: Option<String>,
 }
 
 /// Lines for the operator, which all threads add to.
@@ -181,7 +189,7 @@ impl<P: NodePlane> ControlledNode<P> {
             live: Mutex::new(live),
             keeper: ReportKeeper::default(),
             cpu_model,
-            wake_latency: Mutex::default(),
+            wake_bound: Mutex::default(),
             notes,
             confirmed: AtomicBool::new(options.confirm.is_none()),
             stop,
@@ -345,13 +353,16 @@ impl<P: NodePlane> ControlledNode<P> {
         done
     }
 
-    /// Asks the kernel for the bound of the policy in force.
+    /// Asks the kernel for the bound of the policy in force. Each change of the policy retries what
+    /// failed; the same fault is told once.
     fn ask_for_wake_latency(&self) {
         let most = self.policy_now().wake_latency();
-        let mut held = self.wake_latency.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = held.ask(most) {
-            self.tell(format!("node.wake_latency is not held: /dev/cpu_dma_latency: {error}"));
+        let mut bound = self.wake_bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let fault = bound.latency.ask(most).err().map(|error| error.to_string());
+        if let Some(fault) = fault.as_ref().filter(|_| fault != bound.told) {
+            self.tell(format!("node.wake_latency is not held: /dev/cpu_dma_latency: {fault}"));
         }
+        bound.told = fault;
     }
 }
 
