@@ -125,10 +125,15 @@ impl Verb {
     /// From one state to another: who asks for what does not follow from what holds is told.
     fn ask(&self, from: &str, into: &str) -> Result<ExitCode, Failure> {
         let path = path(&self.router);
-        let RouterView { state, .. } = self.view.client()?.get(&path)?;
+        let RouterView { state, lease, .. } = self.view.client()?.get(&path)?;
         if state != from {
             let router = &self.router;
-            return Err(format!("router {router} is {state}, which cannot become {into}").into());
+            let lease = lease.map_or_else(String::new, |lease| {
+                let by = lease.by;
+                format!(": a controller's lease ({by}) holds it, which weir xtc activate ends")
+            });
+            let why = format!("router {router} is {state}, which cannot become {into}{lease}");
+            return Err(why.into());
         }
         self.view.change(Method::PATCH, &path, &to(into))
     }

@@ -296,6 +296,13 @@ fn leased(site: &Site, node: Running) -> Running {
     let above = ask(60_000_000_000, 60_000).unwrap()["refused"]["vr1"].clone();
     assert!(above.as_str().unwrap().contains("more than receive.max_pps, 50kpps"), "{above}");
     ask(60_000_000_000, 300).unwrap();
+    let pause = serde_json::json!({ "state": "paused" });
+    let refused = client.ask::<Value>(weir_client::Method::PATCH, "/v1/xtc/vr1", Some(&pause));
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("held by a controller's lease (uid 0)"), "{refused}");
+    let refused = String::from_utf8(site.weir(&["xtc", "pause", "vr1"]).stderr).unwrap();
+    let why = "router vr1 is leased, which cannot become paused: a controller's lease (uid 0)";
+    assert!(refused.contains(why), "{refused}");
     assert_eq!(record(), before, "nothing of it is on record");
     let told = String::from_utf8(node.kill().stderr).unwrap();
     assert!(told.contains("300pps of uid 0 was not renewed for 2s: withdrawn"), "{told}");

@@ -82,7 +82,10 @@ pub(crate) async fn change(
     let found = policy.routers.iter().find(|one| one.name == name);
     let Some(xtc) = found.and_then(|one| one.xtc.as_ref()) else { return Err(not_held(&name)) };
     if xtc.state == XtcState::Off && change.state.as_deref() == Some(XtcState::Paused.name()) {
-        let text = format!("router {name:?} is off: nothing of it can be paused");
+        let asked = name.clone();
+        let (routers, _) = app.ask(move |control| control.routers(Some(&asked))).await?;
+        let lease = routers.into_iter().find_map(|one| one.lease);
+        let text = unpausable(&name, lease.as_ref());
         return Err(Rejection::new(ErrorCode::Conflict, text));
     }
     make(&app, caller, edits::of_xtc(&name, &change)).await
@@ -161,6 +164,17 @@ fn is_own(caller: &Caller, policy: &Policy, name: &str) -> bool {
 
 fn not_held(name: &str) -> Rejection {
     Rejection::new(ErrorCode::NotFound, format!("router {name:?} is not held at a rate"))
+}
+
+/// Says why a router that is off in the policy cannot be paused.
+fn unpausable(name: &str, lease: Option<&LeaseStatus>) -> String {
+    match lease {
+        Some(LeaseStatus { by, .. }) => format!(
+            "router {name:?} is off in the policy and held by a controller's lease ({by}), which \
+             cannot be paused; turning the router on (state \"active\") ends the lease"
+        ),
+        None => format!("router {name:?} is off: nothing of it can be paused"),
+    }
 }
 
 /// Returns the part of a router's state that the caller may see. What is wrong with it may name

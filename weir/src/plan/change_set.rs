@@ -104,9 +104,11 @@ fn unlike(port: &PortView, kind: &NodeKind) -> Vec<String> {
     found
 }
 
-/// Caps the routers of a slice that the node holds. Several share cap and set-point equally.
+/// Caps the routers of a slice that the node's policy holds; one that it leaves to a controller of
+/// several nodes stays so. Several share cap and set-point equally.
 fn routers(slice: &SliceRequest, of: &PlannedSlice, xtc: &XtcView, planned: &mut PlannedChange) {
-    let is_held = |one: &&RouterView| one.slice == slice.name && one.state != "off";
+    let is_on = |state: &str| matches!(state, "active" | "paused");
+    let is_held = |one: &&RouterView| one.slice == slice.name && is_on(&one.state);
     let held: Vec<&RouterView> = xtc.routers.iter().filter(is_held).collect();
     let cpu = of.demand.amounts.of(Resource::Cpu);
     let Some(count) = u64::try_from(held.len()).ok().filter(|count| *count > 0) else {
@@ -239,7 +241,8 @@ mod tests {
                     "late_worst_ns":0,"lost":0}}"#
             )
         };
-        let routers = [("a", "active"), ("b", "paused"), ("c", "off")].map(|(n, s)| router(n, s));
+        let states = [("a", "active"), ("b", "paused"), ("c", "off"), ("d", "leased")];
+        let routers = states.map(|(name, state)| router(name, state));
         let xtc = format!(r#"{{"routers":[{}]}}"#, routers.join(","));
         let change = planned(&node(cycle, "gold"), &xtc).unwrap();
         let names: Vec<_> = change.set.routers.keys().collect();
