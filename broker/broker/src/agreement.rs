@@ -105,8 +105,8 @@ const fn default_priority() -> u32 {
 const ROUTERS_MAX: usize = 256;
 
 /// Set-points are renewed when a third of their time is over. Within two thirds of the least, a
-/// sample in which another node hangs for 2 s is followed by one more; the most is how long a network may stay
-/// stopped when nobody is left to let it go.
+/// sample in which another node hangs for 2 s is followed by one more; the most is how long a
+/// network may stay stopped when nobody is left to let it go.
 const LEASE_LEAST: Duration = Duration::from_secs(5);
 const LEASE_MOST: Duration = Duration::from_secs(600);
 

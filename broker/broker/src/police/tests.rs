@@ -100,7 +100,8 @@ impl TwoNodes {
 /// Returns a router as its node shows it; its lease as rate and milliseconds that are left. One
 /// that is on has a set-point of its policy.
 fn router(name: &str, state: &str, lease: Option<(u64, u64)>, offered: u64, passed: u64) -> Value {
-    let set_point = lease.map(|(rate, _)| rate).or((state == "active").then_some(1000));
+    let set_point = lease.map(|(rate, _)| rate);
+    let set_point = set_point.or_else(|| (state == "active").then_some(1000));
     let lease = lease.map(
         |(rate, left)| json!({ "set_point_pps": rate, "by": "edge", "left_ns": left * 1_000_000 }),
     );

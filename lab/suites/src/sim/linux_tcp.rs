@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! TCP of the simulator beside TCP of Linux (row 7).
 //!
-//! What virtual time says about a tenant's TCP rests on smoltcp's CUBIC, which has no SACK. Both
+//! All that virtual time says of a tenant's TCP rests on smoltcp's CUBIC, which has no SACK. Both
 //! send through the same queue of Weir's scheduler: on the wire in a running node, in virtual time
 //! in a [`weir_sim::ScheduledLink`]. Compared are goodput, which is what receivers read, and Jain's
 //! index over connections (R. Jain, *A Quantitative Measure of Fairness*, 1984).
