@@ -31,8 +31,8 @@ pub(crate) fn all() -> Result<(), String> {
         outcome
     });
     summary.skipped.extend(no_page.map(|reason| format!("page: {reason}")));
-    // Its machines are two threads that often wait, and do not care how fast they run: what follows
-    // takes the rest of the processors. Tests and measures do care, and run alone.
+    // Its machine is one thread, and does not care how fast it runs: steps that do not either take
+    // the other processors. Tests and measures do care, and run alone.
     let xen = thread::spawn(|| timed(xen::check));
     steps.step("instructions", || {
         let skipped = bench::instructions::check()?;
