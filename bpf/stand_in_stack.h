@@ -90,13 +90,16 @@ struct copy {
 __noinline int copy_to_member(struct __sk_buff *skb, const struct copy *copy)
 {
 	struct path_counters *counters;
+	struct member_key key;
 	struct member *member;
 	struct path *path;
 	__u32 ifindex;
 
 	if (!copy)
 		return -1;
-	member = bpf_map_lookup_elem(&members, &copy->key);
+	/* Verifiers before Linux 6.2 take no key from an argument's memory. */
+	key = copy->key;
+	member = bpf_map_lookup_elem(&members, &key);
 	if (!member)
 		return -1;
 	if (member->device == copy->from || (copy->local && member->slice != copy->slice))

@@ -245,6 +245,14 @@ impl RouterScenario {
     pub fn parse(file: &str, text: &str) -> Result<Self> {
         let wrong = |what: String| ExperimentError::Scenario { name: file.to_owned(), what };
         let scenario: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        // First: places of a line are counted otherwise.
+        if let Some(case) =
+            scenario.cases.iter().find(|case| scenario.host.hosts > 1 && case.routers.len() != 1)
+        {
+            let (name, routers) = (&case.name, case.routers.len());
+            let what = "a line of hosts has 1";
+            return Err(wrong(format!("case {name}: {routers} routers, {what}")));
+        }
         let orders = &scenario.orders;
         let orders = orders.iter().map(|one| ("order.falls", one.measure, &one.falls));
         let alike = &scenario.likenesses;
@@ -262,13 +270,6 @@ impl RouterScenario {
         let mut loads = scenario.cases.iter().flat_map(|case| &case.routers);
         if loads.any(|load| load.early_drop && load.set_point.is_none()) {
             return Err(wrong("case.router.early_drop: it needs a set_point".to_owned()));
-        }
-        if let Some(case) =
-            scenario.cases.iter().find(|case| scenario.host.hosts > 1 && case.routers.len() != 1)
-        {
-            let (name, routers) = (&case.name, case.routers.len());
-            let what = "a line of hosts has 1";
-            return Err(wrong(format!("case {name}: {routers} routers, {what}")));
         }
         scenario.check_sizes().map_err(wrong)?;
         Ok(scenario)
