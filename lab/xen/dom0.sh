@@ -69,14 +69,12 @@ say "the guests are up"
 keep doctor weir doctor
 say "weir doctor has looked"
 # This kernel's verifier is older than that of most machines of developers.
-ip link add card type veth peer name card-peer
-ip link add tenant type veth peer name tenant-peer
-for device in card card-peer tenant tenant-peer; do ip link set "$device" up; done
 cat >/run/switch.toml <<END
 version = 1
 
 [[port]]
 name = "card"
+kind = "tap"
 rate = "100Mbit"
 
 [[slice]]
@@ -86,6 +84,7 @@ name = "gold"
 name = "gold.0"
 slice = "gold"
 device = "tenant"
+kind = "tap"
 mac = ["02:00:00:00:01:01"]
 send = { min_rate = "1Mbit" }
 END
