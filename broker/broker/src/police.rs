@@ -136,7 +136,7 @@ impl NetworkPolice {
         let found: Vec<_> =
             self.routers.iter_mut().map(|router| router.see(answers.get(router.node))).collect();
         self.note_first_state(now, answers);
-        self.forget_ended_leases(now, answers);
+        self.forget_ended_leases(now);
         let seen: Vec<_> = self.routers.iter().map(|router| router.seen).collect();
         let ruling = self.police.step(now, &seen);
         let judged = ruling.judged.into_iter();
@@ -161,11 +161,12 @@ impl NetworkPolice {
         for ((router, view), wanted) in each.filter(|((router, _), _)| router.node == node) {
             let Some(view) = view else { continue };
             let has = view.lease.as_ref().map(|lease| lease.set_point_pps);
-            let near = |has: &u64| wanted.is_some_and(|of| has.abs_diff(of) <= has / MOVED_PART);
-            // A rate that was refused is tried again once that in force is renewed: a request with
-            // one refused rate does not renew it.
-            let stays = |_: &u64| router.refused.is_some() && wanted.is_some();
-            let wanted = has.filter(|has| near(has) || stays(has)).or(*wanted);
+            let near = |has: &u64, of: u64| has.abs_diff(of) <= has / MOVED_PART;
+            // A refused rate leaves the lease in force as it is, and does not renew it: it is tried
+            // again once that is renewed.
+            let stays =
+                |has: &u64| wanted.is_some_and(|of| router.refused.is_some() || near(has, of));
+            let wanted = has.filter(stays).or(*wanted);
             let left = view.lease.as_ref().map_or(u64::MAX, |lease| lease.left_ns);
             is_due |= wanted != has || left <= self.lease.as_nanos() / 3 * 2;
             if wanted.or(has).is_some() {
@@ -284,11 +285,11 @@ impl NetworkPolice {
         self.police.set_capacity(place, node.capacity);
     }
 
-    /// Notes which networks an earlier broker has left held, as soon as a node of theirs answers,
-    /// and goes on with the contention for which they are.
+    /// Notes when nodes answer. At a node's first answer it notes which networks an earlier broker
+    /// has left held there, and goes on with the contention for which they are.
     fn note_first_state(&mut self, now: Instant, answers: &[Result<XtcView, String>]) {
         for (place, (node, answer)) in self.nodes.iter_mut().zip(answers).enumerate() {
-            if answer.is_err() || node.answered.is_some() {
+            if answer.is_err() || node.answered.replace(now).is_some() {
                 continue;
             }
             let held = || self.routers.iter().filter(|of| of.set_point.is_some());
@@ -314,10 +315,7 @@ impl NetworkPolice {
     }
 
     /// Takes it that a node that has been silent for a whole lease holds nobody any more.
-    fn forget_ended_leases(&mut self, now: Instant, answers: &[Result<XtcView, String>]) {
-        for (node, _) in self.nodes.iter_mut().zip(answers).filter(|(_, answer)| answer.is_ok()) {
-            node.answered = Some(now);
-        }
+    fn forget_ended_leases(&mut self, now: Instant) {
         for router in &mut self.routers {
             let answered = self.nodes.get(router.node).and_then(|node| node.answered);
             if answered.is_none_or(|at| at + self.lease < now) {

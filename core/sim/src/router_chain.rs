@@ -111,17 +111,7 @@ mod tests {
     use weir_units::Nanos;
 
     use super::*;
-    use crate::machine::CreditAccounting;
-    use crate::router_host::RouterHostConfig;
-
-    const CONFIG: RouterHostConfig = RouterHostConfig {
-        up: Nanos::from_micros(2),
-        down: Nanos::from_micros(6),
-        cost: Nanos::from_micros(3),
-        queue: 64,
-        ring: 64,
-        accounting: CreditAccounting::Exact,
-    };
+    use crate::router_host::tests::CONFIG;
 
     /// Goal: an idle host takes 2 + 3 + 6 = 11 µs for a packet, and a flow crosses as many as its
     /// answer comes back by. Method: three hosts, a flow for each that may answer, and one that is

@@ -341,10 +341,11 @@ const LIMIT_BURST: u64 = 16;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    const CONFIG: RouterHostConfig = RouterHostConfig {
+    /// A host whose scheduler counts exactly.
+    pub(crate) const CONFIG: RouterHostConfig = RouterHostConfig {
         up: Nanos::from_micros(2),
         down: Nanos::from_micros(6),
         cost: Nanos::from_micros(3),

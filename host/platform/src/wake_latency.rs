@@ -19,9 +19,7 @@ use weir_units::Nanos;
 /// The bound that this process asks for, if it does.
 #[derive(Debug, Default)]
 pub struct WakeLatency {
-    /// The bound that the file was told.
-    asked: Option<Nanos>,
-    held: Option<File>,
+    held: Option<(Nanos, File)>,
 }
 
 impl WakeLatency {
@@ -36,15 +34,15 @@ impl WakeLatency {
     }
 
     fn ask_of(&mut self, file: &Path, most: Option<Nanos>) -> io::Result<()> {
-        if self.asked == most {
+        if self.held.as_ref().map(|(held, _)| *held) == most {
             return Ok(());
         }
-        (self.asked, self.held) = (None, None);
+        self.held = None;
         if let Some(most) = most {
             let micros = i32::try_from(most.as_nanos() / 1_000).unwrap_or(i32::MAX);
             let mut file = OpenOptions::new().write(true).open(file)?;
             file.write_all(&micros.to_ne_bytes())?;
-            (self.asked, self.held) = (Some(most), Some(file));
+            self.held = Some((most, file));
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ type RouterHold = (&'static str, Option<(u64, u64)>);
 /// Two networks on two nodes; both enter at n1, which carries ten times as much as n2.
 struct TwoNodes {
     police: NetworkPolice,
-    /// Those of b1, r1 at n1 and of b2, r2 at n2.
+    /// The routers b1 and r1 at n1, then b2 and r2 at n2.
     routers: [[RouterHold; 2]; 2],
     /// Nodes that do not answer.
     silent: [bool; 2],
