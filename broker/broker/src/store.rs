@@ -75,10 +75,13 @@ impl BrokerStore {
         let dialect = if url.starts_with("sqlite:") { &SQLITE } else { &POSTGRESQL };
         let options: AnyConnectOptions = url.parse()?;
         let options = options.disable_statement_logging();
-        let connected = tokio::time::timeout(PATIENCE, options.connect()).await;
-        let mut connection = connected.map_err(|_| BrokerStoreError::Silent)??;
-        sqlx::raw_sql(dialect.session).execute(&mut connection).await?;
-        let identity = extend(&mut connection, dialect).await?;
+        let opened = in_time(dialect, async {
+            let mut connection = options.connect().await?;
+            sqlx::raw_sql(dialect.session).execute(&mut connection).await?;
+            let identity = extend(&mut connection, dialect).await?;
+            Ok((connection, identity))
+        });
+        let (connection, identity) = opened.await?;
         let (holder, fence, number) = (holder.to_owned(), None, 0);
         Ok(Self { connection, dialect, identity, holder, lease, fence, number })
     }
@@ -106,41 +109,48 @@ impl BrokerStore {
     /// Takes the lease with the next fencing number if it is free. Returns true if this broker has
     /// it now.
     pub(crate) async fn try_take(&mut self) -> Result<bool, BrokerStoreError> {
-        sqlx::raw_sql(self.dialect.begin).execute(&mut self.connection).await?;
-        let taken = sqlx::query(self.dialect.take)
-            .bind(self.holder.clone())
-            .bind(self.lease_ms())
-            .execute(&mut self.connection)
-            .await?;
-        let row = sqlx::query("SELECT fence FROM lease WHERE id = 1");
-        let row = row.fetch_one(&mut self.connection).await?;
-        sqlx::raw_sql("COMMIT").execute(&mut self.connection).await?;
-        if taken.rows_affected() > 0 {
-            self.fence = Some(row.try_get(0)?);
-        }
-        Ok(self.fence.is_some())
+        in_time(self.dialect, async {
+            sqlx::raw_sql(self.dialect.begin).execute(&mut self.connection).await?;
+            let taken = sqlx::query(self.dialect.take)
+                .bind(self.holder.clone())
+                .bind(self.lease_ms())
+                .execute(&mut self.connection)
+                .await?;
+            let row = sqlx::query("SELECT fence FROM lease WHERE id = 1");
+            let row = row.fetch_one(&mut self.connection).await?;
+            sqlx::raw_sql("COMMIT").execute(&mut self.connection).await?;
+            if taken.rows_affected() > 0 {
+                self.fence = Some(row.try_get(0)?);
+            }
+            Ok(self.fence.is_some())
+        })
+        .await
     }
 
     /// Reads what others have committed, and locks nothing.
     pub(crate) async fn look(&mut self) -> Result<StoreNews, BrokerStoreError> {
         if !self.is_shared() {
-            return Ok(StoreNews { holder: Some(self.holder.clone()), ..StoreNews::default() });
+            return Ok(self.own_news());
         }
-        in_time(self.news(self.dialect.see)).await
+        in_time(self.dialect, self.news(self.dialect.see)).await
     }
 
     /// Begins a transaction, which [`Self::commit`] ends, and reads what others have committed:
     /// nobody else commits until then.
     pub(crate) async fn begin(&mut self) -> Result<StoreNews, BrokerStoreError> {
-        if !self.is_shared() {
+        in_time(self.dialect, async {
             sqlx::raw_sql(self.dialect.begin).execute(&mut self.connection).await?;
-            return Ok(StoreNews { holder: Some(self.holder.clone()), ..StoreNews::default() });
-        }
-        in_time(async {
-            sqlx::raw_sql(self.dialect.begin).execute(&mut self.connection).await?;
-            self.news(self.dialect.lock).await
+            match self.is_shared() {
+                true => self.news(self.dialect.lock).await,
+                false => Ok(self.own_news()),
+            }
         })
         .await
+    }
+
+    /// Returns the news of a store that nobody else works on.
+    fn own_news(&self) -> StoreNews {
+        StoreNews { holder: Some(self.holder.clone()), ..StoreNews::default() }
     }
 
     /// Reads the lease by `statement`, and the changes up to the number that is in it.
@@ -176,10 +186,7 @@ impl BrokerStore {
 
     /// Writes the changes, renews the lease if this broker has it, and commits, durably.
     pub(crate) async fn commit(&mut self, changes: &[RowChange]) -> Result<(), BrokerStoreError> {
-        match self.is_shared() {
-            true => in_time(self.write(changes)).await,
-            false => self.write(changes).await,
-        }
+        in_time(self.dialect, self.write(changes)).await
     }
 
     async fn write(&mut self, changes: &[RowChange]) -> Result<(), BrokerStoreError> {
@@ -217,17 +224,19 @@ impl BrokerStore {
 
     /// Gives the lease back, if this broker has it.
     pub(crate) async fn release(mut self) -> Result<(), BrokerStoreError> {
-        if let Some(fence) = self.fence {
-            sqlx::query("UPDATE lease SET until_ms = 0 WHERE id = 1 AND fence = $1")
-                .bind(fence)
-                .execute(&mut self.connection)
-                .await?;
-            if self.is_shared() {
-                listener::tell(&self.holder, &mut self.connection).await?;
+        in_time(self.dialect, async {
+            if let Some(fence) = self.fence {
+                sqlx::query("UPDATE lease SET until_ms = 0 WHERE id = 1 AND fence = $1")
+                    .bind(fence)
+                    .execute(&mut self.connection)
+                    .await?;
+                if self.is_shared() {
+                    listener::tell(&self.holder, &mut self.connection).await?;
+                }
             }
-        }
-        self.connection.close().await?;
-        Ok(())
+            Ok(self.connection.close().await?)
+        })
+        .await
     }
 
     /// Begins to read everything, as it is between two transactions: all but the connections. Those
@@ -238,10 +247,13 @@ impl BrokerStore {
             true => (self.dialect.begin, self.dialect.lock),
             false => (self.dialect.begin_reading, self.dialect.see),
         };
-        sqlx::raw_sql(begin).execute(&mut self.connection).await?;
-        let row = sqlx::query(lease).fetch_one(&mut self.connection).await?;
-        self.number = row.try_get(0)?;
-        self.read_rows().await
+        in_time(self.dialect, async {
+            sqlx::raw_sql(begin).execute(&mut self.connection).await?;
+            let row = sqlx::query(lease).fetch_one(&mut self.connection).await?;
+            self.number = row.try_get(0)?;
+            self.read_rows().await
+        })
+        .await
     }
 
     /// Reads the connections, and gives each away before the next one is read: all of them may be
@@ -251,7 +263,9 @@ impl BrokerStore {
         mut take: impl FnMut(StoredConnection) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut rows = sqlx::query("SELECT record FROM connection").fetch(&mut self.connection);
-        while let Some(row) = rows.try_next().await.map_err(BrokerStoreError::from)? {
+        // All of them may take long, none of them alone.
+        let dialect = self.dialect;
+        while let Some(row) = in_time(dialect, async { Ok(rows.try_next().await?) }).await? {
             let text = row.try_get(0).map_err(BrokerStoreError::from)?;
             take(serde_json::from_str(text).map_err(BrokerStoreError::from)?)?;
         }
@@ -260,8 +274,11 @@ impl BrokerStore {
 
     /// Ends what [`Self::read`] has begun.
     pub(crate) async fn end_reading(&mut self) -> Result<(), BrokerStoreError> {
-        sqlx::raw_sql("COMMIT").execute(&mut self.connection).await?;
-        Ok(())
+        in_time(self.dialect, async {
+            sqlx::raw_sql("COMMIT").execute(&mut self.connection).await?;
+            Ok(())
+        })
+        .await
     }
 
     async fn read_rows(&mut self) -> Result<StoredState, BrokerStoreError> {
@@ -301,10 +318,15 @@ impl BrokerStore {
     }
 }
 
-/// Awaits work of a database: one on another machine may go away without a word.
+/// Awaits work of a database, for [`PATIENCE`] at most if it may be on another machine, which may
+/// go away without a word. A file answers.
 async fn in_time<T>(
+    dialect: &StoreDialect,
     work: impl Future<Output = Result<T, BrokerStoreError>>,
 ) -> Result<T, BrokerStoreError> {
+    if !dialect.is_shared {
+        return work.await;
+    }
     tokio::time::timeout(PATIENCE, work).await.unwrap_or(Err(BrokerStoreError::Silent))
 }
 

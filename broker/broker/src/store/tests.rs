@@ -252,6 +252,37 @@ async fn brokers_decide_on_all_that_is_stored() {
     assert!(place.cluster.is_some());
 }
 
+/// Goal: a database that goes silent in the middle of any exchange is given up after a bounded
+/// time.
+#[tokio::test]
+async fn a_silent_database_is_given_up() {
+    let Some(cluster) = PostgresCluster::start("silent") else { return };
+    let url = cluster.url();
+    let open = |holder| BrokerStore::open(&url, holder, LEASE);
+    let mut holder = open("holder").await.unwrap();
+    assert!(holder.try_take().await.unwrap());
+    let (mut taker, mut reader) = (open("taker").await.unwrap(), open("reader").await.unwrap());
+    let (mut looker, mut beginner) =
+        (open("looker").await.unwrap(), open("beginner").await.unwrap());
+    let options: AnyConnectOptions = url.parse().unwrap();
+    let mut lock = options.connect().await.unwrap();
+    // Nothing answers while another session has all tables to itself.
+    let all = "BEGIN; LOCK TABLE lease, connection, schema_version IN ACCESS EXCLUSIVE MODE";
+    sqlx::raw_sql(all).execute(&mut lock).await.unwrap();
+    let (taken, read, looked, begun, released, opened) = tokio::join!(
+        taker.try_take(),
+        reader.read(false),
+        looker.look(),
+        beginner.begin(),
+        holder.release(),
+        open("late"),
+    );
+    let faults = [taken.err(), read.err(), looked.err(), begun.err(), released.err(), opened.err()];
+    for fault in faults {
+        assert!(matches!(fault, Some(BrokerStoreError::Silent)), "{fault:?}");
+    }
+}
+
 /// Goal: a store of an earlier version is extended with all that is in it, one of a later version
 /// is refused.
 #[tokio::test]
