@@ -90,18 +90,7 @@ async fn serve(
     let (changed, committed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (url, holder) = (opening.url.clone(), opening.holder.clone());
     tokio::spawn(listen(url, holder, Arc::clone(&committed)));
-    let (nodes, _seen) = watch::channel(Arc::default());
-    let starter = Arc::new(config.clone());
-    let nodes = NodeStarter {
-        config: watch::channel(starter).0,
-        key: None,
-        changed: Arc::clone(&changed),
-        nodes,
-        clients: Arc::default(),
-        weir_nodes: watch::channel(Arc::default()).0,
-        orders: mpsc::channel(1).0.downgrade(),
-        policing: watch::channel(Arc::default()).0,
-    };
+    let nodes = NodeStarter::simulated(config, &changed);
     let settings = WriterSettings {
         router_patience: Duration::from_secs(5),
         rearrange: 2,

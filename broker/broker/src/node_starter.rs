@@ -42,6 +42,21 @@ pub(crate) struct NodeStarter {
 }
 
 impl NodeStarter {
+    /// Makes a starter of simulated routers, of which nobody is shown anything.
+    #[cfg(test)]
+    pub(crate) fn simulated(config: &BrokerConfig, changed: &Arc<Notify>) -> Self {
+        Self {
+            config: watch::channel(Arc::new(config.clone())).0,
+            key: None,
+            changed: Arc::clone(changed),
+            nodes: watch::channel(Arc::default()).0,
+            clients: Arc::default(),
+            weir_nodes: watch::channel(Arc::default()).0,
+            orders: mpsc::channel(1).0.downgrade(),
+            policing: watch::channel(Arc::default()).0,
+        }
+    }
+
     /// Starts the queues of all routers, each with what it is to have, under a fencing number of a
     /// store, and the keepers of all Weir nodes.
     pub(crate) fn start(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use weir_broker_api_types::{ConnectionChange, RequestedConnection};
+use weir_broker_api_types::{ConnectionChange, RequestedConnection, StepTimes};
 use weir_network::ConnectionId;
 
 use crate::node_queue::NodeFault;
@@ -94,5 +94,24 @@ impl WaitingCaller {
     pub(crate) fn tell(self, answer: OrderAnswer) {
         // A caller that went away needs none.
         let _gone = self.answer.send(answer);
+    }
+}
+
+/// A caller whose connection is in its steps, with the times so far.
+pub(crate) struct ServedCaller {
+    pub(crate) caller: WaitingCaller,
+    pub(crate) store: Duration,
+    pub(crate) nodes: Duration,
+}
+
+impl ServedCaller {
+    /// Returns its times until now.
+    pub(crate) fn times(&self) -> StepTimes {
+        let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
+        StepTimes {
+            total_ms: milliseconds(self.caller.since.elapsed()),
+            store_ms: milliseconds(self.store),
+            nodes_ms: milliseconds(self.nodes),
+        }
     }
 }

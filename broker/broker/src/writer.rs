@@ -16,7 +16,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_api_types::error::ErrorCode;
-use weir_broker_api_types::{HistoryChange, RequestedConnection, StepTimes};
+use weir_broker_api_types::{HistoryChange, RequestedConnection};
 use weir_network::{ConnectionId, PathMove};
 
 use crate::clock::{self, until};
@@ -26,7 +26,7 @@ use crate::history::{HistoryNote, HistorySubject, described, described_change};
 use crate::ids::id_text;
 use crate::node_queue::NodeFault;
 use crate::node_starter::NodeStarter;
-use crate::orders::{SharedState, WaitingCaller, WantedLink, WriterOrder};
+use crate::orders::{ServedCaller, SharedState, WaitingCaller, WantedLink, WriterOrder};
 use crate::police::PolicingNote;
 use crate::policing::PolicingHandle;
 use crate::record::{ShareOrigin, StoredKey};
@@ -35,13 +35,6 @@ use crate::schedule::PreemptedConnection;
 use crate::state::{BrokerState, StepProgress};
 use crate::store::{BrokerStore, RowChange};
 use crate::weir_node_queue::WeirNodes;
-
-/// A caller whose connection is in its steps, with the times so far.
-pub(crate) struct ServedCaller {
-    pub(crate) caller: WaitingCaller,
-    pub(crate) store: Duration,
-    pub(crate) nodes: Duration,
-}
 
 /// The writer.
 pub(crate) struct Writer {
@@ -215,11 +208,22 @@ impl Writer {
         }
         self.effect(batch);
         if is_free && !self.leads() && self.store.try_take().await? {
-            let mut batch = OrderBatch::default();
-            let news = self.store.look().await?;
-            self.follow(news, &mut batch)?;
-            self.lead();
+            self.take_over().await?;
         }
+        Ok(())
+    }
+
+    /// Takes over what others committed before this broker took the lease, and begins to configure
+    /// the routers.
+    async fn take_over(&mut self) -> Result<(), BrokerError> {
+        let mut batch = OrderBatch::default();
+        // A request that waited for a move may be admitted here: nobody else commits meanwhile.
+        let news = self.store.begin().await?;
+        self.follow(news, &mut batch)?;
+        self.store.commit(&batch.rows).await?;
+        self.effect(batch);
+        // It starts every step that is under way, those of the batch too.
+        self.lead();
         Ok(())
     }
 
@@ -556,17 +560,6 @@ impl Writer {
     }
 }
 
-impl ServedCaller {
-    pub(crate) fn times(&self) -> StepTimes {
-        let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
-        StepTimes {
-            total_ms: milliseconds(self.caller.since.elapsed()),
-            store_ms: milliseconds(self.store),
-            nodes_ms: milliseconds(self.nodes),
-        }
-    }
-}
-
 /// Draws the identity of a connection.
 fn new_id() -> Result<ConnectionId, BrokerRefusal> {
     let mut bits = [0; 8];
@@ -584,3 +577,6 @@ pub(crate) const GATHER: Duration = Duration::from_millis(100);
 
 /// The pause before what failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

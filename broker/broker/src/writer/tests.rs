@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The writer alone: what a batch stores, and whom it answers.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::config::BrokerConfig;
+use crate::ids::StableIds;
+use crate::orders::OrderAnswer;
+use crate::postgres::PostgresCluster;
+use crate::test_config;
+
+/// Longer than a test takes.
+const LEASE: Duration = Duration::from_secs(600);
+
+fn state(config: &BrokerConfig) -> BrokerState {
+    BrokerState::new(config, &mut StableIds::default(), Vec::new(), Vec::new()).unwrap()
+}
+
+/// Returns a writer that does not lead yet, and the outcomes of its steps.
+async fn writer(url: &str) -> (Writer, mpsc::UnboundedReceiver<WriterOrder>) {
+    let config = test_config::with(&[test_config::TRIANGLE]);
+    let (changed, committed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let nodes = NodeStarter::simulated(&config, &changed);
+    let (outcomes, done) = mpsc::unbounded_channel();
+    let writer = Writer {
+        state: Arc::new(Mutex::new(state(&config))),
+        store: BrokerStore::open(url, "writer", LEASE).await.unwrap(),
+        nodes: None,
+        weir_nodes: WeirNodes::default(),
+        policing: None,
+        outcomes,
+        served: BTreeMap::new(),
+        settings: WriterSettings {
+            router_patience: Duration::from_secs(5),
+            rearrange: 1,
+            preempt: true,
+            changed,
+            committed,
+            nodes,
+        },
+        restore_at: None,
+        looks_at_routers: false,
+        rearranging: None,
+        lease_ends: None,
+    };
+    (writer, done)
+}
+
+/// Orders a connection of 40 Mbit/s, of which the short link has room for one.
+fn create(port: u16, fields: &str) -> (WriterOrder, oneshot::Receiver<OrderAnswer>) {
+    let text = format!(
+        r#"{{ "network": "n", "from": "x", "to": "y", "rate": "40Mbit", "protocol": "udp",
+              "to_port": {port}{fields} }}"#
+    );
+    let requested = Box::new(serde_json::from_str(&text).unwrap());
+    let (answer, answered) = oneshot::channel();
+    let waiting = WaitingCaller { since: Instant::now(), by: "t".to_owned(), answer };
+    (WriterOrder::Create { requested, key: None, waiting }, answered)
+}
+
+/// The broker with the lease, with routers that take everything at once.
+struct Leader {
+    state: BrokerState,
+    store: BrokerStore,
+}
+
+impl Leader {
+    /// Takes over what others have stored, and ends all steps.
+    async fn settle(&mut self) {
+        let news = self.store.begin().await.unwrap();
+        self.state.follow(news.changes).unwrap();
+        let mut rows = Vec::new();
+        for id in self.state.under_way() {
+            while self.state.finish(id, true).unwrap() == StepProgress::Next {}
+            rows.push(RowChange::PutConnection(Box::new(self.state.row(id).unwrap())));
+        }
+        self.store.commit(&rows).await.unwrap();
+    }
+}
+
+/// Goal: a move that makes room settles, and its broker leaves, between another broker's look and
+/// its taking the lease. The request for which the move was made is then stored and answered.
+#[tokio::test]
+async fn a_request_with_room_made_is_stored_while_the_lease_is_taken() {
+    let Some(cluster) = PostgresCluster::start("takeover") else { return };
+    let config = test_config::with(&[test_config::TRIANGLE]);
+    let store = BrokerStore::open(&cluster.url(), "leader", LEASE).await.unwrap();
+    let mut leader = Leader { state: state(&config), store };
+    assert!(leader.store.try_take().await.unwrap());
+    let (mut writer, mut done) = writer(&cluster.url()).await;
+    writer.execute(vec![create(1, "").0], false).await.unwrap();
+    leader.settle().await;
+    let (wanted, mut answered) = create(2, r#", "delay_max": "2ms""#);
+    writer.execute(vec![wanted], false).await.unwrap();
+    assert!(writer.rearranging.is_some() && !writer.leads());
+    leader.settle().await;
+    leader.store.release().await.unwrap();
+    assert!(writer.store.try_take().await.unwrap());
+    writer.take_over().await.unwrap();
+    let mut stored = 0;
+    let mut late = BrokerStore::open(&cluster.url(), "late", LEASE).await.unwrap();
+    late.read(false).await.unwrap();
+    let count = |_| {
+        stored += 1;
+        Ok::<_, BrokerError>(())
+    };
+    late.read_connections(count).await.unwrap();
+    late.end_reading().await.unwrap();
+    assert_eq!(stored, 2);
+    assert!(writer.leads());
+    let outcome = done.recv().await.unwrap();
+    writer.execute(vec![outcome], false).await.unwrap();
+    answered.try_recv().unwrap().unwrap();
+}
