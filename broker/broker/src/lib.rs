@@ -29,6 +29,7 @@
 //! **Networks share nodes.** A network's agreement says which packet rate it may have. Its routers
 //! at Weir nodes are policed over all nodes (`police`, `policing`).
 
+mod admission;
 mod agreement;
 mod answer_counts;
 mod app;

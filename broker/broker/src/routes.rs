@@ -252,7 +252,7 @@ pub(crate) async fn try_out(
     let MessageBody(requested) = body?;
     interface.may_ask(caller, &requested)?;
     let tunnels: Vec<_> = interface.locked(|state| {
-        let (request, flows) = state.try_out(&requested, clock::now())?;
+        let (request, flows, _) = state.try_out(&requested, clock::now())?;
         let paths = tunnel_paths(&state.directory, &request, &flows);
         Ok::<_, BrokerRefusal>(paths.map(|(_, path)| path).collect())
     })?;

@@ -32,8 +32,8 @@ use crate::item::{Items, outer_address};
 use crate::record::{ConnectionRecord, ObservedParts, StoredConnection, StoredKey};
 use crate::refusal::BrokerRefusal;
 use crate::remembered_keys::RememberedKeys;
-use crate::requests::{changed, timers, unknown};
-use crate::tunnel_numbers::{EntryNumbers, TUNNELS_PER_ROUTER_MAX, TunnelNumbers, store_wide};
+use crate::requests::{changed, unknown};
+use crate::tunnel_numbers::{EntryNumbers, TunnelNumbers, store_wide};
 
 /// The state.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(crate) struct BrokerState {
     pub(crate) observed: ObservedParts,
     /// The broker that configures the routers, if it is another one.
     pub(crate) configured_by: Option<String>,
-    numbers: TunnelNumbers,
+    pub(crate) numbers: TunnelNumbers,
     pub(crate) due: DueTimes,
     pub(crate) keys: RememberedKeys,
 }
@@ -137,7 +137,8 @@ impl BrokerState {
         Ok(())
     }
 
-    fn insert(&mut self, id: ConnectionId, record: ConnectionRecord) {
+    /// Keeps the record of a connection for which the network has reserved.
+    pub(crate) fn insert(&mut self, id: ConnectionId, record: ConnectionRecord) {
         self.numbers.take(record.entries);
         self.records.insert(id, record);
         self.note_times(id);
@@ -185,65 +186,6 @@ impl BrokerState {
         let next = self.network.change_of(id).cloned();
         let (suspended, record) = (self.network.is_suspended(id), record.clone());
         Some(StoredConnection { connection: connection.clone(), next, suspended, record })
-    }
-
-    /// Decides on a request, and reserves nothing.
-    pub(crate) fn try_out(
-        &mut self,
-        requested: &RequestedConnection,
-        now: Instant,
-    ) -> Result<(ConnectionRequest, AdmittedFlows), BrokerRefusal> {
-        let request = self.directory.request(requested, now)?;
-        timers(requested, now)?;
-        match self.network.admit(&request) {
-            AdmissionAnswer::Admitted(flows) => Ok((request, flows)),
-            AdmissionAnswer::Refused(refusal) => Err(self.directory.refusal(&refusal)),
-        }
-    }
-
-    /// Admits a new connection, reserves for it and plans it.
-    pub(crate) fn admit(
-        &mut self,
-        id: ConnectionId,
-        requested: RequestedConnection,
-        now: Instant,
-    ) -> Result<(), BrokerRefusal> {
-        let (request, flows) = self.try_out(&requested, now)?;
-        let timers = timers(&requested, now)?;
-        let entries = self.numbers.find(self.network.topology(), &flows).map_err(|node| {
-            let router = self.directory.router(node).map_or("", |(name, _)| name);
-            let text = format!(
-                "{TUNNELS_PER_ROUTER_MAX} tunnels enter at router \"{router}\", which is the most"
-            );
-            BrokerRefusal::new(ErrorCode::Busy, text)
-        })?;
-        let tunnels = self.tunnels(id, request, flows, entries, 1);
-        let plan = ConnectionPlan::creation(self.network.topology(), &tunnels);
-        let state = match (timers.hold_until, tunnels.request.window.start > now) {
-            (Some(_), _) => ConnectionState::Held,
-            (None, true) => {
-                ConnectionState::Held.after(ConnectionEvent::CommitForLater).map_err(illegal)?
-            }
-            (None, false) => advanced(ConnectionState::Held, ConnectionEvent::Commit, &plan)?,
-        };
-        self.network.reserve(id, tunnels.request, tunnels.flows, state)?;
-        let (number, generation, next, took) = (0, 1, None, None);
-        let (restoring, refusal, fault) = (false, None, None);
-        let record = ConnectionRecord {
-            requested,
-            number,
-            entries,
-            generation,
-            next,
-            plan,
-            restoring,
-            timers,
-            refusal,
-            fault,
-            took,
-        };
-        self.insert(id, record);
-        Ok(())
     }
 
     /// Admits a change of an active connection, reserves for it and plans it.
@@ -564,7 +506,8 @@ pub(crate) const fn state_name(state: ConnectionState) -> &'static str {
     }
 }
 
-fn illegal(error: IllegalTransition) -> BrokerRefusal {
+/// Returns the refusal of an event that a connection's state does not take.
+pub(crate) fn illegal(error: IllegalTransition) -> BrokerRefusal {
     BrokerRefusal::new(ErrorCode::Conflict, error.to_string())
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Numbers of tunnels, which each router gives by itself.
+//! Numbers of tunnels: the broker gives them for each router on its own.
 //!
 //! A tunnel's entry has a device, rules and tables, and one number is in the names of all of them.
 //! So it is unique among the tunnels that enter at one router, and any number of routers have as
@@ -43,17 +43,17 @@ struct RouterNumbers {
 }
 
 impl TunnelNumbers {
-    /// Finds the lowest free number at the entry of each flow, and takes none.
+    /// Finds the lowest free number at the router where each direction's tunnel enters, and takes
+    /// none.
     ///
     /// # Errors
     /// The router whose numbers are all in use.
     pub(crate) fn find(
         &self,
-        topology: &NetworkTopology,
-        flows: &AdmittedFlows,
+        entries: impl Iterator<Item = (FlowDirection, NodeId)>,
     ) -> Result<EntryNumbers, NodeId> {
         let mut found = EntryNumbers::default();
-        for (direction, node) in entries(topology, flows) {
+        for (direction, node) in entries {
             let number = self.routers.get(&node).map_or(Some(1), RouterNumbers::lowest);
             let number = number.ok_or(node)?;
             *found.of_mut(direction) = Some(EntryNumber { node, number, is_store_wide: false });

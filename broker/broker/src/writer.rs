@@ -390,12 +390,17 @@ impl Writer {
             && self.settings.preempt
             && let Some(preempted) = self.locked(|state| state.preempt(&requested, now))
         {
+            let mut withdrawals = Vec::new();
             for PreemptedConnection { id: given, withdrawal } in preempted {
                 self.put(given, batch);
                 self.note_broken(given, Some(&waiting.by), batch);
-                batch.before.entry(id).or_default().extend(withdrawal);
+                withdrawals.extend(withdrawal);
             }
             admitted = self.locked(|state| state.admit(id, requested.clone(), now));
+            match &admitted {
+                Ok(()) => drop(batch.before.insert(id, withdrawals)),
+                Err(_) => batch.withdrawn.push(withdrawals),
+            }
             // Connections that gave their room may find another path.
             self.try_again(GATHER);
         }

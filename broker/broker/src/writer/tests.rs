@@ -3,12 +3,16 @@
 
 use std::sync::Mutex;
 
+use weir_network::ConnectionState;
+
 use super::*;
 use crate::config::BrokerConfig;
 use crate::ids::StableIds;
 use crate::orders::OrderAnswer;
 use crate::postgres::PostgresCluster;
+use crate::store::random_digits;
 use crate::test_config;
+use crate::tunnel_numbers::{EntryNumber, EntryNumbers, TUNNELS_PER_ROUTER_MAX};
 
 /// Longer than a test takes.
 const LEASE: Duration = Duration::from_secs(600);
@@ -57,6 +61,59 @@ fn create(port: u16, fields: &str) -> (WriterOrder, oneshot::Receiver<OrderAnswe
     let (answer, answered) = oneshot::channel();
     let waiting = WaitingCaller { since: Instant::now(), by: "t".to_owned(), answer };
     (WriterOrder::Create { requested, key: None, waiting }, answered)
+}
+
+/// Executes an order, and the steps that follow from it until it is answered.
+async fn ordered(
+    writer: &mut Writer,
+    done: &mut mpsc::UnboundedReceiver<WriterOrder>,
+    (order, mut answered): (WriterOrder, oneshot::Receiver<OrderAnswer>),
+) -> OrderAnswer {
+    writer.execute(vec![order], false).await.unwrap();
+    loop {
+        if let Ok(answer) = answered.try_recv() {
+            return answer;
+        }
+        let outcome = done.recv().await.unwrap();
+        writer.execute(vec![outcome], false).await.unwrap();
+    }
+}
+
+/// Goal: nobody loses its room for a request that gets no tunnel, since the router of its entry has
+/// no number for one more.
+#[tokio::test]
+async fn nobody_gives_room_for_a_tunnel_without_a_number() {
+    let file = format!("weir-t-writer-{}", random_digits());
+    let file = std::env::temp_dir().join(file);
+    let (mut writer, mut done) = writer(&format!("sqlite:{}?mode=rwc", file.display())).await;
+    assert!(writer.store.try_take().await.unwrap());
+    writer.lead();
+    let patient = create(1, r#", "priority": 9, "delay_max": "2ms""#);
+    let patient = ordered(&mut writer, &mut done, patient).await.unwrap();
+    let node = writer.locked(|state| {
+        let entries = state.records[&patient].entries;
+        let EntryNumber { node, .. } = entries.forward.unwrap();
+        for number in 2..=TUNNELS_PER_ROUTER_MAX {
+            let forward = Some(EntryNumber { node, number, is_store_wide: false });
+            state.numbers.take(EntryNumbers { forward, backward: None });
+        }
+        node
+    });
+    let urgent = || create(2, r#", "delay_max": "2ms""#);
+    let refusal = ordered(&mut writer, &mut done, urgent()).await.unwrap_err();
+    assert_eq!(refusal.error.code, ErrorCode::Busy, "{}", refusal.error.message);
+    let state = writer.locked(|state| state.get(patient).map(|(known, _)| known.state));
+    assert_eq!(state, Some(ConnectionState::Active));
+    // With a number it takes the room.
+    let forward = Some(EntryNumber { node, number: 2, is_store_wide: false });
+    writer.locked(|state| state.numbers.give_back(EntryNumbers { forward, backward: None }));
+    ordered(&mut writer, &mut done, urgent()).await.unwrap();
+    let state = writer.locked(|state| state.get(patient).map(|(known, _)| known.state));
+    assert_eq!(state, Some(ConnectionState::Broken));
+    writer.store.release().await.unwrap();
+    for end in ["", "-wal", "-shm"] {
+        let _gone = std::fs::remove_file(format!("{}{end}", file.display()));
+    }
 }
 
 /// The broker with the lease, with routers that take everything at once.
