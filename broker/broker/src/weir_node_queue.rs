@@ -145,12 +145,15 @@ impl NodeKeeper {
     /// Compares the node with what is wanted, and repairs it.
     async fn keep(&mut self) -> Result<(), KeepFault> {
         let mut said = None;
-        for _attempt in 0..=ATTEMPTS {
+        for round in 0..=ROUNDS {
             let ReadNode { parts, ports } = self.read().await?;
             let calls = weir_node::plan(&self.wanted, &parts);
             if calls.is_empty() {
                 let fault = weir_node::fault(&self.config.borrow(), &self.name, &ports);
                 return fault.map_or(Ok(()), |fault| Err(KeepFault::Unsound(fault)));
+            }
+            if round == ROUNDS {
+                break;
             }
             if std::mem::take(&mut self.was_sound) {
                 self.locked(|status| status.node.repaired += 1);
@@ -172,7 +175,7 @@ impl NodeKeeper {
                 }
             }
         }
-        let said = said.unwrap_or_else(|| "it has something else after each attempt".to_owned());
+        let said = said.unwrap_or_else(|| "it has something else after each round".to_owned());
         Err(KeepFault::Unsound(said))
     }
 
@@ -243,8 +246,102 @@ fn client(node: &WeirNodeConfig) -> io::Result<Client> {
     Ok(client.with_token(token.trim()))
 }
 
-/// A second attempt starts from what was read back.
-const ATTEMPTS: usize = 2;
+/// Rounds of calls. After the last one the node is only read.
+const ROUNDS: usize = 3;
 
 /// The longest wait for an answer, as for a router's.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use axum::Router;
+    use axum::http::{Method, StatusCode};
+    use tokio::net::UnixListener;
+
+    use super::*;
+    use crate::store::random_digits;
+    use crate::test_config;
+    use crate::weir_node::NodePart;
+
+    /// A node that refuses all calls before the last round, and then takes one for all.
+    #[derive(Debug, Default)]
+    struct LateNode {
+        /// Times that its document was read.
+        read: usize,
+        refused: usize,
+        has_all: bool,
+    }
+
+    /// Returns a node's document with these parts.
+    fn document(parts: &NodeParts) -> String {
+        let mut text = "[[port]]\nname = \"p\"\nrate = \"100Mbit\"\n".to_owned();
+        for (name, part) in &parts.slices {
+            let NodePart::Sound(slice) = part else { continue };
+            let vlan = slice.vlan;
+            writeln!(text, "[[slice]]\nname = \"{name}\"\nvlan = {vlan}").unwrap();
+        }
+        for (name, part) in &parts.vifs {
+            let NodePart::Sound(vif) = part else { continue };
+            let (slice, port, device, share) = (&vif.slice, &vif.port, &vif.device, vif.share);
+            let terms = format!("{{ min_rate = \"{share}\" }}");
+            write!(
+                text,
+                "[[vif]]\nname = \"{name}\"\nslice = \"{slice}\"\nport = \"{port}\"\n\
+                 device = \"{device}\"\nsend = {terms}\nreceive = {terms}\n"
+            )
+            .unwrap();
+        }
+        text
+    }
+
+    /// Goal: a node that takes the calls of the last round has everything, and is not reported as
+    /// unsound.
+    #[tokio::test]
+    async fn the_last_round_is_read_back() {
+        let config = test_config::parse(&test_config::shared("60Mbit", "30Mbit")).unwrap();
+        let wanted = weir_node::wanted(&config).remove("n1").unwrap();
+        let (empty, full) = (document(&NodeParts::default()), document(&wanted));
+        let node = Arc::new(Mutex::new(LateNode::default()));
+        let shared = Arc::clone(&node);
+        let answer = move |method: Method| {
+            let mut node = shared.lock().unwrap();
+            let answer = if method == Method::GET {
+                node.read += 1;
+                (StatusCode::OK, if node.has_all { full.clone() } else { empty.clone() })
+            } else if node.read < ROUNDS {
+                node.refused += 1;
+                let refusal = r#"{ "code": "conflict", "message": "not yet" }"#;
+                (StatusCode::CONFLICT, refusal.to_owned())
+            } else {
+                node.has_all = true;
+                (StatusCode::OK, "null".to_owned())
+            };
+            std::future::ready(answer)
+        };
+        let socket = std::env::temp_dir().join(format!("weir-t-late-{}", random_digits()));
+        let listener = UnixListener::bind(&socket).unwrap();
+        let served = axum::serve(listener, Router::new().fallback(answer)).into_future();
+        let served = tokio::spawn(served);
+        let state =
+            RouterState { name: "n1".to_owned(), reachable: false, repaired: 0, fault: None };
+        let mut keeper = NodeKeeper {
+            name: "n1".to_owned(),
+            client: Client::new(&socket),
+            wanted,
+            config: watch::channel(Arc::new(config)).1,
+            was_sound: false,
+            status: Arc::new(Mutex::new(WeirNodeStatus::new(state, None))),
+        };
+        keeper.keep().await.unwrap();
+        let (read, refused) = {
+            let node = node.lock().unwrap();
+            (node.read, node.refused)
+        };
+        assert_eq!(read, ROUNDS + 1);
+        assert!(refused > 0);
+        served.abort();
+        fs::remove_file(&socket).unwrap();
+    }
+}
