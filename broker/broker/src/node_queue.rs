@@ -47,7 +47,8 @@ pub(crate) struct QueuedNodeStatus {
 pub(crate) struct QueueSettings {
     /// Interval of the comparison.
     pub(crate) check: Duration,
-    /// Is told of each change of links and of whether the router answers.
+    /// Told when a link's device changes, when a silent router answers again, and when a Weir node
+    /// is found sound or unsound.
     pub(crate) changed: Arc<Notify>,
 }
 
@@ -187,13 +188,14 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
                 biased;
                 // First, so that requests without end do not keep failures unseen.
                 _ = ticks.tick() => self.compare().await,
-                () = link_event.notified() => self.compare().await,
                 taken = requests.recv_many(&mut batch, BATCH_MAX) => {
                     if taken == 0 {
                         return;
                     }
                     self.execute(std::mem::take(&mut batch)).await;
                 }
+                // Last, so that a device that comes and goes keeps no request waiting.
+                () = link_event.notified() => self.compare().await,
             }
         }
     }
