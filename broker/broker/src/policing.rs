@@ -56,7 +56,8 @@ pub(crate) fn start(
     let police = NetworkPolice::new(config)?;
     // Each node of an agreement was checked to be in the file.
     let client = |name: &str| Some((name.to_owned(), clients.get(name)?.clone()));
-    let nodes = police.nodes().filter_map(client).collect();
+    let nodes: Vec<_> = police.nodes().filter_map(client).collect();
+    debug_assert_eq!(nodes.len(), police.nodes().count(), "answers are taken by position");
     let task = PolicingTask { police, nodes, orders, shown, notes: Vec::new(), unrecorded: 0 };
     Some(PolicingHandle(tokio::spawn(task.serve())))
 }
