@@ -49,6 +49,7 @@ pub struct OpenConnection {
     runtime: Runtime,
     sender: SendRequest<Full<Bytes>>,
     head: RequestHead,
+    patience: Duration,
 }
 
 /// The head that all requests of a client share.
@@ -153,14 +154,15 @@ impl Client {
         Ok(EventStream::new(self.stream(path)?.1))
     }
 
-    /// Opens a connection that stays open.
+    /// Opens a connection that stays open. It waits for each answer as long as this client does.
     ///
     /// # Errors
     /// [`ClientError`].
     pub fn connect(&self) -> Result<OpenConnection, ClientError> {
-        let runtime = self.runtime()?;
-        let sender = runtime.block_on(self.endpoint.open()).map_err(|error| self.io(error))?;
-        Ok(OpenConnection { runtime, sender, head: self.head() })
+        let (runtime, patience) = (self.runtime()?, self.patience);
+        let sender = runtime.block_on(in_time(patience, self.endpoint.open()));
+        let sender = sender.map_err(|error| self.io(error))?;
+        Ok(OpenConnection { runtime, sender, head: self.head(), patience })
     }
 
     fn head(&self) -> RequestHead {
@@ -170,13 +172,17 @@ impl Client {
 
     fn stream(&self, path: &str) -> Result<(HeaderMap, AnswerBody), ClientError> {
         let runtime = self.runtime()?;
-        let answer = runtime.block_on(self.in_time(self.send(Method::GET, path, Bytes::new())));
+        let answer = async {
+            let answer = self.send(Method::GET, path, Bytes::new()).await?;
+            if answer.status().is_success() {
+                return Ok(Ok(answer));
+            }
+            // A refusal has an end.
+            Ok(Err(answer.into_body().collect().await.map_err(io::Error::other)?.to_bytes()))
+        };
+        let answer = runtime.block_on(in_time(self.patience, answer));
         let answer = answer.map_err(|error| self.io(error))?;
-        if !answer.status().is_success() {
-            let body = runtime.block_on(answer.into_body().collect());
-            let body = body.map_err(|error| self.io(io::Error::other(error)))?.to_bytes();
-            return Err(self.refused(&body));
-        }
+        let answer = answer.map_err(|refusal| self.refused(&refusal))?;
         let (head, body) = answer.into_parts();
         Ok((head.headers, AnswerBody { runtime, body }))
     }
@@ -195,7 +201,7 @@ impl Client {
             let body = answer.into_body().collect().await.map_err(io::Error::other)?;
             Ok((status, body.to_bytes()))
         };
-        let answer = self.runtime()?.block_on(self.in_time(answer));
+        let answer = self.runtime()?.block_on(in_time(self.patience, answer));
         let (status, body) = answer.map_err(|error| self.io(error))?;
         if status.is_success() { Ok((status, body)) } else { Err(self.refused(&body)) }
     }
@@ -208,14 +214,6 @@ impl Client {
     ) -> io::Result<Response<Incoming>> {
         let request = self.head().request(method, path, body)?;
         self.endpoint.open().await?.send_request(request).await.map_err(broken)
-    }
-
-    /// Waits for an answer, for the client's patience at most.
-    async fn in_time<T>(&self, answer: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-        tokio::time::timeout(self.patience, answer).await.unwrap_or_else(|_| {
-            let text = format!("no answer within {:?}", self.patience);
-            Err(io::Error::new(io::ErrorKind::TimedOut, text))
-        })
     }
 
     fn runtime(&self) -> Result<Runtime, ClientError> {
@@ -239,16 +237,16 @@ impl OpenConnection {
     /// body to send is JSON, or empty.
     ///
     /// # Errors
-    /// The connection broke.
+    /// The connection broke, or the answer did not come in time: then the connection is closed.
     pub fn ask(&mut self, method: Method, path: &str, body: &str) -> io::Result<(u16, Bytes)> {
-        let Self { runtime, sender, head } = self;
+        let Self { runtime, sender, head, patience } = self;
         let request = head.request(method, path, Bytes::copy_from_slice(body.as_bytes()))?;
-        runtime.block_on(async {
+        runtime.block_on(in_time(*patience, async {
             sender.ready().await.map_err(broken)?;
             let answer = sender.send_request(request).await.map_err(broken)?;
             let status = answer.status().as_u16();
             Ok((status, answer.into_body().collect().await.map_err(broken)?.to_bytes()))
-        })
+        }))
     }
 }
 
@@ -286,6 +284,17 @@ impl fmt::Debug for RequestHead {
     }
 }
 
+/// Waits for an answer, for this time at most.
+async fn in_time<T>(
+    patience: Duration,
+    answer: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    tokio::time::timeout(patience, answer).await.unwrap_or_else(|_| {
+        let text = format!("no answer within {patience:?}");
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    })
+}
+
 /// Escapes a segment of a path.
 #[must_use]
 pub fn escaped(segment: &str) -> String {
@@ -299,3 +308,49 @@ pub fn escaped(segment: &str) -> String {
 /// The longest wait for an answer, unless a client says otherwise. The slowest request, a change of
 /// vifs, waits a second at most for devices to come up.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// Goal: a node that takes a request and goes silent, at its head or in the middle of a
+    /// refusal, is given up in time by each kind of request.
+    #[test]
+    fn a_silent_node_is_given_up() {
+        let name = format!("weir-t-client-{}.sock", std::process::id());
+        let socket = std::env::temp_dir().join(name);
+        let listener = UnixListener::bind(&socket).unwrap();
+        let kept = std::thread::spawn(move || {
+            let mut kept = Vec::new();
+            for head in ["", "HTTP/1.1 403 Forbidden\r\ncontent-length: 9\r\n\r\n"] {
+                for _ in 0..3 {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    let _asked = stream.read(&mut [0; 1024]).unwrap();
+                    stream.write_all(head.as_bytes()).unwrap();
+                    kept.push(stream);
+                }
+            }
+            kept
+        });
+        let client = Client::new(&socket).with_patience(Duration::from_millis(50));
+        for _ in 0..2 {
+            let mut open = client.connect().unwrap();
+            let faults = [
+                open.ask(Method::GET, "/", "").unwrap_err().to_string(),
+                client.get::<()>("/").unwrap_err().to_string(),
+                client.events("/").unwrap_err().to_string(),
+            ];
+            for fault in faults {
+                assert!(fault.contains("no answer within 50ms"), "{fault}");
+            }
+            // It is closed, and not asked again.
+            let closed = open.ask(Method::GET, "/", "").unwrap_err();
+            assert_ne!(closed.kind(), io::ErrorKind::TimedOut, "{closed}");
+        }
+        assert_eq!(kept.join().unwrap().len(), 6);
+        std::fs::remove_file(&socket).unwrap();
+    }
+}
