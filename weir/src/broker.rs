@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `weir broker`: a broker is run, and asked for connections: `connection`, `connect`.
 
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
@@ -275,11 +275,21 @@ impl Connect {
         command.env("WEIR_CONNECTION_MTU", connection.mtu.to_string());
         let ended = command.spawn();
         let ended = ended.and_then(|child| renew_until_ended(child, &client, &connection));
-        remove(&client, &connection.id)?;
+        // The command's outcome counts, whatever becomes of the connection.
+        if let Err(error) = remove(&client, &connection.id) {
+            eprintln!(
+                "weir connect: the connection was not given back: {error}; its lease ends it"
+            );
+        }
         let status = ended.map_err(|error| format!("{program}: {error}"))?;
-        let code = status.code().and_then(|code| u8::try_from(code).ok());
-        Ok(ExitCode::from(code.unwrap_or(1)))
+        Ok(ExitCode::from(exit_code(status)))
     }
+}
+
+/// Returns the exit code of a command as shells give it: 128 and the signal that ended it.
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| Some(128 + status.signal()?));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
 /// Renews the connection's lease until the command ends. Without this program the lease ends, and
@@ -469,3 +479,16 @@ fn report_line(report: &TunnelReport) -> String {
 
 /// The broker's program, in the folder of this one.
 const PROGRAM: &str = "weir-broker";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_a_signal_ended_exits_as_in_a_shell() {
+        for (script, wanted) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 128 + 15)] {
+            let status = Command::new("sh").args(["-c", script]).status().unwrap();
+            assert_eq!(exit_code(status), wanted, "{script}");
+        }
+    }
+}
