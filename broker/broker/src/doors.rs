@@ -302,6 +302,17 @@ async fn an_administrator_of_one_network_meets_that_network_alone() {
             assert_eq!(list.as_array().unwrap().len(), seen, "{token} {path}: {list}");
         }
     }
+    let of = |network: &str| format!("GET /v1/connections?network={network}");
+    for (token, network, seen) in [("root", "red", 1), ("red", "red", 1), ("root", "green", 0)] {
+        let (_, list) = doors.json(token, &of(network), &Value::Null).await;
+        let own = list.as_array().unwrap().iter().filter(|of| of["request"]["network"] == network);
+        assert_eq!(
+            (own.count(), list.as_array().unwrap().len()),
+            (seen, seen),
+            "{network}: {list}"
+        );
+    }
+    assert_eq!(doors.json("blue", &of("red"), &Value::Null).await.0, StatusCode::NOT_FOUND);
     let after = |id: &str| format!("GET /v1/connections?after={id}");
     let (_, list) = doors.json("root", "GET /v1/connections", &Value::Null).await;
     let [first, last] = [0, 1].map(|place| list[place]["id"].as_str().unwrap());

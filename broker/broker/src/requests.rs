@@ -23,6 +23,8 @@ use crate::refusal::BrokerRefusal;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ConnectionQuery {
+    /// Only connections of this network.
+    pub(crate) network: Option<String>,
     /// Only connections after this one: the last of the answer before.
     pub(crate) after: Option<String>,
 }

@@ -188,12 +188,19 @@ pub(crate) async fn connections(
     query: Result<Query<ConnectionQuery>, QueryRejection>,
 ) -> Result<MessageAnswer, BrokerRefusal> {
     let caller = interface.caller(&headers)?;
-    let Query(ConnectionQuery { after }) = query?;
+    let Query(ConnectionQuery { network, after }) = query?;
+    if let Some(network) = network.as_ref().filter(|name| !caller.sees(name)) {
+        return Err(unknown("network", network));
+    }
+    let is_wanted = |name: &String| match &network {
+        Some(wanted) => name == wanted,
+        None => caller.sees(name),
+    };
     let parse = |text: &String| parsed_id(text).ok_or_else(|| unknown("connection", text));
     let after = after.as_ref().map(parse).transpose()?;
     let views: Vec<_> = interface.locked(|state| {
-        let seen = state.after(after).filter(|(_, record)| caller.sees(&record.requested.network));
-        let page = seen.take(CONNECTIONS_PAGE_MAX);
+        let wanted = state.after(after).filter(|(_, record)| is_wanted(&record.requested.network));
+        let page = wanted.take(CONNECTIONS_PAGE_MAX);
         page.map(|(connection, record)| view(connection, record, state)).collect()
     });
     Ok(MessageAnswer::ok("connections", &views))

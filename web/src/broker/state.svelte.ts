@@ -29,6 +29,7 @@ class Broker {
   /** True if there is a token to forget. */
   known = $state(false);
   networks = $state.raw<NetworkView[]>([]);
+  /** Connections of the network that is shown; of very many only the first. */
   connections = $state.raw<ConnectionView[]>([]);
   /** The newest changes in the network that is shown, while somebody looks at them. */
   history = $state.raw<HistoryEntry[]>([]);
@@ -36,8 +37,8 @@ class Broker {
   rates = $state.raw(new Map<string, number>());
   /** Physical links that networks share. */
   physical = $state.raw<PhysicalLinkView[]>([]);
-  /** Policing of networks; none of a broker that does not police, as another one does. */
-  policing = $state.raw<PolicingReport>();
+  /** Policing of networks, or why it cannot be read. */
+  policing = $state.raw<PolicingReport | string>();
   /** The name of the network that is shown. */
   shown = $state("");
   /** Directions of links to point out, as keys. */
@@ -84,8 +85,10 @@ class Broker {
   /** Shows a network. */
   show(name: string): void {
     this.shown = name;
+    this.connections = [];
     this.history = [];
     this.point([]);
+    void this.#refresh();
   }
 
   /** Reads the history too, from now on or no more. */
@@ -111,40 +114,45 @@ class Broker {
   /** Asks for a connection. A refusal is thrown. */
   async create(wanted: RequestedConnection): Promise<ConnectionView> {
     const made = await this.#client.post<ConnectionView>("/v1/connections", wanted);
-    await this.#read(this.#stop.signal);
+    await this.#refresh();
     return made;
   }
 
   /** Changes a connection. A refusal is thrown. */
   async change(id: string, change: ConnectionChange): Promise<void> {
     await this.#client.patch(`/v1/connections/${encodeURIComponent(id)}`, change);
-    await this.#read(this.#stop.signal);
+    await this.#refresh();
   }
 
   /** Commits a connection that is held. A refusal is thrown. */
   async commit(id: string): Promise<void> {
     await this.#client.post(`/v1/connections/${encodeURIComponent(id)}/commit`);
-    await this.#read(this.#stop.signal);
+    await this.#refresh();
   }
 
   /** Renews the lease of a connection. A refusal is thrown. */
   async renew(id: string): Promise<void> {
     await this.#client.post(`/v1/connections/${encodeURIComponent(id)}/renew`);
-    await this.#read(this.#stop.signal);
+    await this.#refresh();
   }
 
   /** Takes a link out of service, or puts it back. A refusal is thrown. */
   async setLink(network: string, link: string, up: boolean): Promise<void> {
     const [of, name] = [network, link].map(encodeURIComponent);
     await this.#client.set(`/v1/networks/${of}/links/${name}`, { up });
-    await this.#read(this.#stop.signal);
+    await this.#refresh();
   }
 
   /** Gives a connection back. A refusal is thrown. */
   async remove(id: string): Promise<void> {
     await this.#client.delete(`/v1/connections/${encodeURIComponent(id)}`);
     if (this.chosen === id) this.point([]);
-    await this.#read(this.#stop.signal);
+    await this.#refresh();
+  }
+
+  /** Reads what a change has made. If that fails, the next reading says why: the change is made. */
+  async #refresh(): Promise<void> {
+    await this.#read(this.#stop.signal).catch(() => undefined);
   }
 
   #forget(): void {
@@ -183,20 +191,24 @@ class Broker {
 
   async #read(stop: AbortSignal): Promise<void> {
     const client = this.#client;
-    const [networks, connections, physical, policing] = await Promise.all([
+    const [networks, physical, policing] = await Promise.all([
       client.get<NetworkView[]>("/v1/networks"),
-      client.get<ConnectionView[]>("/v1/connections"),
       client.get<PhysicalLinkView[]>("/v1/links"),
-      client.get<PolicingReport>("/v1/policing").catch(() => undefined),
+      client.get<PolicingReport>("/v1/policing").catch(reason),
     ]);
     if (stop.aborted || client !== this.#client) return;
     this.networks = networks;
-    this.connections = connections;
     this.physical = physical;
     this.policing = policing;
+    const { network } = this;
+    if (network) {
+      const path = `/v1/connections?network=${encodeURIComponent(network.name)}`;
+      const connections = await client.get<ConnectionView[]>(path);
+      if (stop.aborted || client !== this.#client || network.name !== this.network?.name) return;
+      this.connections = connections;
+    }
     this.trouble = "";
     this.phase = "live";
-    const { network } = this;
     if (!network) return;
     if (this.#looksBack) await this.#readHistory(stop);
     if (network.name !== this.#metered) {
@@ -220,6 +232,10 @@ class Broker {
     this.history = entries;
   }
 }
+
+/** Says why there is no answer: a refusal in the broker's words alone. */
+const reason = (error: unknown): string =>
+  error instanceof Refused ? error.message : described(error);
 
 const pause = (ms: number, stop: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
