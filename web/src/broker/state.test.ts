@@ -26,7 +26,7 @@ it("a connection that was made is no failure, even if nothing can be read after 
   expect(asked).toContain("GET /v1/networks");
 });
 
-it("reads the connections of the network that is shown, and says why it cannot show policing", async () => {
+it("reads the network that is shown, and says why it cannot show policing", async () => {
   const asked = answering({
     "DELETE /v1/connections/c1": null,
     "GET /v1/networks": [{ name: "a" }, { name: "b/c" }],
