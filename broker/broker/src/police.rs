@@ -29,6 +29,8 @@ pub(crate) struct NetworkPolice {
     police: GlobalPolice,
     /// The time for which a node keeps a set-point that is not renewed.
     lease: Nanos,
+    /// The time of the first sample.
+    started: Option<Instant>,
     samples: u64,
 }
 
@@ -59,6 +61,9 @@ struct AgreedNetwork {
     agreement: AgreementConfig,
     /// True if one of its routers is held at its node; none before a node has answered.
     is_held: Option<bool>,
+    /// True once it is known for which nodes an earlier broker has left it held. Until then its
+    /// routers keep what they have.
+    is_taken_over: bool,
     judged: u64,
 }
 
@@ -103,7 +108,8 @@ impl NetworkPolice {
                 });
             }
             let (name, agreement) = (network.name.clone(), agreement.clone());
-            networks.push(AgreedNetwork { name, agreement, is_held: None, judged: 0 });
+            let (is_held, is_taken_over, judged) = (None, false, 0);
+            networks.push(AgreedNetwork { name, agreement, is_held, is_taken_over, judged });
         }
         if networks.is_empty() {
             return None;
@@ -114,7 +120,7 @@ impl NetworkPolice {
         let police = GlobalPolice::new(&vec![None; nodes.len()], &agreements, &policed);
         let lease = config.broker.set_point_lease.as_nanos();
         let lease = Nanos::new(u64::try_from(lease).unwrap_or(u64::MAX));
-        Some(Self { nodes, networks, routers, police, lease, samples: 0 })
+        Some(Self { nodes, networks, routers, police, lease, started: None, samples: 0 })
     }
 
     /// Returns the names of the nodes to ask, in the order in which answers are taken.
@@ -135,8 +141,9 @@ impl NetworkPolice {
         }
         let found: Vec<_> =
             self.routers.iter_mut().map(|router| router.see(answers.get(router.node))).collect();
-        self.note_first_state(now, answers);
+        self.note_answers(now, answers);
         self.forget_ended_leases(now);
+        self.resume_held(now);
         let seen: Vec<_> = self.routers.iter().map(|router| router.seen).collect();
         let ruling = self.police.step(now, &seen);
         let judged = ruling.judged.into_iter();
@@ -161,12 +168,14 @@ impl NetworkPolice {
         for ((router, view), wanted) in each.filter(|((router, _), _)| router.node == node) {
             let Some(view) = view else { continue };
             let has = view.lease.as_ref().map(|lease| lease.set_point_pps);
+            let is_known = self.networks.get(router.network).is_some_and(|of| of.is_taken_over);
+            let wanted = wanted.or(has.filter(|_| !is_known));
             let near = |has: &u64, of: u64| has.abs_diff(of) <= has / MOVED_PART;
             // A refused rate leaves the lease in force as it is, and does not renew it: it is tried
             // again once that is renewed.
             let stays =
                 |has: &u64| wanted.is_some_and(|of| router.refused.is_some() || near(has, of));
-            let wanted = has.filter(stays).or(*wanted);
+            let wanted = has.filter(stays).or(wanted);
             let left = view.lease.as_ref().map_or(u64::MAX, |lease| lease.left_ns);
             is_due |= wanted != has || left <= self.lease.as_nanos() / 3 * 2;
             if wanted.or(has).is_some() {
@@ -285,14 +294,41 @@ impl NetworkPolice {
         self.police.set_capacity(place, node.capacity);
     }
 
-    /// Notes when nodes answer. At a node's first answer it notes which networks an earlier broker
-    /// has left held there, and goes on with the contention for which they are.
-    fn note_first_state(&mut self, now: Instant, answers: &[Result<XtcView, String>]) {
-        for (place, (node, answer)) in self.nodes.iter_mut().zip(answers).enumerate() {
-            if answer.is_err() || node.answered.replace(now).is_some() {
-                continue;
+    /// Notes when nodes answer, and at the first answer about a network whether it is held.
+    fn note_answers(&mut self, now: Instant, answers: &[Result<XtcView, String>]) {
+        for (node, answer) in self.nodes.iter_mut().zip(answers) {
+            node.answered = if answer.is_ok() { Some(now) } else { node.answered };
+        }
+        for (place, network) in self.networks.iter_mut().enumerate() {
+            let mut own = self.routers.iter().filter(|router| router.network == place);
+            let answered =
+                |router: &SeenRouter| answers.get(router.node).is_some_and(Result::is_ok);
+            if network.is_held.is_none() && own.clone().any(answered) {
+                network.is_held = Some(own.any(|router| router.set_point.is_some()));
             }
-            let held = || self.routers.iter().filter(|of| of.set_point.is_some());
+        }
+    }
+
+    /// Goes on with the contention for which an earlier broker has left networks held. Which node
+    /// that is shows once all nodes of a network have answered; one that does not answer for a
+    /// whole lease holds nobody any more.
+    fn resume_held(&mut self, now: Instant) {
+        let is_over = *self.started.get_or_insert(now) + self.lease < now;
+        let waits = |router: &SeenRouter| {
+            !is_over && self.nodes.get(router.node).is_none_or(|node| node.answered.is_none())
+        };
+        let mut is_new = vec![false; self.networks.len()];
+        for (place, network) in self.networks.iter_mut().enumerate() {
+            let mut own = self.routers.iter().filter(|router| router.network == place);
+            if !network.is_taken_over && !own.any(waits) {
+                (network.is_taken_over, is_new[place]) = (true, true);
+            }
+        }
+        let held = || {
+            let held = self.routers.iter().filter(|router| router.set_point.is_some());
+            held.filter(|router| is_new.get(router.network) == Some(&true))
+        };
+        for place in 0..self.nodes.len() {
             // An entry is held for contention at any node, another router for that of its own.
             let is_for_here = |router: &SeenRouter| {
                 let elsewhere = |of: &SeenRouter| of.network == router.network && !of.is_entry;
@@ -302,14 +338,6 @@ impl NetworkPolice {
             let rates: Vec<_> = rates.filter_map(|of| Some((of.network, of.set_point?))).collect();
             if !rates.is_empty() {
                 self.police.resume(now, place, &rates);
-            }
-        }
-        for (place, network) in self.networks.iter_mut().enumerate() {
-            let mut own = self.routers.iter().filter(|router| router.network == place);
-            let answered =
-                |router: &SeenRouter| answers.get(router.node).is_some_and(Result::is_ok);
-            if network.is_held.is_none() && own.clone().any(answered) {
-                network.is_held = Some(own.any(|router| router.set_point.is_some()));
             }
         }
     }

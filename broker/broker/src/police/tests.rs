@@ -238,6 +238,37 @@ fn a_successor_keeps_what_is_needed_and_withdraws_the_rest() {
     }
 }
 
+/// Goal: while a node has not said what it holds, a successor takes no other for the contended one
+/// and withdraws nothing; a node that stays silent holds nobody once its leases have ended.
+#[test]
+fn a_successor_waits_for_all_nodes_of_a_network() {
+    let mut nodes = TwoNodes::new();
+    nodes.pass([1500, 1000]);
+    nodes.pass([1150, 650]);
+    let contended = |nodes: &TwoNodes| {
+        let shown = nodes.police.report(500, 0);
+        [0, 1].map(|place| shown.nodes[place].contended)
+    };
+    for late in [1, 50] {
+        nodes.succeed();
+        nodes.silent[1] = true;
+        for _ in 0..late {
+            let asked = nodes.pass([1150, 650]);
+            assert!(asked.iter().all(|of| !of.ends_with("off")), "{asked:?}");
+            assert_eq!(contended(&nodes), [false; 2]);
+        }
+        nodes.silent[1] = false;
+        // Its leases have not been renewed, and may have ended: then contention shows again.
+        nodes.pass([1150, 650]);
+        assert_eq!(contended(&nodes), [false, true], "after {late} samples");
+    }
+    nodes.succeed();
+    nodes.silent[1] = true;
+    let all: Vec<_> = (0..65).map(|_| nodes.pass([400, 300])).collect();
+    let let_go = all.iter().position(|asked| asked.iter().any(|of| of.ends_with("off")));
+    assert!(let_go.is_some_and(|at| at >= 60), "{let_go:?}");
+}
+
 /// Goal: a node that does not answer is counted and named, and nothing is asked of it; a router
 /// that its node's policy has turned on or paused is left alone; guarantees beyond what a node
 /// carries are named.
