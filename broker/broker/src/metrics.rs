@@ -262,7 +262,9 @@ impl MetricsPage {
         let help = "Samples in which a node did not answer.";
         self.family("policing_silent_samples_total", help, "counter", each);
         for (name, help, kind, of) in CONDUCT {
-            let each = networks.iter().map(|one| (vec![("network", one.network.clone())], of(one)));
+            let each = networks
+                .iter()
+                .filter_map(|one| Some((vec![("network", one.network.clone())], of(one)?)));
             self.family(name, help, kind, each);
         }
         for (name, help, of) in SET_POINTS {
@@ -310,21 +312,18 @@ const LINKS: &[LinkFamily] = &[
     ("link_usable", "Whether paths may pass it.", |link| u64::from(link.fault.is_none())),
 ];
 
-/// A name, a help text, a type, and the value.
-type ConductFamily = (&'static str, &'static str, &'static str, fn(&NetworkConduct) -> u64);
+/// A name, a help text, a type, and the value, if it is known.
+type ConductFamily = (&'static str, &'static str, &'static str, fn(&NetworkConduct) -> Option<u64>);
 
 const CONDUCT: &[ConductFamily] = &[
     ("policing_held", "Whether a network is held at its set-points.", "gauge", |of| {
-        u64::from(of.held)
+        Some(u64::from(of.held))
     }),
     ("policing_grade", "Punishment: 0 none, 1 early drop, 2 lower, 3 stopped.", "gauge", |of| {
-        let is = |grade: &Grade| grade.to_string() == of.grade;
-        GRADES.iter().position(is).unwrap_or_default() as u64
+        Some(u64::from(Grade::named(&of.grade)?.number()))
     }),
-    ("policing_judged_total", "How often its punishment changed.", "counter", |of| of.judged),
+    ("policing_judged_total", "How often its punishment changed.", "counter", |of| Some(of.judged)),
 ];
-
-const GRADES: [Grade; 4] = [Grade::Free, Grade::EarlyDrop, Grade::LowerSetPoint, Grade::Stopped];
 
 /// A name, a help text, and the value, if it is known.
 type SetPointFamily = (&'static str, &'static str, fn(&RouterSetPoint) -> Option<u64>);

@@ -88,6 +88,32 @@ impl ConductConfig {
 }
 
 impl Grade {
+    /// All grades, the mildest first.
+    const ALL: [Self; 4] = [Self::Free, Self::EarlyDrop, Self::LowerSetPoint, Self::Stopped];
+
+    /// Returns the grade's number, as metrics show it: 0 for none, 3 for stopped.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Returns the grade's name, as users see it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::EarlyDrop => "early drop",
+            Self::LowerSetPoint => "lower set-point",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    /// Returns the grade of that name; none if there is no such grade.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|grade| grade.name() == name)
+    }
+
     /// Returns true if packets beyond the set-point are dropped at ingress.
     #[must_use]
     pub fn drops_early(self) -> bool {
@@ -190,12 +216,7 @@ impl Conduct {
 
 impl fmt::Display for Grade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Free => "free",
-            Self::EarlyDrop => "early drop",
-            Self::LowerSetPoint => "lower set-point",
-            Self::Stopped => "stopped",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -230,6 +251,15 @@ mod tests {
             Some((period / 10, judgement.to))
         };
         periods.filter_map(step).collect()
+    }
+
+    /// Goal: a grade is found by its name, and numbers go up with the punishment.
+    #[test]
+    fn grades_have_names_and_numbers() {
+        let named = |grade: Grade| Grade::named(grade.name());
+        assert_eq!(Grade::ALL.map(named), Grade::ALL.map(Some));
+        assert_eq!(Grade::ALL.map(Grade::number), [0, 1, 2, 3]);
+        assert!(Grade::ALL.is_sorted() && Grade::named("odd").is_none());
     }
 
     /// Goal: grade by grade up while it offends, and grade by grade down when it reforms.

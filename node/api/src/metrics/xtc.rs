@@ -109,7 +109,7 @@ const FAMILIES: &[Family] = &[
         Some(of.late.to_string())
     }),
     ("weir_xtc_grade", "Punishment: 0 none, 1 early drop, 2 lower, 3 stopped.", "gauge", |of| {
-        Some((of.police?.grade as u32).to_string())
+        Some(of.police?.grade.number().to_string())
     }),
     ("weir_xtc_judged_total", "How often its punishment changed.", "counter", |of| {
         Some(of.police?.judged.to_string())
