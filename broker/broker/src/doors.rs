@@ -20,6 +20,7 @@ use crate::answer_counts::AnswerCounts;
 use crate::app::router;
 use crate::clock;
 use crate::config::{BrokerConfig, BrokerToken};
+use crate::execution::NodeQueues;
 use crate::ids::StableIds;
 use crate::message::{BODY_BYTES_MAX, ReadMessage};
 use crate::orders::{SharedState, WantedLink, WriterOrder};
@@ -27,6 +28,7 @@ use crate::police::NetworkPolice;
 use crate::routes::BrokerInterface;
 use crate::state::BrokerState;
 use crate::traffic::TrafficReader;
+use crate::weir_node_queue::WeirNodes;
 use crate::{openapi, test_config, xml};
 
 mod metrics;
@@ -49,7 +51,11 @@ impl Doors {
         Self::of(test_config::with(&[&test_config::pair("blue", 1), &test_config::pair("red", 2)]))
     }
 
-    fn of(mut config: BrokerConfig) -> Self {
+    fn of(config: BrokerConfig) -> Self {
+        Self::with_routers(config, Arc::default(), Arc::default())
+    }
+
+    fn with_routers(mut config: BrokerConfig, routers: NodeQueues, nodes: WeirNodes) -> Self {
         for (name, network) in [("root", None), ("blue", Some("blue")), ("red", Some("red"))] {
             let sum = digest(&SHA256, name.as_bytes());
             let sha256 = sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -66,9 +72,9 @@ impl Doors {
         let interface = BrokerInterface {
             state: Arc::clone(&state),
             orders,
-            nodes: watch::channel(Arc::default()).1,
+            nodes: watch::channel(routers).1,
             tokens: config.broker.token.clone(),
-            weir_nodes: watch::channel(Arc::default()).1,
+            weir_nodes: watch::channel(nodes).1,
             policing: watch::channel(Arc::new(policing.unwrap_or_default())).1,
             traffic: TrafficReader::new(),
             answers: AnswerCounts::default(),

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tests of the metrics as their readers meet them.
 
-use std::io::Write as _;
-use std::process::Stdio;
-
 use weir_api_types::exposition::EXPOSITION_TYPE;
 
 use super::*;
+use crate::node_queue::NodeQueue;
+use crate::weir_node_queue;
+
+#[path = "../../../../node/api/src/metrics/tests/checks.rs"]
+mod checks;
+
+use checks::{names_only_what_there_is, promtool_takes, promtool_takes_rules};
 
 /// Goal: an administrator gets counts of answers, set-ups and connections, and the use of links,
 /// shares and nodes; who sees one network gets what is of that one; nobody else gets anything.
@@ -51,7 +55,7 @@ async fn metrics_are_shown_to_their_owners() {
     // A megabyte a second and the headers of its tunnel; nothing on the way back.
     assert!((1_000_000..1_040_000).contains(&reserved("blue-1")), "{}", came.text);
     assert_eq!(reserved("blue-2"), 0);
-    promtool_finds_nothing_wrong(&came.text);
+    promtool_takes(&came.text);
     let red = doors.ask("red", "GET /metrics", JSON, "").await.text;
     assert!(red.contains("weir_broker_share_bytes_per_second{network=\"red\""));
     for foreign in ["blue", "answers", "leads", "setup", "physical_link"] {
@@ -77,7 +81,7 @@ async fn metrics_of_policing_are_shown_to_their_owners() {
     ] {
         assert!(all.lines().any(|one| one == line), "no {line} in\n{all}");
     }
-    promtool_finds_nothing_wrong(&all);
+    promtool_takes(&all);
     let red = doors.ask("red", "GET /metrics", JSON, "").await.text;
     assert!(red.contains("weir_broker_policing_held{network=\"red\"} 0"));
     assert!(!red.contains("blue") && !red.contains("node=") && !red.contains("samples_total"));
@@ -86,15 +90,22 @@ async fn metrics_of_policing_are_shown_to_their_owners() {
     assert!(all.contains("weir_broker_leads 0\n") && !all.contains("policing"), "{all}");
 }
 
-/// Has Prometheus' own checker read a page, where it is.
-fn promtool_finds_nothing_wrong(page: &str) {
-    let mut check = Command::new("promtool");
-    check.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let Ok(mut child) = check.stderr(Stdio::piped()).spawn() else {
-        println!("SKIPPED promtool_finds_nothing_wrong: Debian's package prometheus is not here");
-        return;
-    };
-    child.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
-    let checked = child.wait_with_output().unwrap();
-    assert!(checked.status.success(), "{checked:?}");
+/// Goal: the alerts that are shipped name only what brokers say.
+#[tokio::test]
+async fn rules_name_only_what_there_is() {
+    let mut pages = String::new();
+    for text in [test_config::shared("60Mbit", "20Mbit"), test_config::policed()] {
+        let config = test_config::parse(&text).unwrap();
+        let routers = config.network.iter().flat_map(|network| &network.router);
+        let routers = routers.map(|of| (of.name.clone(), NodeQueue::simulate(of))).collect();
+        let clients = weir_node_queue::clients(&config).unwrap();
+        let nodes = watch::channel(Arc::new(config.clone())).0;
+        let nodes = weir_node_queue::start(&nodes, &clients, &Arc::default());
+        let mut doors = Doors::with_routers(config, Arc::new(routers), nodes);
+        let asked = json!({"network": "blue", "from": "x", "to": "y", "rate": "8Mbit"});
+        doors.json("blue", "POST /v1/connections", &asked).await;
+        pages += &doors.ask("root", "GET /metrics", JSON, "").await.text;
+    }
+    names_only_what_there_is("prometheus/weir-broker.rules.yml", &pages);
+    promtool_takes_rules("prometheus/weir-broker.rules.yml");
 }

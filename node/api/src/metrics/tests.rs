@@ -2,9 +2,6 @@
 //! A page of a node with a bit of everything, and the files for Prometheus and Grafana against it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use weir_api_types::status::{
     Amount, CpuModelDrift, CpuModelReading, CpuModelStatus, DirectionStatus, FlowsStatus,
@@ -20,6 +17,10 @@ use weir_units::{BitRate, CpuShare, Nanos, PacketRate};
 
 use super::{Counted, node};
 use crate::caller::{Caller, CallerRole};
+
+mod checks;
+
+use checks::{names_only_what_there_is, promtool_takes, promtool_takes_rules};
 
 /// Every reason in both places, which no node does, and nothing twice.
 fn page() -> String {
@@ -118,19 +119,6 @@ fn classes() -> [ClassStatus; 2] {
     [periodic, class("vr2", RealtimeKind::Normal)]
 }
 
-/// A metric's name and the labels that it has.
-fn known(page: &str) -> BTreeMap<String, BTreeSet<String>> {
-    let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for line in page.lines().filter(|line| !line.starts_with('#')) {
-        let (series, _) = line.rsplit_once(' ').unwrap();
-        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-        let entry = known.entry(name.to_owned()).or_default();
-        let labels = labels.trim_end_matches('}').split(',').filter(|label| !label.is_empty());
-        entry.extend(labels.map(|label| label.split_once('=').unwrap().0.to_owned()));
-    }
-    known
-}
-
 #[test]
 fn no_series_comes_twice_and_sums_are_right() {
     let page = page();
@@ -180,64 +168,12 @@ fn a_drifted_model_is_told_with_both_sides() {
 
 #[test]
 fn rules_and_dashboard_name_only_what_there_is() {
-    let known = known(&page());
-    for file in ["prometheus/weir.rules.yml", "grafana/weir.json"] {
-        let text = std::fs::read_to_string(packaging(file)).unwrap();
-        let found = selectors(&text);
-        assert!(found.len() >= 8, "{file}: {found:?}");
-        for (name, labels) in found {
-            let has = known.get(&name).unwrap_or_else(|| panic!("{file}: there is no {name}"));
-            for label in labels {
-                let given = label == "instance" || label == "job";
-                assert!(given || has.contains(&label), "{file}: {name} has no label {label}");
-            }
-        }
-    }
-    // The check bites.
-    assert_eq!(
-        selectors("rate(weir_x_total{a=\"b\", c=~\\\"d\\\"}[5m])"),
-        [("weir_x_total".to_owned(), vec!["a".to_owned(), "c".to_owned()])]
-    );
+    names_only_what_there_is("prometheus/weir.rules.yml", &page());
+    names_only_what_there_is("grafana/weir.json", &page());
 }
 
-/// Prometheus' own checker, where it is.
 #[test]
 fn promtool_finds_nothing_wrong() {
-    if Command::new("promtool").arg("--version").output().is_err() {
-        println!("SKIPPED promtool_finds_nothing_wrong: Debian's package prometheus is not here");
-        return;
-    }
-    let rules = packaging("prometheus/weir.rules.yml");
-    let checked = Command::new("promtool").args(["check", "rules"]).arg(rules).output().unwrap();
-    assert!(checked.status.success(), "{checked:?}");
-    let mut check = Command::new("promtool");
-    check.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = check.stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(page().as_bytes()).unwrap();
-    let checked = child.wait_with_output().unwrap();
-    assert!(checked.status.success(), "{checked:?}");
-}
-
-fn packaging(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(file)
-}
-
-/// The metrics that a text names, each with the labels behind it in braces.
-fn selectors(text: &str) -> Vec<(String, Vec<String>)> {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let mut found = Vec::new();
-    for (at, _) in text.match_indices("weir_") {
-        if text[..at].ends_with(is_word) {
-            continue;
-        }
-        let rest = &text[at..];
-        let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-        let (name, behind) = rest.split_at(end);
-        let braces = behind.strip_prefix('{').and_then(|inside| inside.split_once('}'));
-        let matchers = braces.map_or("", |(inside, _)| inside).split(',');
-        let label =
-            |one: &str| Some(one.split_once('=')?.0.trim().trim_end_matches('!').to_owned());
-        found.push((name.to_owned(), matchers.filter_map(label).collect()));
-    }
-    found
+    promtool_takes(&page());
+    promtool_takes_rules("prometheus/weir.rules.yml");
 }
