@@ -2,9 +2,9 @@
 //! Changes that other brokers of the store have committed: each broker's state is made to be as
 //! stored before it decides anything.
 //!
-//! Every broker admits. One of them, which has the lease, configures the routers and does what is
-//! due by time: it begins the steps that others have stored, and stores their outcome, of which
-//! whoever waits at another broker is told.
+//! Every broker admits. The one with the lease configures the routers and does what is due by time:
+//! it begins the steps that others have stored and stores their outcome; each broker then answers
+//! its own callers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -115,8 +115,8 @@ impl BrokerState {
         self.configured_by = Some(name.unwrap_or_default().to_owned());
     }
 
-    /// Returns the refusal of what only the broker can answer that configures the routers; none if
-    /// that is this one.
+    /// Returns the refusal for a request that only the broker with the lease can answer; none if
+    /// this broker has it.
     pub(crate) fn elsewhere(&self) -> Option<BrokerRefusal> {
         let text = match self.configured_by.as_deref()? {
             "" => "no broker configures the routers at this moment; ask again later".to_owned(),

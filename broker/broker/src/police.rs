@@ -5,8 +5,8 @@
 //!
 //! Nothing of it is stored, and nothing of it is on the nodes' record: a set-point is a lease,
 //! which the node ends by itself if it is not renewed. A router of an agreement is `off` in its
-//! node's policy; one that somebody has turned on or paused there is left alone. Whoever follows a
-//! broker that was killed goes on with the set-points that it finds.
+//! node's policy; one that somebody has turned on or paused there is left alone. The successor of a
+//! killed broker goes on with the set-points that it finds.
 
 use std::collections::BTreeMap;
 
@@ -342,7 +342,8 @@ impl NetworkPolice {
         }
     }
 
-    /// Takes it that a node that has been silent for a whole lease holds nobody any more.
+    /// Forgets the set-points of nodes that have been silent for a whole lease: they have ended
+    /// there.
     fn forget_ended_leases(&mut self, now: Instant) {
         for router in &mut self.routers {
             let answered = self.nodes.get(router.node).and_then(|node| node.answered);

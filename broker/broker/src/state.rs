@@ -40,7 +40,7 @@ use crate::tunnel_numbers::{EntryNumbers, TunnelNumbers, store_wide};
 pub(crate) struct BrokerState {
     /// The configuration in force: the file's, with the shares that were changed since.
     pub(crate) config: Arc<BrokerConfig>,
-    /// The file's.
+    /// The configuration as the file has it.
     pub(crate) of_file: Arc<BrokerConfig>,
     pub(crate) directory: NetworkDirectory,
     pub(crate) network: NetworkState,
@@ -48,7 +48,7 @@ pub(crate) struct BrokerState {
     /// Failed parts of the networks, and links that are set down.
     pub(crate) failed: FailedParts,
     pub(crate) history: ChangeHistory,
-    /// Routers as the broker sees them that configures them.
+    /// Routers as seen by the broker that configures them.
     pub(crate) observed: ObservedParts,
     /// The broker that configures the routers, if it is another one.
     pub(crate) configured_by: Option<String>,
@@ -112,14 +112,14 @@ impl BrokerState {
         Ok(state)
     }
 
-    /// Takes over a connection as it is stored. It must not be there.
+    /// Takes over a stored connection, which the state must not have yet.
     ///
     /// # Errors
     /// It has no room, or a link of it is gone.
     pub(crate) fn take_over(&mut self, row: StoredConnection) -> Result<(), String> {
         let StoredConnection { connection, next, suspended, mut record } = row;
         let NetworkConnection { id, request, flows, state: step } = connection;
-        // Versions before 4 of the store said it by these alone.
+        // Store versions before 4 had no `suspended`: it follows from these two.
         let suspended = suspended || record.restoring || step == ConnectionState::Broken;
         if record.entries == EntryNumbers::default() {
             record.entries = store_wide(record.number, self.network.topology(), &flows);
@@ -360,7 +360,7 @@ impl BrokerState {
         if matches!(state, ConnectionState::Active | ConnectionState::Broken)
             && let Some(record) = self.records.get_mut(&id)
         {
-            // Nothing of it is under way. It would be most of the row.
+            // Nothing is under way, so the plan is dropped: it would be most of the stored row.
             record.plan = ConnectionPlan::default();
         }
         Ok(match state {

@@ -106,8 +106,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Asks all routers and nodes for their state. Returns whether other parts have failed than
-    /// before; none while one of them was not read yet.
+    /// Reads the state of all routers and nodes. Returns true if the failed parts differ from
+    /// before; none while one has not been read yet.
     fn observe(&self, now: Instant, batch: &mut OrderBatch) -> Option<bool> {
         let nodes = self.nodes.as_ref()?;
         let statuses = nodes.iter().map(|(name, node)| (name, node.status()));

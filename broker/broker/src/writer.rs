@@ -58,8 +58,8 @@ pub(crate) struct Writer {
     pub(crate) lease_ends: Option<Instant>,
 }
 
-/// Moves of connections that make room for a request. A broker that ends meanwhile has moved some
-/// of them, and its caller has no answer.
+/// Moves that make room for a request. If the broker ends meanwhile, some moves stay made and the
+/// caller gets no answer.
 pub(crate) struct Rearrangement {
     /// The connection whose move is under way.
     pub(crate) moving: ConnectionId,
@@ -74,7 +74,7 @@ pub(crate) struct WantedConnection {
     waiting: WaitingCaller,
 }
 
-/// Settings of the writer: failures, and what does not fit.
+/// Settings of the writer.
 #[derive(Clone)]
 pub(crate) struct WriterSettings {
     /// The time without an answer after which a router has failed.
@@ -101,7 +101,7 @@ pub(crate) struct OrderBatch {
     pub(crate) before: BTreeMap<ConnectionId, Vec<NodePhase>>,
     /// Callers for whom nothing is to be done at routers.
     told: Vec<(ConnectionId, WaitingCaller)>,
-    /// Callers of those steps.
+    /// Callers that wait for these steps.
     callers: Vec<(ConnectionId, WaitingCaller)>,
     /// Connections that routers lose.
     pub(crate) withdrawn: Vec<Vec<NodePhase>>,

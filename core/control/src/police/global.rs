@@ -136,9 +136,9 @@ impl GlobalPolice {
         }
     }
 
-    /// Begins with contention at a node, where an earlier mechanism has held these tenants, each at
-    /// its rate: it ends as any contention does, and until then nobody is let go. Tenants and nodes
-    /// that are not in the lists are passed over.
+    /// Starts in contention at a node because an earlier mechanism holds these tenants there, each
+    /// at its rate. This contention ends like any other; until then no tenant is released. Unknown
+    /// tenants and nodes are ignored.
     pub fn resume(&mut self, now: Instant, node: usize, held: &[(usize, PacketRate)]) {
         for (tenant, rate) in held {
             if let Some(tenant) = self.tenants.get_mut(*tenant) {
@@ -252,8 +252,8 @@ impl GlobalPolice {
 }
 
 impl PolicedNode {
-    /// Returns the rate to share: a tenant that takes back what it lent is served before others
-    /// have yielded.
+    /// Returns 95 % of the capacity; the reserve serves a tenant that takes back the rate it had
+    /// lent before others have yielded.
     fn shared(&self) -> Option<PacketRate> {
         let most = u128::from(self.capacity?.as_pps()) * 95 / 100;
         Some(PacketRate::from_pps(u64::try_from(most).unwrap_or(u64::MAX)))
