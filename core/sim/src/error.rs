@@ -58,4 +58,12 @@ pub enum SimError {
         /// The most that there may be.
         most: usize,
     },
+    /// A flow stops at a station that is not there.
+    #[error("a flow stops at station {station}, there are {stations}")]
+    NoStation {
+        /// The station, by position.
+        station: usize,
+        /// Stations of the network.
+        stations: usize,
+    },
 }

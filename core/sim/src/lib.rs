@@ -34,6 +34,9 @@
 //! [`RouterHost`] is one as well: Xen's domain 0 between the wire and virtual routers;
 //! [`RouterChain`] is several in a line.
 //!
+//! **Packets that cost processor time.** A [`ForwardingNetwork`] has flows pass processors, with a
+//! cost by packet and byte, and bottlenecks.
+//!
 //! Read [`SimNode`], then [`SimNode::run`]. [`DataPlane`] names what the simulator has in common
 //! with data planes on the wire.
 
@@ -41,6 +44,7 @@ mod cycle_audit;
 mod edf;
 mod error;
 mod event;
+mod forwarding;
 mod header_audit;
 mod link;
 mod machine;
@@ -66,6 +70,10 @@ pub use cycle_audit::{CycleAudit, audit_cycle};
 pub use edf::{EdfJob, EdfOutcome, EdfServer, run_edf};
 pub use error::SimError;
 pub use event::EventQueue;
+pub use forwarding::{
+    ForwardingCounts, ForwardingFlow, ForwardingNetwork, ForwardingStation, ForwardingStop,
+    PacketCost,
+};
 pub use header_audit::{
     AUDIT_SLICES, ExpectedFrame, HeaderAudit, audit_frame, audit_headers, audit_headers_of,
     audit_mac, audit_policy, audit_slices, expected,

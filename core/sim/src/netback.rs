@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
 use crate::shaper::{Shaper, XenBucket};
-use crate::{EventQueue, Seed, SimError};
+use crate::{EventQueue, PacketCost, Seed, SimError};
 
 /// The parameters of domain 0 and of its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +32,7 @@ pub struct NetbackConfig {
     /// The rate of the link; each frame occupies [`Self::FRAMING`] bytes more.
     pub link: BitRate,
     /// Processor time of domain 0 for a packet.
-    pub cost: Nanos,
-    /// Processor time of domain 0 for 1024 bytes.
-    pub cost_kib: Nanos,
+    pub cost: PacketCost,
     /// Packets in a guest's ring, at least 1.
     pub ring: usize,
     /// Packets in the card's queue, at least 1.
@@ -156,8 +154,8 @@ impl NetbackConfig {
     /// A packet of 1514 bytes costs 8.5 µs, what the XTC text's table 2 says of domain 0.
     #[must_use]
     pub const fn new(link: BitRate) -> Self {
-        let (cost, cost_kib) = (Nanos::new(7_000), Nanos::new(1_000));
-        Self { link, cost, cost_kib, ring: 256, queue: 1000, disk: None }
+        let cost = PacketCost { packet: Nanos::new(7_000), kib: Nanos::new(1_000) };
+        Self { link, cost, ring: 256, queue: 1000, disk: None }
     }
 }
 
@@ -290,9 +288,8 @@ impl NetbackModel {
             guest.ready = None;
             self.turn = (at + 1) % count;
             self.served = Some(first);
-            let bytes = u64::from(first.bytes) * self.config.cost_kib.as_nanos() / 1024;
-            let cost = self.config.cost.saturating_add(Nanos::new(bytes));
-            return self.events.push(now + cost.max(Nanos::new(1)), NetbackEvent::Served);
+            let cost = self.config.cost.of(first.bytes.into());
+            return self.events.push(now + cost, NetbackEvent::Served);
         }
         Ok(())
     }

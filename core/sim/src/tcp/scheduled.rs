@@ -7,8 +7,8 @@ use weir_units::{BitRate, ByteCount, Instant};
 use super::bottleneck::{Bottleneck, Crossing};
 
 /// A scheduler that sends as fast as a link does, and a map from flows to its classes.
-pub struct ScheduledLink {
-    scheduler: Paced<AnyScheduler>,
+pub struct ScheduledLink<S = Paced<AnyScheduler>> {
+    scheduler: S,
     rate: BitRate,
     class_of: Box<dyn Fn(usize) -> ClassId>,
     /// The packets inside, by id: ids are dense.
@@ -25,11 +25,7 @@ impl ScheduledLink {
         class_of: Box<dyn Fn(usize) -> ClassId>,
     ) -> Self {
         let scheduler = Paced::new(scheduler, &LinkConfig { rate: Some(rate), ..link.clone() });
-        Self { scheduler, rate, class_of, inside: Vec::new(), next: None }
-    }
-
-    fn forget(&mut self, packet: Packet) -> Option<Crossing> {
-        self.inside.get_mut(packet.id as usize)?.take()
+        Self::of(scheduler, rate, class_of)
     }
 
     /// Returns the scheduler.
@@ -39,7 +35,19 @@ impl ScheduledLink {
     }
 }
 
-impl Bottleneck for ScheduledLink {
+impl<S: Scheduler> ScheduledLink<S> {
+    /// Makes a link of a scheduler that has its classes, and knows the link's rate itself.
+    #[must_use]
+    pub fn of(scheduler: S, rate: BitRate, class_of: Box<dyn Fn(usize) -> ClassId>) -> Self {
+        Self { scheduler, rate, class_of, inside: Vec::new(), next: None }
+    }
+
+    fn forget(&mut self, packet: Packet) -> Option<Crossing> {
+        self.inside.get_mut(packet.id as usize)?.take()
+    }
+}
+
+impl<S: Scheduler> Bottleneck for ScheduledLink<S> {
     fn offer(&mut self, now: Instant, packet: Crossing, lost: &mut Vec<Crossing>) {
         let number = u32::try_from(packet.flow).unwrap_or(0);
         // Like a hash of addresses, this puts neighbouring flows far apart.
@@ -52,7 +60,7 @@ impl Bottleneck for ScheduledLink {
                     self.inside.resize(id + 1, None);
                 }
                 self.inside[id] = Some(packet);
-                self.next = Some(self.scheduler.busy_until().map_or(now, |busy| busy.max(now)));
+                self.next = Some(now);
             }
             Err(_) => lost.push(packet),
         }
@@ -62,7 +70,7 @@ impl Bottleneck for ScheduledLink {
         loop {
             match self.scheduler.dequeue(now) {
                 Dequeue::Send { packet, .. } => {
-                    self.next = self.scheduler.busy_until();
+                    self.next = Some(now);
                     let bytes = ByteCount::new(packet.bytes().into());
                     let crossed = self.forget(packet)?;
                     return Some((crossed, now + self.rate.time_for_ceil(bytes)));

@@ -105,6 +105,21 @@ fn points(lines: &[TableLine], tenant: &str, unit: Unit) -> Vec<CpuPoint> {
     all.filter(|point| point.cpu_percent <= 100.0).collect()
 }
 
+/// Fits a surface to a tenant's lines of some sizes, x read in steps of 10 Mbit/s.
+pub(crate) fn surface_of(tenant: &str, sizes: &[u16]) -> Result<CpuSurface> {
+    let is_fitted = |line: &TableLine| sizes.iter().any(|size| f64::from(*size) == line.bytes);
+    let lines: Vec<TableLine> = lines()?.into_iter().filter(is_fitted).collect();
+    CpuSurface::of(&points(&lines, tenant, Unit::Steps), false).map_err(unfitted)
+}
+
+/// Returns the part of a processor that a line of the table gives, percent, x read so.
+pub(crate) fn cpu_of(tenant: &str, size: u16, mbps: f64) -> Result<f64> {
+    let lines = lines()?;
+    let line = lines.iter().find(|line| line.tenant == tenant && line.bytes == f64::from(size));
+    let line = line.ok_or_else(|| told(&format!("table 1 has no line of {size} bytes")))?;
+    Ok(line.cpu(Unit::Steps, mbps))
+}
+
 fn r_square(points: &[CpuPoint]) -> Result<f64> {
     Ok(CpuSurface::of(points, false).map_err(unfitted)?.fit().r_square)
 }
@@ -165,7 +180,7 @@ fn told(what: &str) -> ExperimentError {
 }
 
 const TABLE: &str = include_str!("../../../scenarios/iip/table1.csv");
-const TENANTS: [&str; 3] = ["qos", "can", "dss"];
+pub(crate) const TENANTS: [&str; 3] = ["qos", "can", "dss"];
 /// Section 7.1: percent of a processor at 150 Mbit/s, by frame size.
 const PROSE: [(f64, f64); 2] = [(128.0, 50.0), (1024.0, 16.0)];
 const PROSE_MBPS: f64 = 150.0;

@@ -4,7 +4,10 @@
 //! All but row 9 is in virtual time, so that it holds on any machine. The model is fitted to the
 //! caps of `FITTED` and judged on the other caps, those of `PREDICTED`.
 
+mod em_network;
+mod forwarding_trial;
 mod held;
+mod iip_node;
 mod linux_tcp;
 mod native;
 mod router_scenario;
@@ -52,6 +55,12 @@ const ROWS: &[Requirement] = &[
     .correctness(),
     row(5, "a stream's staircase of delay under credit, none with EDF", &[Plain(stream::show)])
         .correctness(),
+    row(
+        6,
+        "the IIP text's node and the Execution Management text's network carry what these say",
+        &[Plain(iip_node::show), Plain(em_network::show)],
+    )
+    .correctness(),
     row(
         7,
         "smoltcp in virtual time has the goodput of Linux's TCP on the wire, and shares it alike",
