@@ -337,7 +337,7 @@ impl Show {
         match (&self.vif, self.view.json) {
             (None, false) => match client.text("/v1/document") {
                 Ok(document) => output::print(&document)?,
-                // The file is the operator's; a tenant sees what holds for him.
+                // The file is the operator's; a tenant sees what holds for it.
                 Err(ClientError::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => {
                     output::print_json(&client.get::<Value>("/v1/policy")?)?;
                 }

@@ -196,6 +196,8 @@ pub struct ShareChange {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct VifShareChange {
+    // The first seven fields are those of `ShareChange`: serde flattens nothing into a type that
+    // denies unknown fields.
     /// Weight for the capacity that is left beyond the guarantees.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)]
@@ -375,7 +377,7 @@ pub enum ChangeOrigin {
 /// An edit of one key of the policy's document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EditView {
-    /// `node`, `api`, `port`, `slice`, `router` or `vif`.
+    /// `node`, `api`, `report`, `xtc`, `port`, `slice`, `router` or `vif`.
     pub table: String,
     /// Name of the port, slice, router or vif.
     pub name: String,

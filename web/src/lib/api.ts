@@ -206,7 +206,7 @@ export interface EditView {
   key: string;
   /** Name of the port, slice, router or vif. */
   name: string;
-  /** `node`, `api`, `port`, `slice`, `router` or `vif`. */
+  /** `node`, `api`, `report`, `xtc`, `port`, `slice`, `router` or `vif`. */
   table: string;
 }
 

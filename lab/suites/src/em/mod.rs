@@ -82,7 +82,7 @@ const ROWS: &[Requirement] = &[
     ),
     row(
         12,
-        "JSON, XML and command line leave one row; an administrator meets his own network alone",
+        "JSON, XML and command line leave one row; an administrator meets its own network alone",
         &[Plain(doors::show)],
     )
     .correctness(),

@@ -2,7 +2,7 @@
 //! Two networks on one physical link, each with a guaranteed share of it, kept by the Weir nodes at
 //! its ends.
 //!
-//! Root inside `blue` does as he likes at his router: he floods past all of the broker's limits
+//! Root inside `blue` does as it likes at its router: it floods past all of the broker's limits
 //! there, with frames that an XDP program makes, and sends frames with the other network's VLAN,
 //! addresses and MAC addresses. `red` sends within its share, and is counted by independent sinks.
 
