@@ -51,7 +51,7 @@ pub(crate) struct BrokerAddress {
 
 /// A connection that is asked for.
 #[derive(Debug, Args)]
-pub(crate) struct Wanted {
+pub(crate) struct ConnectionArgs {
     /// The virtual network
     #[arg(long)]
     network: String,
@@ -113,7 +113,7 @@ pub(crate) enum ConnectionCommand {
     /// Ask for a connection
     Create {
         #[command(flatten)]
-        wanted: Box<Wanted>,
+        wanted: Box<ConnectionArgs>,
         /// Reserve only, for this time, such as 30s, in which it is to be committed
         #[arg(long)]
         hold: Option<String>,
@@ -202,7 +202,7 @@ pub(crate) enum ConnectionCommand {
 #[derive(Debug, Args)]
 pub(crate) struct Connect {
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: ConnectionArgs,
     #[command(flatten)]
     at: BrokerAddress,
     /// The command and its arguments, after `--`
@@ -371,7 +371,7 @@ impl BrokerAddress {
     }
 }
 
-impl Wanted {
+impl ConnectionArgs {
     fn create(
         &self,
         client: &Client,

@@ -117,7 +117,7 @@ impl BrokerState {
 
     /// Returns the refusal for a request that only the broker with the lease can answer; none if
     /// this broker has it.
-    pub(crate) fn elsewhere(&self) -> Option<BrokerRefusal> {
+    pub(crate) fn refusal_without_lease(&self) -> Option<BrokerRefusal> {
         let text = match self.configured_by.as_deref()? {
             "" => "no broker configures the routers at this moment; ask again later".to_owned(),
             name => format!("broker \"{name}\" configures the routers; ask it"),

@@ -39,8 +39,6 @@ mod clock;
 pub mod config;
 mod config_values;
 mod directory;
-#[cfg(test)]
-mod doors;
 mod due_times;
 mod error;
 mod execution;
@@ -48,6 +46,8 @@ mod failures;
 mod follow;
 mod history;
 mod ids;
+#[cfg(test)]
+mod interface_tests;
 mod item;
 mod links;
 mod linux;

@@ -43,7 +43,7 @@ impl BrokerInterface {
     /// Returns all metrics that a caller may see.
     fn metrics(&self, caller: &BrokerToken) -> String {
         let mut page = MetricsPage::default();
-        let leads = self.locked(|state| state.elsewhere().is_none());
+        let leads = self.locked(|state| state.refusal_without_lease().is_none());
         if caller.network.is_none() {
             page.one("leads", "Whether this broker has the lease.", "gauge", u64::from(leads));
             let most = self.orders.max_capacity();

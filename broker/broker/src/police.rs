@@ -187,7 +187,7 @@ impl NetworkPolice {
 
     /// Takes what came of the requests, in the order of the nodes. Returns which networks are held
     /// or let go by that.
-    pub(crate) fn made(&mut self, outcomes: &[Option<LeaseOutcome>]) -> Vec<PolicingNote> {
+    pub(crate) fn take_outcomes(&mut self, outcomes: &[Option<LeaseOutcome>]) -> Vec<PolicingNote> {
         for router in &mut self.routers {
             let Some(Some((request, outcome))) = outcomes.get(router.node) else { continue };
             let Some(rate) = request.set_points_pps.get(&router.name) else { continue };

@@ -83,7 +83,7 @@ impl PolicingTask {
         let (requests, judged) = self.police.take(now, &answers);
         let each = self.nodes.iter().zip(requests);
         let made = join_all(each.map(|((name, client), request)| make(name, client, request)));
-        let changed = self.police.made(&made.await);
+        let changed = self.police.take_outcomes(&made.await);
         self.notes.extend(judged.into_iter().chain(changed));
         self.tell();
         let period = u64::try_from(PERIOD.as_millis()).unwrap_or(u64::MAX);

@@ -101,7 +101,7 @@ pub(crate) async fn policing(
     headers: HeaderMap,
 ) -> Result<MessageAnswer, BrokerRefusal> {
     let caller = interface.caller(&headers)?;
-    interface.locked(|state| state.elsewhere().map_or(Ok(()), Err))?;
+    interface.locked(|state| state.refusal_without_lease().map_or(Ok(()), Err))?;
     Ok(MessageAnswer::ok("policing", &interface.policing_of(caller)))
 }
 
@@ -448,7 +448,7 @@ impl BrokerInterface {
 
     /// Returns the queues of the routers.
     fn nodes(&self) -> Result<NodeQueues, BrokerRefusal> {
-        match self.locked(|state| state.elsewhere()) {
+        match self.locked(|state| state.refusal_without_lease()) {
             None => Ok(Arc::clone(&self.nodes.borrow())),
             Some(refusal) => Err(refusal),
         }
@@ -475,8 +475,8 @@ impl BrokerInterface {
         })
     }
 
-    pub(crate) fn locked<T>(&self, read: impl FnOnce(&mut BrokerState) -> T) -> T {
-        read(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn locked<T>(&self, work: impl FnOnce(&mut BrokerState) -> T) -> T {
+        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

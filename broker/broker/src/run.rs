@@ -251,7 +251,7 @@ impl<'c> StoreOpening<'c> {
             self.config.with_shares(stored.shares).map_err(BrokerError::Configuration)?;
         let mut state = BrokerState::new(&config, &mut ids, Vec::new(), stored.keys)
             .map_err(BrokerError::Configuration)?;
-        state.of_file = Arc::new(self.config.clone());
+        state.file_config = Arc::new(self.config.clone());
         state.restore_links(stored.links_down);
         state.observe(stored.observed.failed.clone());
         state.observed = stored.observed;

@@ -152,7 +152,7 @@ impl BrokerState {
         self.known_link(network, link)?;
         let before = self.config.link_terms(network, link);
         let before = before.ok_or_else(|| unknown("link", link))?;
-        let of_file = self.of_file.link_terms(network, link).unwrap_or(before);
+        let of_file = self.file_config.link_terms(network, link).unwrap_or(before);
         let terms = ShareTerms {
             rate_bps: wanted.rate.map_or(before.rate_bps, BitRate::as_bps),
             reservable_bps: match (wanted.reservable, wanted.rate) {

@@ -41,7 +41,7 @@ pub(crate) struct BrokerState {
     /// The configuration in force: the file's, with the shares that were changed since.
     pub(crate) config: Arc<BrokerConfig>,
     /// The configuration as the file has it.
-    pub(crate) of_file: Arc<BrokerConfig>,
+    pub(crate) file_config: Arc<BrokerConfig>,
     pub(crate) directory: NetworkDirectory,
     pub(crate) network: NetworkState,
     pub(crate) records: BTreeMap<ConnectionId, ConnectionRecord>,
@@ -90,7 +90,7 @@ impl BrokerState {
         let (history, observed) = (ChangeHistory::default(), ObservedParts::default());
         let config = Arc::new(config.clone());
         let mut state = Self {
-            of_file: Arc::clone(&config),
+            file_config: Arc::clone(&config),
             config,
             directory,
             network,

@@ -79,7 +79,7 @@ impl TwoNodes {
             made.push(request.map(|request| (request, Ok(answer))));
         }
         self.notes.extend(judged);
-        self.notes.extend(self.police.made(&made));
+        self.notes.extend(self.police.take_outcomes(&made));
         said
     }
 

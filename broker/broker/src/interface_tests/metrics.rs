@@ -17,13 +17,13 @@ use checks::{names_only_what_there_is, promtool_takes, promtool_takes_rules};
 #[tokio::test]
 async fn metrics_are_shown_to_their_owners() {
     let text = test_config::shared("60Mbit", "20Mbit");
-    let mut doors = Doors::of(test_config::parse(&text).unwrap());
+    let mut interface = TestInterface::of(test_config::parse(&text).unwrap());
     let asked = json!({"network": "blue", "from": "x", "to": "y", "rate": "8Mbit"});
     for status in [StatusCode::CREATED, StatusCode::UNPROCESSABLE_ENTITY] {
-        assert_eq!(doors.json("blue", "POST /v1/connections", &asked).await.0, status);
+        assert_eq!(interface.json("blue", "POST /v1/connections", &asked).await.0, status);
     }
-    doors.json("root", "PUT /v1/connections", &Value::Null).await;
-    let came = doors.ask("root", "GET /metrics", JSON, "").await;
+    interface.json("root", "PUT /v1/connections", &Value::Null).await;
+    let came = interface.ask("root", "GET /metrics", JSON, "").await;
     assert_eq!((came.status, came.kind.as_str()), (StatusCode::OK, EXPOSITION_TYPE));
     for line in [
         "weir_broker_leads 1",
@@ -56,12 +56,12 @@ async fn metrics_are_shown_to_their_owners() {
     assert!((1_000_000..1_040_000).contains(&reserved("blue-1")), "{}", came.text);
     assert_eq!(reserved("blue-2"), 0);
     promtool_takes(&came.text);
-    let red = doors.ask("red", "GET /metrics", JSON, "").await.text;
+    let red = interface.ask("red", "GET /metrics", JSON, "").await.text;
     assert!(red.contains("weir_broker_share_bytes_per_second{network=\"red\""));
     for foreign in ["blue", "answers", "leads", "setup", "physical_link"] {
         assert!(!red.contains(foreign), "{foreign} in\n{red}");
     }
-    let none = doors.ask("none", "GET /metrics", JSON, "").await;
+    let none = interface.ask("none", "GET /metrics", JSON, "").await;
     assert_eq!(none.status, StatusCode::UNAUTHORIZED);
 }
 
@@ -69,8 +69,8 @@ async fn metrics_are_shown_to_their_owners() {
 /// while another broker polices.
 #[tokio::test]
 async fn metrics_of_policing_are_shown_to_their_owners() {
-    let mut doors = Doors::of(test_config::parse(&test_config::policed()).unwrap());
-    let all = doors.ask("root", "GET /metrics", JSON, "").await.text;
+    let mut interface = TestInterface::of(test_config::parse(&test_config::policed()).unwrap());
+    let all = interface.ask("root", "GET /metrics", JSON, "").await.text;
     for line in [
         "weir_broker_policing_samples_total 0",
         "weir_broker_policing_contended{node=\"n2\"} 0",
@@ -82,11 +82,11 @@ async fn metrics_of_policing_are_shown_to_their_owners() {
         assert!(all.lines().any(|one| one == line), "no {line} in\n{all}");
     }
     promtool_takes(&all);
-    let red = doors.ask("red", "GET /metrics", JSON, "").await.text;
+    let red = interface.ask("red", "GET /metrics", JSON, "").await.text;
     assert!(red.contains("weir_broker_policing_held{network=\"red\"} 0"));
     assert!(!red.contains("blue") && !red.contains("node=") && !red.contains("samples_total"));
-    doors.state.lock().unwrap().note_holder(Some("other/1/2".to_owned()));
-    let all = doors.ask("root", "GET /metrics", JSON, "").await.text;
+    interface.state.lock().unwrap().note_holder(Some("other/1/2".to_owned()));
+    let all = interface.ask("root", "GET /metrics", JSON, "").await.text;
     assert!(all.contains("weir_broker_leads 0\n") && !all.contains("policing"), "{all}");
 }
 
@@ -101,10 +101,10 @@ async fn rules_name_only_what_there_is() {
         let clients = weir_node_queue::clients(&config).unwrap();
         let nodes = watch::channel(Arc::new(config.clone())).0;
         let nodes = weir_node_queue::start(&nodes, &clients, &Arc::default());
-        let mut doors = Doors::with_routers(config, Arc::new(routers), nodes);
+        let mut interface = TestInterface::with_routers(config, Arc::new(routers), nodes);
         let asked = json!({"network": "blue", "from": "x", "to": "y", "rate": "8Mbit"});
-        doors.json("blue", "POST /v1/connections", &asked).await;
-        pages += &doors.ask("root", "GET /metrics", JSON, "").await.text;
+        interface.json("blue", "POST /v1/connections", &asked).await;
+        pages += &interface.ask("root", "GET /metrics", JSON, "").await.text;
     }
     names_only_what_there_is("prometheus/weir-broker.rules.yml", &pages);
     promtool_takes_rules("prometheus/weir-broker.rules.yml");

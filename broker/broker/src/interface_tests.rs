@@ -34,19 +34,19 @@ use crate::{openapi, test_config, xml};
 mod metrics;
 
 /// A broker without routers: what is planned counts as done.
-struct Doors {
+struct TestInterface {
     router: axum::Router,
     state: SharedState,
 }
 
 /// An answer that came.
-struct Came {
+struct ReceivedAnswer {
     status: StatusCode,
     kind: String,
     text: String,
 }
 
-impl Doors {
+impl TestInterface {
     fn open() -> Self {
         Self::of(test_config::with(&[&test_config::pair("blue", 1), &test_config::pair("red", 2)]))
     }
@@ -66,7 +66,7 @@ impl Doors {
         let state = BrokerState::new(&config, &mut ids, Vec::new(), Vec::new()).unwrap();
         let state = Arc::new(Mutex::new(state));
         let (orders, waiting) = mpsc::channel(4);
-        tokio::spawn(obey(Arc::clone(&state), waiting));
+        tokio::spawn(execute_orders(Arc::clone(&state), waiting));
         // Before the first sample.
         let policing = NetworkPolice::new(&config).map(|police| police.report(500, 0));
         let interface = BrokerInterface {
@@ -84,7 +84,7 @@ impl Doors {
     }
 
     /// Sends a request with a token and a body; `form` is the format of both messages.
-    async fn ask(&mut self, token: &str, line: &str, form: &str, body: &str) -> Came {
+    async fn ask(&mut self, token: &str, line: &str, form: &str, body: &str) -> ReceivedAnswer {
         let (method, path) = line.split_once(' ').unwrap();
         let mut request = Request::builder().method(method).uri(path);
         request = request.header("authorization", format!("Bearer {token}"));
@@ -95,7 +95,7 @@ impl Doors {
         let kind = answer.headers().get("content-type").map(|kind| kind.to_str().unwrap());
         let kind = kind.unwrap_or_default().to_owned();
         let bytes = to_bytes(answer.into_body(), 1 << 20).await.unwrap();
-        Came { status, kind, text: String::from_utf8(bytes.to_vec()).unwrap() }
+        ReceivedAnswer { status, kind, text: String::from_utf8(bytes.to_vec()).unwrap() }
     }
 
     async fn json(&mut self, token: &str, line: &str, body: &Value) -> (StatusCode, Value) {
@@ -118,7 +118,7 @@ impl Doors {
 }
 
 /// Does what a writer does, without store and routers.
-async fn obey(state: SharedState, mut orders: mpsc::Receiver<WriterOrder>) {
+async fn execute_orders(state: SharedState, mut orders: mpsc::Receiver<WriterOrder>) {
     let mut drawn = 77_000_000_u64;
     while let Some(order) = orders.recv().await {
         let mut state = state.lock().unwrap();
@@ -171,20 +171,20 @@ fn share(network: &str, rate_bps: u64) -> Value {
 #[tokio::test]
 async fn shares_of_a_physical_link_are_shown_to_their_owners() {
     let config = test_config::parse(&test_config::shared("60Mbit", "20Mbit")).unwrap();
-    let mut doors = Doors::of(config);
+    let mut interface = TestInterface::of(config);
     let link = |shares: Value| {
         json!({
             "link": "n1-n2", "nodes": ["n1", "n2"], "rate_bps": 100_000_000,
             "reservable_bps": 90_000_000, "shares": shares
         })
     };
-    let (_, blue) = doors.json("blue", "GET /v1/links", &Value::Null).await;
+    let (_, blue) = interface.json("blue", "GET /v1/links", &Value::Null).await;
     assert_eq!(blue, json!([link(json!([share("blue", 60_000_000)]))]));
-    let (_, all) = doors.json("root", "GET /v1/links", &Value::Null).await;
+    let (_, all) = interface.json("root", "GET /v1/links", &Value::Null).await;
     let mut whole = link(json!([share("blue", 60_000_000), share("red", 20_000_000)]));
     whole["free_bps"] = json!(10_000_000);
     assert_eq!(all, json!([whole]));
-    let (_, networks) = doors.json("red", "GET /v1/networks", &Value::Null).await;
+    let (_, networks) = interface.json("red", "GET /v1/networks", &Value::Null).await;
     assert_eq!(networks[0]["links"][0]["over"], "n1-n2");
 }
 
@@ -193,7 +193,7 @@ async fn shares_of_a_physical_link_are_shown_to_their_owners() {
 #[tokio::test]
 async fn a_share_is_changed_by_an_administrator_of_all_networks() {
     let config = test_config::parse(&test_config::shared("60Mbit", "20Mbit")).unwrap();
-    let mut doors = Doors::of(config);
+    let mut interface = TestInterface::of(config);
     let line = "PATCH /v1/networks/blue/links/l";
     let wanted = json!({ "rate": "70Mbit", "reservable": "65Mbit" });
     for (token, body, status) in [
@@ -203,7 +203,7 @@ async fn a_share_is_changed_by_an_administrator_of_all_networks() {
         ("root", &json!({ "rate": "much" }), 422),
         ("root", &json!({ "rate": "71Mbit" }), 422),
     ] {
-        let (came, said) = doors.json(token, line, body).await;
+        let (came, said) = interface.json(token, line, body).await;
         assert_eq!(came.as_u16(), status, "{token} {body}: {said}");
         assert_eq!(
             said["message"].as_str().unwrap().contains("70Mbit is free"),
@@ -211,20 +211,20 @@ async fn a_share_is_changed_by_an_administrator_of_all_networks() {
         );
     }
     let setting = xml::write("setting", &wanted);
-    let came = doors.ask("root", line, XML, &setting).await;
+    let came = interface.ask("root", line, XML, &setting).await;
     assert_eq!(came.status, StatusCode::NO_CONTENT, "{}", came.text);
-    let (_, links) = doors.json("root", "GET /v1/links", &Value::Null).await;
+    let (_, links) = interface.json("root", "GET /v1/links", &Value::Null).await;
     assert_eq!(links[0]["shares"][0], share("blue", 70_000_000));
     assert_eq!(links[0]["free_bps"], 0);
-    let (_, networks) = doors.json("blue", "GET /v1/networks", &Value::Null).await;
+    let (_, networks) = interface.json("blue", "GET /v1/networks", &Value::Null).await;
     assert_eq!(networks[0]["links"][0]["reservable_bps"], 65_000_000);
 }
 
 /// Goal: who sees one network meets it alone under its agreement, and no node.
 #[tokio::test]
 async fn policing_is_shown_to_its_owners() {
-    let mut doors = Doors::of(test_config::parse(&test_config::policed()).unwrap());
-    let (_, all) = doors.json("root", "GET /v1/policing", &Value::Null).await;
+    let mut interface = TestInterface::of(test_config::parse(&test_config::policed()).unwrap());
+    let (_, all) = interface.json("root", "GET /v1/policing", &Value::Null).await;
     let names = |report: &Value, key: &str| {
         let of = report[key].as_array().unwrap().iter();
         of.map(|of| of[key.trim_end_matches('s')].as_str().unwrap().to_owned()).collect::<Vec<_>>()
@@ -233,7 +233,7 @@ async fn policing_is_shown_to_its_owners() {
         (names(&all, "networks"), names(&all, "nodes")),
         (strings(&["blue", "red"]), strings(&["n1", "n2"]))
     );
-    let (_, red) = doors.json("red", "GET /v1/policing", &Value::Null).await;
+    let (_, red) = interface.json("red", "GET /v1/policing", &Value::Null).await;
     assert_eq!((names(&red, "networks"), names(&red, "nodes")), (strings(&["red"]), strings(&[])));
     assert_eq!(
         red["networks"][0]["routers"][0],
@@ -249,23 +249,23 @@ fn strings(names: &[&str]) -> Vec<String> {
 
 #[tokio::test]
 async fn json_and_xml_make_the_same_row() {
-    let mut doors = Doors::open();
+    let mut interface = TestInterface::open();
     let mut rows = Vec::new();
     for form in [JSON, XML, "text/xml; charset=utf-8"] {
         let (create, change) = (whole(), json!({"rate": "30Mbit", "avoid": []}));
         let [create, change] = [("request", create), ("change", change)].map(|(root, value)| {
             if form == JSON { value.to_string() } else { xml::write(root, &value) }
         });
-        let made = doors.ask("blue", "POST /v1/connections", form, &create).await;
+        let made = interface.ask("blue", "POST /v1/connections", form, &create).await;
         assert_eq!(made.status, StatusCode::CREATED, "{}", made.text);
         assert_eq!(made.kind, form.replace("text", "application").replace("; charset=utf-8", ""));
-        let (_, all) = doors.json("blue", "GET /v1/connections", &Value::Null).await;
+        let (_, all) = interface.json("blue", "GET /v1/connections", &Value::Null).await;
         let path = format!("/v1/connections/{}", all[0]["id"].as_str().unwrap());
-        let before = doors.rows();
-        let changed = doors.ask("blue", &format!("PATCH {path}"), form, &change).await;
+        let before = interface.rows();
+        let changed = interface.ask("blue", &format!("PATCH {path}"), form, &change).await;
         assert_eq!(changed.status, StatusCode::OK, "{}", changed.text);
-        rows.push((before, doors.rows()));
-        let gone = doors.ask("blue", &format!("DELETE {path}"), form, "").await;
+        rows.push((before, interface.rows()));
+        let gone = interface.ask("blue", &format!("DELETE {path}"), form, "").await;
         assert_eq!((gone.status, gone.text.as_str()), (StatusCode::NO_CONTENT, ""));
     }
     assert_eq!(rows[0], rows[1]);
@@ -275,42 +275,45 @@ async fn json_and_xml_make_the_same_row() {
 
 #[tokio::test]
 async fn a_dry_run_answers_as_a_request_would_and_reserves_nothing() {
-    let mut doors = Doors::open();
+    let mut interface = TestInterface::open();
     let line = "POST /v1/connections/dry-run";
-    let (status, admitted) = doors.json("blue", line, &whole()).await;
+    let (status, admitted) = interface.json("blue", line, &whole()).await;
     assert_eq!(status, StatusCode::OK, "{admitted}");
     assert_eq!(admitted["tunnels"][0]["routers"], json!(["blue-1", "blue-2"]));
     assert_eq!(admitted["tunnels"][1]["rate_bps"], 1_000_000);
-    assert!(doors.rows().is_empty());
+    assert!(interface.rows().is_empty());
     let mut more = whole();
     more["rate"] = json!("500Mbit");
-    let (status, refused) = doors.json("blue", line, &more).await;
+    let (status, refused) = interface.json("blue", line, &more).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
-    assert_eq!(doors.json("blue", "POST /v1/connections", &more).await, (status, refused.clone()));
+    assert_eq!(
+        interface.json("blue", "POST /v1/connections", &more).await,
+        (status, refused.clone())
+    );
     // The rate that it names is admitted.
     more["rate"] = refused["changes"][0]["rate"].clone();
-    assert_eq!(doors.json("blue", line, &more).await.0, StatusCode::OK, "{refused}");
+    assert_eq!(interface.json("blue", line, &more).await.0, StatusCode::OK, "{refused}");
 }
 
 #[tokio::test]
 async fn an_administrator_of_one_network_meets_that_network_alone() {
-    let mut doors = Doors::open();
+    let mut interface = TestInterface::open();
     let mut ids = Vec::new();
     for network in ["blue", "red"] {
         let request = json!({"network": network, "from": "x", "to": "y", "rate": "1Mbit"});
-        let (status, made) = doors.json("root", "POST /v1/connections", &request).await;
+        let (status, made) = interface.json("root", "POST /v1/connections", &request).await;
         assert_eq!(status, StatusCode::CREATED, "{made}");
         ids.push(made["id"].as_str().unwrap().to_owned());
     }
     for (path, all) in [("/v1/networks", 2), ("/v1/connections", 2)] {
         for (token, seen) in [("root", all), ("blue", 1), ("red", 1)] {
-            let (_, list) = doors.json(token, &format!("GET {path}"), &Value::Null).await;
+            let (_, list) = interface.json(token, &format!("GET {path}"), &Value::Null).await;
             assert_eq!(list.as_array().unwrap().len(), seen, "{token} {path}: {list}");
         }
     }
     let of = |network: &str| format!("GET /v1/connections?network={network}");
     for (token, network, seen) in [("root", "red", 1), ("red", "red", 1), ("root", "green", 0)] {
-        let (_, list) = doors.json(token, &of(network), &Value::Null).await;
+        let (_, list) = interface.json(token, &of(network), &Value::Null).await;
         let own = list.as_array().unwrap().iter().filter(|of| of["request"]["network"] == network);
         assert_eq!(
             (own.count(), list.as_array().unwrap().len()),
@@ -318,15 +321,15 @@ async fn an_administrator_of_one_network_meets_that_network_alone() {
             "{network}: {list}"
         );
     }
-    assert_eq!(doors.json("blue", &of("red"), &Value::Null).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(interface.json("blue", &of("red"), &Value::Null).await.0, StatusCode::NOT_FOUND);
     let after = |id: &str| format!("GET /v1/connections?after={id}");
-    let (_, list) = doors.json("root", "GET /v1/connections", &Value::Null).await;
+    let (_, list) = interface.json("root", "GET /v1/connections", &Value::Null).await;
     let [first, last] = [0, 1].map(|place| list[place]["id"].as_str().unwrap());
-    assert_eq!(doors.json("root", &after(first), &Value::Null).await.1, json!([list[1]]));
-    assert_eq!(doors.json("root", &after(last), &Value::Null).await.1, json!([]));
-    assert_eq!(doors.json("root", &after("c1"), &Value::Null).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(interface.json("root", &after(first), &Value::Null).await.1, json!([list[1]]));
+    assert_eq!(interface.json("root", &after(last), &Value::Null).await.1, json!([]));
+    assert_eq!(interface.json("root", &after("c1"), &Value::Null).await.0, StatusCode::NOT_FOUND);
     let wrong = "GET /v1/connections?before=c1";
-    assert_eq!(doors.json("root", wrong, &Value::Null).await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(interface.json("root", wrong, &Value::Null).await.0, StatusCode::BAD_REQUEST);
     let other = format!("/v1/connections/{}", ids[1]);
     let change = json!({"rate": "2Mbit"});
     for (line, body) in [
@@ -335,10 +338,10 @@ async fn an_administrator_of_one_network_meets_that_network_alone() {
         (format!("PATCH {other}"), change),
         (format!("DELETE {other}"), Value::Null),
     ] {
-        let (status, said) = doors.json("blue", &line, &body).await;
+        let (status, said) = interface.json("blue", &line, &body).await;
         assert_eq!(status, StatusCode::NOT_FOUND, "{line}");
         // In the words for one that never was.
-        let (_, never) = doors.json("blue", &line.replace(&ids[1], NEVER), &body).await;
+        let (_, never) = interface.json("blue", &line.replace(&ids[1], NEVER), &body).await;
         assert_eq!(said.to_string().replace(&ids[1], NEVER), never.to_string(), "{line}");
     }
     let mut request = whole();
@@ -347,16 +350,16 @@ async fn an_administrator_of_one_network_meets_that_network_alone() {
     disjoint["disjoint_from"] = json!(ids[1]);
     for path in ["/v1/connections", "/v1/connections/dry-run"] {
         for body in [&request, &disjoint] {
-            let (status, said) = doors.json("blue", &format!("POST {path}"), body).await;
+            let (status, said) = interface.json("blue", &format!("POST {path}"), body).await;
             assert_eq!(status, StatusCode::NOT_FOUND, "{path}: {said}");
         }
     }
-    assert_eq!(doors.rows().len(), 2);
+    assert_eq!(interface.rows().len(), 2);
 }
 
 #[tokio::test]
 async fn what_is_no_request_is_refused_in_the_format_asked_for() {
-    let mut doors = Doors::open();
+    let mut interface = TestInterface::open();
     let long = "x".repeat(BODY_BYTES_MAX + 1);
     let (good, post) = (whole().to_string(), "POST /v1/connections");
     for (token, line, form, body, status) in [
@@ -377,26 +380,26 @@ async fn what_is_no_request_is_refused_in_the_format_asked_for() {
         ("root", "GET /v1/history?since=1", JSON, "", 400),
         ("blue", "GET /v1/history?network=red", JSON, "", 404),
     ] {
-        let came = doors.ask(token, line, form, body).await;
+        let came = interface.ask(token, line, form, body).await;
         assert_eq!(came.status.as_u16(), status, "{line} {form}: {}", came.text);
         let kind = if form == XML { XML } else { JSON };
         assert_eq!(came.kind, kind, "{line}");
         let says = if form == XML { "<error><code>" } else { "{\"code\":" };
         assert!(came.text.contains(says), "{line}: {}", came.text);
     }
-    assert!(doors.rows().is_empty());
+    assert!(interface.rows().is_empty());
 }
 
 /// Goal: every message is what the schema says, and what is none is not.
 #[tokio::test]
 async fn every_message_in_xml_is_valid() {
     let Some(schema) = Schema::write() else { return };
-    let mut doors = Doors::open();
-    let made = doors.ask("root", "POST /v1/connections", XML, &request(&whole())).await;
+    let mut interface = TestInterface::open();
+    let made = interface.ask("root", "POST /v1/connections", XML, &request(&whole())).await;
     schema.holds("made", &made.text);
     let mut other = whole();
     (other["rate"], other["to_port"]) = (json!("500Mbit"), json!(1));
-    let tried = doors.ask("root", "POST /v1/connections/dry-run", XML, &request(&other)).await;
+    let tried = interface.ask("root", "POST /v1/connections/dry-run", XML, &request(&other)).await;
     assert!(tried.text.contains("<changes><change>"), "{}", tried.text);
     assert!(
         tried.text.contains("<links><link><from>blue-1</from><link>l</link>"),
@@ -405,17 +408,17 @@ async fn every_message_in_xml_is_valid() {
     );
     schema.holds("refused", &tried.text);
     (other["rate"], other["delay_max"]) = (json!("1Mbit"), json!("1ms"));
-    let tried = doors.ask("root", "POST /v1/connections/dry-run", XML, &request(&other)).await;
+    let tried = interface.ask("root", "POST /v1/connections/dry-run", XML, &request(&other)).await;
     schema.holds("too-late", &tried.text);
     other["delay_max"] = json!("3ms");
-    let tried = doors.ask("root", "POST /v1/connections/dry-run", XML, &request(&other)).await;
+    let tried = interface.ask("root", "POST /v1/connections/dry-run", XML, &request(&other)).await;
     assert_eq!(tried.status, StatusCode::OK, "{}", tried.text);
     schema.holds("admitted", &tried.text);
-    let (_, all) = doors.json("root", "GET /v1/connections", &Value::Null).await;
+    let (_, all) = interface.json("root", "GET /v1/connections", &Value::Null).await;
     let id = all[0]["id"].as_str().unwrap();
     let kinds = ["networks", "networks/blue/traffic", "connections", "history", "policing"];
     for path in kinds.into_iter().chain([&*format!("connections/{id}"), "nothing"]) {
-        let came = doors.ask("root", &format!("GET /v1/{path}"), XML, "").await;
+        let came = interface.ask("root", &format!("GET /v1/{path}"), XML, "").await;
         schema.holds(&path.replace('/', "-"), &came.text);
     }
     let report = TunnelReport {
