@@ -14,7 +14,9 @@ use weir_api_types::xtc::{RouterView, SetPointAnswer, SetPointRequest, XtcView};
 use weir_broker_api_types::{
     HistoryChange, NetworkConduct, NodeContention, PolicingReport, RouterSetPoint,
 };
-use weir_control::police::{GlobalPolice, Grade, Judgement, PolicedRouter, SeenTraffic, admit};
+use weir_control::police::{
+    GlobalPolice, Grade, Judgement, MOVED_PART, PolicedRouter, SeenTraffic, admit,
+};
 use weir_units::{Instant, Nanos, PacketRate};
 
 use crate::agreement::AgreementConfig;
@@ -416,9 +418,6 @@ fn traffic(router: &RouterView) -> Option<SeenTraffic> {
 /// States of a router that may be held: its node's policy turns it off.
 const OFF: &str = "off";
 const LEASED: &str = "leased";
-
-/// Set-points move by more than a fiftieth or not at all: each move is a request.
-const MOVED_PART: u64 = 50;
 
 /// The fault of a node that says nothing of its capacity.
 const NO_CAPACITY: &str = "it has no capacity to police: node.capacity and xtc.police";

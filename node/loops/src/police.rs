@@ -20,8 +20,8 @@ use weir_control::Reading;
 use weir_control::Sample;
 use weir_control::control_loop::{SampleFault, Sampler, SamplerConfig};
 use weir_control::police::{
-    Conduct, ConductConfig, Contention, ContentionConfig, Demand, Grade, Judgement, RateClaim,
-    set_points, wants,
+    Conduct, ConductConfig, Contention, ContentionConfig, Demand, Grade, Judgement, MOVED_PART,
+    RateClaim, SET_POINT_LEAST, SHARED_PPM, set_points, wants,
 };
 use weir_policy::{Policy, XtcState};
 use weir_units::{Instant, Nanos, PacketRate};
@@ -251,7 +251,7 @@ impl PolicingLoop {
 impl WatchedRouter {
     fn new(wanted: &RouterTarget, rate_most: PacketRate) -> Self {
         let terms = RouterTerms::of(wanted);
-        let first = terms.set_point.unwrap_or(terms.min).max(LEAST);
+        let first = terms.set_point.unwrap_or(terms.min).max(SET_POINT_LEAST);
         Self {
             router: wanted.router.clone(),
             terms,
@@ -396,15 +396,15 @@ impl WatchedRouter {
 
     /// Returns true if a share differs from the present one by more than noise.
     fn is_moved_by(&self, share: PacketRate) -> bool {
-        let (old, new) = (self.ruling.set_point.as_pps(), share.max(LEAST).as_pps());
+        let (old, new) = (self.ruling.set_point.as_pps(), share.max(SET_POINT_LEAST).as_pps());
         let active = self.terms.state == XtcState::Active;
-        active && u128::from(old.abs_diff(new)) * MOVED_PART > u128::from(old)
+        active && u128::from(old.abs_diff(new)) * u128::from(MOVED_PART) > u128::from(old)
     }
 
     fn rule(&self, share: PacketRate, contended: bool) -> Ruling {
         let grade = self.conduct.grade();
         let held = self.terms.set_point.is_some() || contended || grade > Grade::Free;
-        let set_point = share.max(LEAST);
+        let set_point = share.max(SET_POINT_LEAST);
         let let_in = if grade.stops() { PacketRate::ZERO } else { set_point };
         let ingress = (grade.drops_early() && self.terms.vifs).then_some(let_in);
         Ruling { held, set_point, ingress }
@@ -443,13 +443,3 @@ const KEPT: usize = 10;
 
 /// Looks without a reading after which a router counts as using nothing.
 const GONE_AFTER: u32 = 10;
-
-/// The part of the capacity that is shared: the demand at which contention begins, so that sharing
-/// does not prolong it.
-const SHARED_PPM: u32 = 950_000;
-
-/// Shares move by more than a fiftieth or not at all: each move is a call of an actuator.
-const MOVED_PART: u128 = 50;
-
-/// The least set-point of a controller.
-const LEAST: PacketRate = PacketRate::from_pps(1);

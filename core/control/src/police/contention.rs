@@ -3,6 +3,8 @@
 
 use weir_units::{Instant, Nanos, PacketRate};
 
+use super::set_points::SHARED_PPM;
+
 /// The configuration of [`Contention`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentionConfig {
@@ -43,7 +45,7 @@ impl ContentionConfig {
     /// Returns: on from 95 %, off below 85 % for half a second, which doubles up to 30 s where
     /// control comes back within ten of them.
     pub const DEFAULT: Self = Self {
-        on_ppm: 950_000,
+        on_ppm: SHARED_PPM,
         off_ppm: 850_000,
         calm: Nanos::from_millis(500),
         calm_most: Nanos::from_secs(30),

@@ -22,7 +22,7 @@ use weir_units::{Instant, PacketRate};
 use super::conduct::{Conduct, ConductConfig, Grade, Judgement};
 use super::contention::{Contention, ContentionConfig, Demand};
 use super::over_nodes::{PassingClaim, max_min_over_nodes};
-use super::set_points::{RateClaim, wants};
+use super::set_points::{RateClaim, SET_POINT_LEAST, SHARED_PPM, wants};
 
 /// A tenant's agreement over all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,15 +247,14 @@ impl GlobalPolice {
             (_, false) => tenant.given,
             (false, true) => tenant.allowed,
         };
-        (router.is_entry || self.is_contended(router.node)).then(|| rate.max(LEAST))
+        (router.is_entry || self.is_contended(router.node)).then(|| rate.max(SET_POINT_LEAST))
     }
 }
 
 impl PolicedNode {
-    /// Returns 95 % of the capacity; the reserve serves a tenant that takes back the rate it had
-    /// lent before others have yielded.
+    /// Returns the part of the capacity that is shared.
     fn shared(&self) -> Option<PacketRate> {
-        let most = u128::from(self.capacity?.as_pps()) * 95 / 100;
+        let most = u128::from(self.capacity?.as_pps()) * u128::from(SHARED_PPM) / 1_000_000;
         Some(PacketRate::from_pps(u64::try_from(most).unwrap_or(u64::MAX)))
     }
 }
@@ -275,9 +274,6 @@ impl PolicedTenant {
         }
     }
 }
-
-/// The least set-point.
-const LEAST: PacketRate = PacketRate::from_pps(1);
 
 #[cfg(test)]
 mod tests {

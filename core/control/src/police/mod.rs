@@ -19,4 +19,7 @@ pub use conduct::{Conduct, ConductConfig, Grade, Judgement};
 pub use contention::{Contention, ContentionConfig, Demand};
 pub use global::{GlobalPolice, GlobalRuling, PolicedRouter, SeenTraffic, TenantAgreement};
 pub use over_nodes::{PassingClaim, max_min_over_nodes};
-pub use set_points::{AdmissionError, RateClaim, admit, set_points, wants, weighted_max_min};
+pub use set_points::{
+    AdmissionError, MOVED_PART, RateClaim, SET_POINT_LEAST, SHARED_PPM, admit, set_points, wants,
+    weighted_max_min,
+};

@@ -161,6 +161,18 @@ impl fmt::Display for AdmissionError {
 
 impl core::error::Error for AdmissionError {}
 
+/// The part of a capacity that is shared, in millionths: the demand at which contention begins, so
+/// that sharing does not prolong it. The reserve serves a router that takes back what it had lent
+/// before others have yielded.
+pub const SHARED_PPM: u32 = 950_000;
+
+/// Set-points move by more than this part of themselves, a fiftieth, or not at all: each move is a
+/// call of an actuator, or a request to a node.
+pub const MOVED_PART: u64 = 50;
+
+/// The least set-point.
+pub const SET_POINT_LEAST: PacketRate = PacketRate::from_pps(1);
+
 /// Fine enough that the largest weight moves by less than a packet.
 pub(super) const LEVEL_BITS: u32 = 20;
 /// Packets a second that even an idle router may begin with.
