@@ -56,10 +56,10 @@ impl NodeDriver for LinuxDriver {
     fn plan(&self, wanted: &Items, actual: &Items) -> String {
         let (mut ip, mut tc) = (String::new(), String::new());
         let mut gone = Vec::new();
-        for (key, item) in actual.iter().filter(|(key, _)| !wanted.contains_key(*key)) {
+        for key in actual.keys().filter(|key| !wanted.contains_key(*key)) {
             match tunnel_of_key(key) {
                 Some(tunnel) => gone.push(tunnel),
-                None => remove(key, Some(item), &mut ip),
+                None => remove(key, &mut ip),
             }
         }
         remove_entries(&gone, &mut ip);
@@ -119,12 +119,10 @@ impl NodeDriver for LinuxDriver {
 }
 
 /// Writes the lines that remove an item.
-fn remove(key: &str, item: Option<&NodeItem>, ip: &mut String) {
+fn remove(key: &str, ip: &mut String) {
     if let Some(tunnel) = tunnel_of_key(key) {
         remove_entries(&[tunnel], ip);
-    } else if let Some(outer) = key.strip_prefix("outer/")
-        && item.is_some()
-    {
+    } else if let Some(outer) = key.strip_prefix("outer/") {
         let _ = writeln!(ip, "route del {outer}/128 proto {PROTOCOL}");
     }
 }
@@ -182,7 +180,7 @@ fn put(key: &str, item: &NodeItem, actual: Option<&NodeItem>, ip: &mut String, t
             }
             old => {
                 if old.is_some() {
-                    remove(key, old, ip);
+                    remove(key, ip);
                 }
                 put_entry(entry, ip, tc);
             }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A PostgreSQL of a test's own: a cluster in a temporary folder, on a socket there.
+//! A PostgreSQL of a test's own: a cluster in a temporary folder, on a socket there. Rows of the
+//! laboratory have one with fsync on, with their own errors (`em/postgres.rs`).
 
 use std::fs;
 use std::os::unix::fs::chown;

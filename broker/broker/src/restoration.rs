@@ -7,7 +7,6 @@
 //! old entry sends into a dead path until it is replaced, and nobody waits for the old path to run
 //! empty.
 
-use weir_api_types::error::ErrorCode;
 use weir_network::{
     ConnectionEvent, ConnectionId, ConnectionPlan, ConnectionState, NetworkId, RestorationOutcome,
 };
@@ -17,7 +16,7 @@ use crate::execution::NodePhase;
 use crate::failures::FailedParts;
 use crate::refusal::BrokerRefusal;
 use crate::requests::unknown;
-use crate::state::{BrokerState, advanced};
+use crate::state::{BrokerState, advanced, illegal};
 
 /// A connection that changed because its path failed; its row is to be stored.
 #[derive(Debug)]
@@ -171,6 +170,5 @@ pub(crate) fn broken(state: ConnectionState) -> Result<ConnectionState, BrokerRe
     if state == ConnectionState::Broken {
         return Ok(state);
     }
-    let illegal = |error| BrokerRefusal::new(ErrorCode::Conflict, format!("{error}"));
     state.after(ConnectionEvent::Break).map_err(illegal)
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A PostgreSQL of a row's own: a cluster in a temporary folder, on a socket there, with fsync on.
+//! The broker's own tests have one without (`broker/broker/src/postgres.rs`).
 
 use std::fs;
 use std::os::unix::fs::chown;
