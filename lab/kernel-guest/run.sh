@@ -1,13 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Rows of the kernel's data plane in a guest whose kernel has what the host's may lack: sch_hfsc,
-# fq_codel, 8021q, bonding. For function, not for speed: QEMU runs without acceleration.
+# fq_codel, 8021q, bonding, MPLS; and rows of the broker, whose routers are namespaces of that
+# kernel. For function, not for speed: QEMU runs without acceleration.
 #
 #   lab/kernel-guest/run.sh FOLDER PROGRAMS ROW...
 #
-# FOLDER keeps the kernel (108 MB, Debian 13's Linux 6.12 by apt) and the image; PROGRAMS has `weir`
-# and `weir-lab` of one build. Prints what weir-lab says; fails if a row does not hold. Needs
-# qemu-system-x86, busybox-static, cpio, kmod, zstd, iproute2, ethtool, iputils-ping, iperf3.
+# FOLDER keeps the kernel (108 MB, Debian 13's Linux 6.12 by apt) and the image; PROGRAMS has `weir`,
+# `weir-lab` and, for the broker, `weir-broker` of one build. A ROW without a table is of `kernel`;
+# `conformance` and `comparison` leave matrix.jsonl and comparison.json in FOLDER. Prints what
+# weir-lab says; fails if a row does not hold. Needs qemu-system-x86, busybox-static, cpio, kmod,
+# zstd, iproute2, ethtool, iputils-ping, iperf3; for the broker openssh-server, openssh-client, curl
+# and sqlite3 too.
 set -euo pipefail
 
 [ $# -ge 3 ] || {
@@ -23,7 +27,7 @@ own=$(dirname "$(realpath "$0")")
 release=${WEIR_GUEST_SUITE:-trixie}
 seconds=${WEIR_GUEST_SECONDS:-900}
 modules="sch_hfsc sch_htb sch_fq_codel sch_tbf sch_ingress cls_bpf cls_u32 act_mirred veth bridge
-    8021q bonding ifb tun"
+    8021q bonding ifb tun mpls_router mpls_iptunnel ip6_tunnel"
 
 # The kernel, from lists of its own, so that the host's are left alone.
 if ! ls "$folder"/kernel/boot/vmlinuz-* >/dev/null 2>&1; then
@@ -67,8 +71,15 @@ done | sort -u | while read -r file; do
     case $inside in *.xz) xz -d "$inside" ;; esac
 done
 depmod -b "$root" "$version"
-for program in "$programs/weir" "$programs/weir-lab" ip tc bridge ethtool nsenter ping iperf3 \
-    mount umount sysctl; do
+wanted=("$programs/weir" "$programs/weir-lab" ip tc bridge ethtool nsenter ping iperf3 mount umount
+    sysctl)
+case $rows in
+*em.* | *comparison*)
+    # A busybox shell prefers its own programs to those of the same names.
+    wanted+=("$programs/weir-broker" /usr/sbin/sshd ssh-keygen curl sqlite3 dash)
+    ;;
+esac
+for program in "${wanted[@]}"; do
     source=$(command -v "$program")
     name=$(basename "$source")
     # busybox has programs of the same names, which cannot do all of this.
@@ -80,7 +91,14 @@ for program in "$programs/weir" "$programs/weir-lab" ip tc bridge ethtool nsente
         cp -Ln "$library" "$root$library"
     done
 done
-strip "$root/bin/weir" "$root/bin/weir-lab"
+strip "$root"/bin/weir*
+if [ -e "$root/bin/sshd" ]; then
+    # An SSH server starts under its full name, and wants to know its users.
+    mv "$root/bin/sshd" "$root/usr/sbin/sshd"
+    ln -sf dash "$root/bin/sh"
+    printf '%s\n' root:x:0:0:root:/tmp:/bin/sh sshd:x:100:65534::/run/sshd:/bin/false \
+        >"$root/etc/passwd"
+fi
 cp "$own/init.sh" "$root/init"
 chmod +x "$root/init"
 echo "$rows" >"$root/etc/rows"
@@ -91,6 +109,7 @@ timeout "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m
     -display none -no-reboot -serial stdio -kernel "$folder"/kernel/boot/vmlinuz-* \
     -initrd "$folder/image.gz" -append "console=ttyS0 panic=-1 quiet" | tee "$folder/said"
 tr -d '\r' <"$folder/said" | sed -n 's/^MATRIX //p' >"$folder/matrix.jsonl"
+tr -d '\r' <"$folder/said" | sed -n 's/^COMPARISON //p' >"$folder/comparison.json"
 held=$(grep -c '^ROW HOLDS' "$folder/said" || true)
 # shellcheck disable=SC2086 # the rows are words
 [ "$held" = "$(set -- $rows && echo $#)" ]

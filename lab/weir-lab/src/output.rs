@@ -14,7 +14,7 @@ use weir_result::{Origin, ResultFile};
 use weir_platform::failure::Failure;
 
 /// Options of every command that measures.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Output {
     /// Folder of the result [default: out/NAME]
     #[arg(long, value_name = "DIR")]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `weir-lab reproduce`: the experiments of a text, before and after.
 
+mod em;
 mod figure_set;
 mod iip;
 mod jitter;
@@ -21,6 +22,8 @@ pub(crate) enum Reproduce {
     Jitter(jitter::ReproduceJitter),
     /// Three parallel internets through one node: fig5 to fig12, table1
     Iip(iip::ReproduceIip),
+    /// Guaranteed connections: the comparison with a controller of flows and MPLS
+    Em(em::ReproduceEm),
     /// Packet rates held by feedback: fig3 to fig18, fig20, table1, table2
     Xtc(xtc::ReproduceXtc),
 }
@@ -31,6 +34,7 @@ impl Reproduce {
             Self::Netback(command) => command.run(),
             Self::Jitter(command) => command.run(),
             Self::Iip(command) => command.run(),
+            Self::Em(command) => command.run(),
             Self::Xtc(command) => command.run(),
         }
     }

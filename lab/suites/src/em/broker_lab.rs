@@ -19,6 +19,7 @@ use weir_experiment::{build_lab, clock};
 use weir_platform::StateDir;
 use weir_platform::run::{Command, Host, Platform};
 use weir_testbed::Lab;
+use weir_traffic::Mac;
 
 /// Files of a lab, and its routers.
 #[derive(Clone, Copy, Debug)]
@@ -157,7 +158,7 @@ impl BrokerLab {
 
     /// Runs a command at a node and returns what it printed.
     pub(super) fn run(&self, node: &str, command: Command) -> Result<String> {
-        Ok(Host::default().run(&command.in_namespace(&namespace(node)))?)
+        run_at(node, command)
     }
 
     /// Returns `weir` in the namespace of a node, with a folder of the node's name.
@@ -316,13 +317,26 @@ pub fn hold(say: impl Fn(&str)) -> Result {
 }
 
 /// A child that is killed with this value.
-pub(super) struct EndedChild(Child);
+pub(super) struct EndedChild(pub(super) Child);
 
 impl Drop for EndedChild {
     fn drop(&mut self) {
         // One that ended already needs nothing.
         let _ended = self.0.kill().and_then(|()| self.0.wait());
     }
+}
+
+/// Runs a command at a node and returns what it printed.
+pub(super) fn run_at(node: &str, command: Command) -> Result<String> {
+    Ok(Host::default().run(&command.in_namespace(&namespace(node)))?)
+}
+
+/// Returns the address of a node's device.
+pub(super) fn device_mac(node: &str, device: &str) -> Result<Mac> {
+    let line = format!("ip -j link show dev {device}");
+    let links: Vec<Value> = parsed(&run_at(node, Command::line(&line))?)?;
+    let mac = links.first().and_then(|link| link["address"].as_str()).unwrap_or_default();
+    mac.parse().map_err(ExperimentError::Node)
 }
 
 /// Returns the namespace of a node.
@@ -341,9 +355,11 @@ pub(super) fn parsed<T: DeserializeOwned>(text: &str) -> Result<T> {
         .map_err(|error| ExperimentError::Node(format!("{error}: {text:.200}")))
 }
 
-const NAME: &str = "em";
+/// The name of every lab of the table.
+pub(super) const NAME: &str = "em";
 
-const TOPOLOGY: &str = include_str!("../../../scenarios/em/network.toml");
+/// The network of both.
+pub(super) const TOPOLOGY: &str = include_str!("../../../scenarios/em/network.toml");
 const CONFIGURATION: &str = include_str!("../../../scenarios/em/broker.toml");
 
 /// The routers of both networks, in the order of their management links.

@@ -6,6 +6,7 @@ pub mod broker_lab;
 mod broker_processes;
 mod brokers;
 mod burst;
+pub mod comparison;
 mod crash;
 mod doors;
 mod drawn;
@@ -87,6 +88,11 @@ const ROWS: &[Requirement] = &[
     )
     .correctness(),
     row(13, "drift is repaired within a second, foreign lines stay", &[Plain(drift::show)]),
+    row(
+        15,
+        "the same set-ups by the broker, by a controller of flows and as MPLS label paths",
+        &[Plain(comparison::show)],
+    ),
     row(
         16,
         "one store of 10 000 routers and 100 000 connections: as fast as when it was nearly empty",

@@ -104,26 +104,33 @@ fn round_of(lab: &BrokerLab, at_once: usize) -> Result<Vec<SetUpTime>> {
     Ok(times)
 }
 
-/// Makes one connection over an open connection to the broker.
+/// Makes one connection.
 fn set_up(client: &Client, number: usize) -> Result<(Value, SetUpTime)> {
     let body = json!({
         "network": "blue", "from": "bh1", "to": "bh2", "rate": "100kbit",
         "protocol": "udp", "to_port": 6000 + number
     });
-    let broken = |error| ExperimentError::io("broker", error);
+    let (made, total_ms) = timed_post(client, "/v1/connections", &body)?;
+    let store_ms = made["took"]["store_ms"].as_f64().unwrap_or(f64::INFINITY);
+    Ok((made, SetUpTime { total_ms, store_ms }))
+}
+
+/// Asks for something to be made, over a connection that is open before. Returns the answer, and
+/// the milliseconds until it was there.
+pub(super) fn timed_post(client: &Client, path: &str, body: &Value) -> Result<(Value, f64)> {
+    let broken = |error| ExperimentError::io(path, error);
     let mut open = client.connect()?;
     // The handshake is over with the first answer.
     open.ask(Method::GET, "/v1/none", "").map_err(broken)?;
     let begun = Instant::now();
-    let asked = open.ask(Method::POST, "/v1/connections", &body.to_string());
+    let asked = open.ask(Method::POST, path, &body.to_string());
     let total_ms = begun.elapsed().as_secs_f64() * 1e3;
     let (status, answer) = asked.map_err(broken)?;
     let made: Value = parsed(&String::from_utf8_lossy(&answer))?;
     if status != 201 {
         return Err(ExperimentError::Node(format!("{status}: {made}")));
     }
-    let store_ms = made["took"]["store_ms"].as_f64().unwrap_or(f64::INFINITY);
-    Ok((made, SetUpTime { total_ms, store_ms }))
+    Ok((made, total_ms))
 }
 
 /// ITU-T E.721 wants 95 % within 6 s.

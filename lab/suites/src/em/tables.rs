@@ -24,7 +24,7 @@ use weir_traffic::{
     FrameSizes, Mac, SendMethod, SendSpec, TrialEnd, WireMeasurer, XdpSend, XdpStream,
 };
 
-use super::broker_lab::{BrokerLab, namespace, parsed};
+use super::broker_lab::{BrokerLab, device_mac, namespace};
 use super::guarantee::connect;
 use super::sharing::{at, sink};
 
@@ -39,7 +39,7 @@ pub(super) fn limits(rec: &mut Recording<'_>) -> Result {
     for mbps in rates {
         let made = connect(&lab, &format!("{mbps}Mbit"), PORT)?;
         let case = LimitedRate { mbps: *mbps, seconds };
-        rec.within(&format!("limit/{mbps}M/"), |rec| case.judge(&lab, rec))?;
+        rec.within(&format!("limit/{mbps}M/"), |rec| case.judge(rec))?;
         lab.remove(&made)?;
     }
     rec.within("burst/", |rec| bursts(&lab, rec, seconds))?;
@@ -55,8 +55,8 @@ struct LimitedRate {
 }
 
 impl LimitedRate {
-    fn judge(&self, lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
-        let (got, delay_s) = self.flood(lab)?;
+    fn judge(&self, rec: &mut Recording<'_>) -> Result {
+        let (got, delay_s) = self.flood()?;
         let mbps = self.mbps;
         rec.say(&format!("{mbps} Mbit/s: a packet waits {:.1} ms, median", delay_s * 1e3));
         rec.keep("rate", Series::unordered("1", got))?;
@@ -74,8 +74,8 @@ impl LimitedRate {
 
     /// Sends a fifth more than the rate. Returns what arrived in each second but the first, in
     /// parts of the rate, and the median delay in seconds.
-    fn flood(&self, lab: &BrokerLab) -> Result<(Vec<f64>, f64)> {
-        let to = entry_mac(lab)?;
+    fn flood(&self) -> Result<(Vec<f64>, f64)> {
+        let to = entry_mac()?;
         let stream = XdpStream {
             rate: Some(Rate::Bps(self.mbps * 1_200_000)),
             source: SOURCE.into(),
@@ -113,7 +113,7 @@ fn bursts(lab: &BrokerLab, rec: &mut Recording<'_>, seconds: u64) -> Result {
             lab.remove(&made)?;
             connect(lab, "500Mbit", PORT)?;
         }
-        let (got, _) = LimitedRate { mbps: 500, seconds }.flood(lab)?;
+        let (got, _) = LimitedRate { mbps: 500, seconds }.flood()?;
         let name = burst.map_or_else(|| "own".to_owned(), |burst| burst.to_string());
         rec.say(&format!("burst {name}: got {got:.4?} of 500 Mbit/s"));
         rec.keep(&name, Series::unordered("1", got))?;
@@ -199,7 +199,7 @@ impl Path {
         };
         let stop = weir_traffic::stop_on_signals()?;
         let (from, to) = (end("bh1", "eth0", SOURCE), end(node, device, DESTINATION));
-        let mut measurer = WireMeasurer::new(from, to, Some(entry_mac(lab)?), None, false, stop)?;
+        let mut measurer = WireMeasurer::new(from, to, Some(entry_mac()?), None, false, stop)?;
         let figures = search(&mut measurer, packet, quick)?;
         drop(measurer);
         made.map_or(Ok(()), |made| lab.remove(&made))?;
@@ -282,10 +282,8 @@ fn connect_all(lab: &BrokerLab, rate: &str) -> Result<Value> {
 }
 
 /// Returns the address of the first router's device towards the sender.
-fn entry_mac(lab: &BrokerLab) -> Result<Mac> {
-    let links: Vec<Value> = parsed(&lab.run("b1", Command::line("ip -j link show dev bh1"))?)?;
-    let mac = links.first().and_then(|link| link["address"].as_str()).unwrap_or_default();
-    mac.parse().map_err(ExperimentError::Node)
+pub(super) fn entry_mac() -> Result<Mac> {
+    device_mac("b1", "bh1")
 }
 
 /// Bits of a packet's frame, without checksum.
@@ -305,8 +303,9 @@ fn pps_of(mbps: u64, packet: u16) -> u64 {
 /// Rate of the lab's links: above all that is sent here.
 const LINKS: &str = "10Gbit";
 
-const SOURCE: std::net::Ipv6Addr = std::net::Ipv6Addr::new(0xfd10, 1, 0, 0, 0, 0, 0, 2);
-const DESTINATION: std::net::Ipv6Addr = std::net::Ipv6Addr::new(0xfd10, 2, 0, 0, 0, 0, 0, 2);
+pub(super) const SOURCE: std::net::Ipv6Addr = std::net::Ipv6Addr::new(0xfd10, 1, 0, 0, 0, 0, 0, 2);
+pub(super) const DESTINATION: std::net::Ipv6Addr =
+    std::net::Ipv6Addr::new(0xfd10, 2, 0, 0, 0, 0, 0, 2);
 
 const PORT: u16 = 5201;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Open vSwitch's user-space data path over AF_XDP: a data base, a socket and two processes of its
-//! own, in a folder of the run's. The system's Open vSwitch is not touched.
+//! Open vSwitch's user-space data path: a data base, a socket and two processes of its own, in a
+//! folder of the run's. The system's Open vSwitch is not touched.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process};
@@ -13,7 +13,7 @@ use weir_experiment::{UPLINK, clock};
 use weir_platform::netns::Namespace;
 use weir_platform::run::{Command, Host, Platform};
 
-/// A running Open vSwitch with one bridge over all links of the star.
+/// A running Open vSwitch.
 #[derive(Debug)]
 pub(crate) struct OpenVSwitch {
     // In the order in which they end: the switch, then its data base.
@@ -29,35 +29,43 @@ impl OpenVSwitch {
             .all(|path| Path::new(path).exists())
     }
 
-    /// Puts it in the middle, which is empty, its packet thread on processor `cpu`. Call it from a
-    /// thread that lives as long as it should.
+    /// Puts it in the middle, which is empty, with one bridge over AF_XDP on all links of the star,
+    /// its packet thread on processor `cpu`. Call it from a thread that lives as long as it should.
     pub(crate) fn up(rig: &Testbed, star: &StarTopology, cpu: u32) -> Result<Self> {
         // Root's own, and gone with the run, however it ends.
-        let folder = rig.folder().join("ovs");
-        fs::create_dir_all(&folder).map_err(|error| ExperimentError::io(&folder, error))?;
-        let mut switch = Self { children: Vec::new(), folder };
-        let namespace = rig.namespace("sw")?;
-        let file = |name: &str| switch.folder.join(name).display().to_string();
-        let (data, socket, control) = (file("conf.db"), file("db.sock"), file("vs.ctl"));
-        let (data_log, switch_log) = (file("db.log"), file("vs.log"));
-        let remote = format!("--remote=punix:{socket}");
-        let data_control = format!("--unixctl={}", file("db.ctl"));
-        Host::default().run(&Command::new("ovsdb-tool", ["create", data.as_str(), SCHEMA]))?;
-        switch.start(&namespace, "ovsdb-server", &[&data, &remote, &data_control], &data_log)?;
-        wait_for(Path::new(&socket))?;
-        switch.ask(["--no-wait", "init"])?;
         let mask = format!("other_config:pmd-cpu-mask=0x{:x}", 1_u64 << cpu);
-        switch.ask(["--no-wait", "set", "Open_vSwitch", ".", mask.as_str()])?;
-        let database = format!("unix:{socket}");
-        let control_option = format!("--unixctl={control}");
-        switch.start(&namespace, "ovs-vswitchd", &[&database, &control_option], &switch_log)?;
-        wait_for(Path::new(&control))?;
+        let switch = Self::start(&rig.namespace("sw")?, rig.folder().join("ovs"), &[&mask])?;
         switch.ask("add-br br0 -- set bridge br0 datapath_type=netdev".split_whitespace())?;
         for device in star.tenants.iter().map(String::as_str).chain([UPLINK]) {
             let line = format!("add-port br0 {device} -- set interface {device} type=afxdp");
             switch.ask(line.split_whitespace())?;
         }
         switch.hurry()?;
+        Ok(switch)
+    }
+
+    /// Starts one without a bridge in a namespace, with these settings of the table `Open_vSwitch`.
+    /// Its files are in `folder`. Call it from a thread that lives as long as it should.
+    pub(crate) fn start(namespace: &Namespace, folder: PathBuf, settings: &[&str]) -> Result<Self> {
+        fs::create_dir_all(&folder).map_err(|error| ExperimentError::io(&folder, error))?;
+        let mut switch = Self { children: Vec::new(), folder };
+        let file = |name: &str| switch.folder.join(name).display().to_string();
+        let (data, socket, control) = (file("conf.db"), file("db.sock"), file("vs.ctl"));
+        let (data_log, switch_log) = (file("db.log"), file("vs.log"));
+        let remote = format!("--remote=punix:{socket}");
+        let data_control = format!("--unixctl={}", file("db.ctl"));
+        Host::default().run(&Command::new("ovsdb-tool", ["create", data.as_str(), SCHEMA]))?;
+        switch.spawn(namespace, "ovsdb-server", &[&data, &remote, &data_control], &data_log)?;
+        wait_for(Path::new(&socket))?;
+        switch.ask(["--no-wait", "init"])?;
+        if !settings.is_empty() {
+            let words = ["--no-wait", "set", "Open_vSwitch", "."];
+            switch.ask(words.iter().chain(settings).copied())?;
+        }
+        let database = format!("unix:{socket}");
+        let control_option = format!("--unixctl={control}");
+        switch.spawn(namespace, "ovs-vswitchd", &[&database, &control_option], &switch_log)?;
+        wait_for(Path::new(&control))?;
         Ok(switch)
     }
 
@@ -80,7 +88,7 @@ impl OpenVSwitch {
     }
 
     /// `ovs-vsctl` with these words.
-    fn ask<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Result {
+    pub(crate) fn ask<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Result {
         let database = format!("--db=unix:{}", self.folder.join("db.sock").display());
         let command = Command::new("ovs-vsctl", words).with_option(&database);
         let said = Host::default().run(&command)?;
@@ -90,7 +98,7 @@ impl OpenVSwitch {
         Ok(())
     }
 
-    fn start(&mut self, namespace: &Namespace, program: &str, words: &[&str], log: &str) -> Result {
+    fn spawn(&mut self, namespace: &Namespace, program: &str, words: &[&str], log: &str) -> Result {
         let mut command = Process::new(program);
         command.args(words);
         for name in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR"] {

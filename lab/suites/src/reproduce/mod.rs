@@ -9,6 +9,7 @@ use weir_experiment::prelude::*;
 
 pub mod derive;
 mod disk;
+pub mod em;
 pub mod figure;
 mod generated;
 pub mod iip;
