@@ -49,9 +49,11 @@ impl BrokerLab {
         Self::with(CONFIGURATION)
     }
 
-    /// Builds it with links of another rate, such as `10Gbit`.
+    /// Builds it with links of another rate, such as `10Gbit`, and a broker that gives a router the
+    /// time that one needs on a machine without room, such as an emulated one.
     pub(super) fn with_links(rate: &str) -> Result<Self> {
-        Self::with(&CONFIGURATION.replace("100Mbit", rate))
+        let file = CONFIGURATION.replace("100Mbit", rate);
+        Self::with(&file.replace("router_patience = \"1s\"", "router_patience = \"10s\""))
     }
 
     fn with(configuration: &str) -> Result<Self> {
@@ -372,7 +374,8 @@ const BROKER: &str = "https://[fd1f:1::1]:8443";
 
 const SSHD: &str = "/usr/sbin/sshd";
 
-/// A broker waits for the lease of a killed one, then opens a shell on each router.
-const STARTED_WITHIN: Duration = Duration::from_secs(20);
+/// A broker waits for the lease of a killed one, then opens a shell on each router: seconds for each
+/// where a processor is emulated.
+const STARTED_WITHIN: Duration = Duration::from_secs(90);
 
 const POLL: Duration = Duration::from_millis(10);
