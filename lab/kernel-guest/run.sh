@@ -6,12 +6,12 @@
 #
 #   lab/kernel-guest/run.sh FOLDER PROGRAMS ROW...
 #
-# FOLDER keeps the kernel (108 MB, Debian 13's Linux 6.12 by apt) and the image; PROGRAMS has `weir`,
-# `weir-lab` and, for the broker, `weir-broker` of one build. A ROW without a table is of `kernel`;
-# `conformance` and `comparison` leave matrix.jsonl and comparison.json in FOLDER. Prints what
-# weir-lab says; fails if a row does not hold. Needs qemu-system-x86, busybox-static, cpio, kmod,
-# zstd, iproute2, ethtool, iputils-ping, iperf3; for the broker openssh-server, openssh-client, curl
-# and sqlite3 too.
+# FOLDER keeps the kernel (108 MB, Debian 13's Linux 6.12 by apt) and the image; PROGRAMS has
+# `weir`, `weir-lab` and, for the broker, `weir-broker` of one build. A ROW without a table is of
+# `kernel`; `conformance` and `comparison` leave matrix.jsonl and comparison.json in FOLDER.
+# Prints what weir-lab says; fails if a row does not hold. Needs qemu-system-x86, busybox-static,
+# cpio, kmod, zstd, iproute2, ethtool, iputils-ping, iperf3; for the broker openssh-server,
+# openssh-client, curl and sqlite3 too.
 set -euo pipefail
 
 [ $# -ge 3 ] || {

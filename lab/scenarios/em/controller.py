@@ -32,7 +32,7 @@ from os_ken.ofproto import ofproto_v1_3
 UDP = 17
 IPV6 = 0x86DD
 BARRIER_WITHIN_S = 5
-# What is under way on the old path still finds its flow there.
+# Packets under way on the old path still find their flow there.
 DRAIN_S = 0.05
 TABLE_MISS, FLOW = 0, 100
 
@@ -54,7 +54,7 @@ class PerFlow(app_manager.OSKenApp):
         listener = eventlet.listen(os.environ["WEIR_SOCKET"], family=socket.AF_UNIX)
         hub.spawn(wsgi.server, listener, self.serve, log_output=False)
 
-    # What switches say.
+    # Messages of switches.
 
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures, CONFIG_DISPATCHER)
     def connected(self, event):
@@ -231,7 +231,7 @@ class PerFlow(app_manager.OSKenApp):
                 )
         self.confirm(switches)
 
-    # What is asked.
+    # Requests.
 
     def serve(self, environment, start):
         try:

@@ -5,6 +5,7 @@
 //! The broker reaches the routers over links of its own. End nodes have an address and a default
 //! route, and nothing is installed there.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process};
@@ -18,7 +19,7 @@ use weir_experiment::weir_program::{RunningProgram, WeirProgram, spawn_logged};
 use weir_experiment::{build_lab, clock};
 use weir_platform::StateDir;
 use weir_platform::run::{Command, Host, Platform};
-use weir_testbed::Lab;
+use weir_testbed::{End, Lab, Topology};
 use weir_traffic::Mac;
 
 /// Files of a lab, and its routers.
@@ -49,11 +50,36 @@ impl BrokerLab {
         Self::with(CONFIGURATION)
     }
 
-    /// Builds it with links of another rate, such as `10Gbit`, and a broker that gives a router the
-    /// time that one needs on a machine without room, such as an emulated one.
+    /// Builds it with links of another rate, such as `10Gbit`, and a broker that compares routers
+    /// every ten seconds: an emulated machine has no time for more.
     pub(super) fn with_links(rate: &str) -> Result<Self> {
-        let file = CONFIGURATION.replace("100Mbit", rate);
-        Self::with(&file.replace("router_patience = \"1s\"", "router_patience = \"10s\""))
+        Self::with(&patient(rate, "10s"))
+    }
+
+    /// Builds it with links of a rate that are VLANs of 8021q on their devices, under the names of
+    /// these, and a broker that compares routers that often. None if this kernel has no 8021q.
+    pub(super) fn on_vlans(rate: &str, check: &str) -> Result<Option<Self>> {
+        let lab = Self::with(&patient(rate, check))?;
+        if lab.run("b1", Command::new("sh", ["-ec", VLAN_PROBE])).is_err() {
+            lab.down()?;
+            return Ok(None);
+        }
+        let topology = Topology::parse(TOPOLOGY)
+            .map_err(|problems| ExperimentError::Node(problems.to_string()))?;
+        let mut routers = BTreeSet::new();
+        for link in &topology.links {
+            let ends = link.ends.each_ref().map(|end| (end, &topology.nodes[end.node]));
+            let between_routers = ends.iter().all(|(_, node)| ROUTERS.contains(&&*node.name));
+            for (end, node) in ends.into_iter().filter(|_| between_routers) {
+                lab.run(&node.name, Command::batch("ip", vlan_lines(end)))?;
+                routers.insert(end.node);
+            }
+        }
+        for node in routers.into_iter().map(|number| &topology.nodes[number]) {
+            let replace = |route: &String| format!("route replace {route}");
+            lab.run(&node.name, Command::batch("ip", node.routes.iter().map(replace)))?;
+        }
+        Ok(Some(lab))
     }
 
     fn with(configuration: &str) -> Result<Self> {
@@ -287,6 +313,29 @@ impl BrokerLab {
     }
 }
 
+/// Returns the broker's file for links of a rate, comparisons that often, and routers that may take
+/// their time, as on an emulated machine.
+fn patient(rate: &str, check: &str) -> String {
+    let patience = format!("router_patience = \"10s\"\ncheck = \"{check}\"");
+    CONFIGURATION.replace("100Mbit", rate).replace("router_patience = \"1s\"", &patience)
+}
+
+/// Returns the lines that put a VLAN in the place of a device: the name, the addresses.
+fn vlan_lines(end: &End) -> Vec<String> {
+    let (vlan, device) = (&end.device, format!("{}-trunk", end.device));
+    let mut lines = vec![
+        format!("link set {vlan} down"),
+        format!("link set {vlan} name {device}"),
+        format!("addr flush dev {device}"),
+        format!("link set {device} up"),
+        format!("link add link {device} name {vlan} type vlan id {VLAN}"),
+        format!("link set {vlan} up"),
+    ];
+    let put = |address| format!("addr replace {address} dev {vlan} nodad");
+    lines.extend(end.addresses.iter().map(put));
+    lines
+}
+
 /// Makes a certificate of an address, signed by itself, and has it and its key written.
 pub(super) fn make_certificate(address: &str, write: impl Fn(&str, &str) -> Result) -> Result {
     let own = rcgen::generate_simple_self_signed([address.to_owned()])
@@ -367,6 +416,12 @@ const CONFIGURATION: &str = include_str!("../../../scenarios/em/broker.toml");
 /// The routers of both networks, in the order of their management links.
 pub(super) const ROUTERS: [&str; 6] = ["b1", "b2", "b3", "b4", "r1", "r2"];
 
+/// The VLAN of each link that is one.
+const VLAN: u16 = 10;
+
+const VLAN_PROBE: &str = "ip link add link mg name probe type vlan id 10
+ip link del probe";
+
 const MANAGEMENT: &str = "mg";
 
 const BROKER_ADDRESS: &str = "fd1f:1::1";
@@ -374,8 +429,8 @@ const BROKER: &str = "https://[fd1f:1::1]:8443";
 
 const SSHD: &str = "/usr/sbin/sshd";
 
-/// A broker waits for the lease of a killed one, then opens a shell on each router: seconds for each
-/// where a processor is emulated.
+/// A broker waits for the lease of a killed one, then opens a shell on each router, which takes
+/// seconds where a processor is emulated.
 const STARTED_WITHIN: Duration = Duration::from_secs(90);
 
 const POLL: Duration = Duration::from_millis(10);

@@ -19,7 +19,11 @@ use super::broker_lab::{BrokerLab, ROUTERS};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
-    let lab = BrokerLab::up()?;
+    show_in(rec, BrokerLab::up()?)
+}
+
+/// Shows it in a lab that is up, and takes the lab down.
+pub(super) fn show_in(rec: &mut Recording<'_>, lab: BrokerLab) -> Result {
     let kills = if rec.quick { 8 } else { 200 };
     let (mut lost, mut strays, mut made) = (0, 0, 0);
     let mut settled = Vec::new();

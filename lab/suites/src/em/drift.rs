@@ -14,7 +14,11 @@ use super::guarantee::connect;
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
-    let lab = BrokerLab::up()?;
+    show_in(rec, BrokerLab::up()?)
+}
+
+/// Shows it in a lab that is up, and takes the lab down.
+pub(super) fn show_in(rec: &mut Recording<'_>, lab: BrokerLab) -> Result {
     let broker = lab.broker()?;
     let made = connect(&lab, "20Mbit", 5201)?;
     let number = made["tunnels"][0]["number"].as_u64().unwrap_or_default();

@@ -25,6 +25,7 @@ mod shared_lab;
 mod sharing;
 mod tables;
 mod times;
+mod vlans;
 
 use weir_experiment::RowPart::{Plain, With};
 use weir_experiment::{Requirement, RequirementTable, RowPart};
@@ -88,6 +89,11 @@ const ROWS: &[Requirement] = &[
     )
     .correctness(),
     row(13, "drift is repaired within a second, foreign lines stay", &[Plain(drift::show)]),
+    row(
+        14,
+        "functional rows hold on routers of a full kernel, whose links are VLANs of 8021q",
+        &[Plain(vlans::show)],
+    ),
     row(
         15,
         "the same set-ups by the broker, by a controller of flows and as MPLS label paths",

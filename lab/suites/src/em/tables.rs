@@ -123,7 +123,7 @@ fn bursts(lab: &BrokerLab, rec: &mut Recording<'_>, seconds: u64) -> Result {
 }
 
 /// Shows that the largest packet passes whole, and that the sender of a larger one is told.
-fn mtu(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
+pub(super) fn mtu(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
     let made = connect_all(lab, "50Mbit")?;
     let ping = |bytes: u16| {
         // It fails if no answer comes, as is right for one of the two.

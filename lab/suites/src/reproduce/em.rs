@@ -30,11 +30,17 @@ pub fn write(
     {
         let Some(result) = result else { continue };
         let origin = &result.origin();
-        let made = format!("{}: {}.", command_and_day(origin), machine(origin));
+        let load = if origin.command.contains(" --quick") {
+            "1 kpps while paths change, links of 10 Mbit/s"
+        } else {
+            "10 kpps while paths change, links of 100 Mbit/s"
+        };
+        let made = format!("{load}. {}: {}.", command_and_day(origin), machine(origin));
         let _ = write!(text, "\n## {heading}\n\n{words}\n{}\n", wrapped(&made, "", ""));
         text += &table(result);
     }
-    text += ABILITIES;
+    text += ABILITIES_HEAD;
+    text += &abilities();
     text += CONTROLLERS;
     if let Some(measured) = host.and_then(controller) {
         text += &measured;
@@ -66,6 +72,16 @@ pub fn table(result: &ResultFile) -> String {
             let _ = write!(text, " {} |", cell.as_deref().unwrap_or("–"));
         }
         text.push('\n');
+    }
+    text
+}
+
+/// Returns the table of what each system can do.
+fn abilities() -> String {
+    let mut text =
+        format!("| | {} |\n|---|{}\n", SYSTEMS.join(" | "), "---|".repeat(SYSTEMS.len()));
+    for row in ABILITIES {
+        let _ = writeln!(text, "| {} |", row.join(" | "));
     }
     text
 }
@@ -134,8 +150,8 @@ fn controller(result: &ResultFile) -> Option<String> {
     let (first, arrived) = (of.times("unasked/first")?, of.count("unasked/at-once/arrived")?);
     let last = of.count("unasked/at-once/last")?;
     Some(format!(
-        "| **os-ken, here** | {arrived:.0} of 100 new flows at once set up, the last after {last:.2} s: \
-         {:.0} flows/s | {first} |\n",
+        "| **os-ken, here** | {arrived:.0} of 100 new flows at once set up, the last after \
+         {last:.2} s: {:.0} flows/s | {first} |\n",
         arrived / last.max(f64::MIN_POSITIVE)
     ))
 }
@@ -151,7 +167,7 @@ const ROWS: [Row; 9] = [
     ("a change, made first: p50 · p95, ms", |of| of.times("made-first/took")),
     ("… packets lost · reordered", |of| of.lost("made-first")),
     ("all nodes at once: packets lost · reordered", |of| of.lost("all-at-once")),
-    ("two applications of one pair on paths of their own (least part)", apart),
+    ("two applications of one pair on paths of their own", apart),
     ("a rate is guaranteed beside a flood", |of| of.beside_flood("guarantee")),
     ("… while a meter polices the flood", |of| of.beside_flood("metered")),
     ("IPv6 (packets that arrived)", ipv6),
@@ -160,7 +176,7 @@ const ROWS: [Row; 9] = [
 const CONTENDERS: [(&str, &str); 3] =
     [("own", "Weir's broker"), ("openflow", "OpenFlow controller"), ("mpls", "MPLS labels")];
 
-/// As the claim about Weir has it.
+/// The bound of the claim about Weir.
 const APART_LEAST: f64 = 0.99;
 
 const HEAD: &str = "\
@@ -181,39 +197,114 @@ amounts of work; what the others leave out is what a manager of theirs would add
 
 *Made first*: the new path is complete before the flow is moved, and the old one goes 50 ms later.
 *All at once*: nodes are changed in the order of the path, the entry first. Times of changes have
-those 50 ms in them; Weir's own drain is its own. The flood is twice the link's rate, the guarantee a
+those 50 ms in them, Weir's its own drain. The flood is twice the link's rate, the guarantee a
 fifth of it, of which the application sends 95 %.
 
 This page is generated: `weir-lab reproduce em comparison`, then `weir-lab reproduce em report`.
 ";
 
 const ON_HOST: &str = "\
-10 kpps while paths change, links of 100 Mbit/s. This kernel has no MPLS.
+The user-space data path needs a processor for itself, and drops packets where it has none.
 ";
 
 const IN_GUEST: &str = "\
 Debian 13's kernel in QEMU without acceleration (`lab/kernel-guest/run.sh FOLDER PROGRAMS
 comparison`): times are many times those of a real machine, and can only be compared with each
-other. 1 kpps while paths change, links of 10 Mbit/s. Open vSwitch is not in the guest.
+other. Open vSwitch is not in the guest.
 ";
 
-const ABILITIES: &str = "
+/// What each can do by its standards: a property, then its cell for each of [`SYSTEMS`].
+const ABILITIES: [[&str; 6]; 10] = [
+    [
+        "standard",
+        "IPv6 in IPv6 (RFC 2473), segment routing (RFC 8754, 8986)",
+        "ONF TS-006",
+        "RFC 3031, 3032",
+        "IEEE 802.1ad, in 802.1Q since 2011",
+        "IEEE 802.1ah, in 802.1Q since 2011",
+    ],
+    [
+        "a connection is told by",
+        "addresses, protocol, ports",
+        "any header field",
+        "a prefix (LDP, RFC 5036) or whatever the entry maps to a tunnel",
+        "port and VLAN of the customer",
+        "port, VLAN, a service number of 24 bits",
+    ],
+    [
+        "two applications of one pair of nodes",
+        "yes",
+        "yes",
+        "not by prefix; by policy routing at the entry, as here",
+        "no: nothing above layer 2",
+        "no: nothing above layer 2",
+    ],
+    [
+        "fixed path",
+        "yes",
+        "yes",
+        "static labels, RSVP-TE (RFC 3209)",
+        "no: a spanning tree for each VLAN",
+        "with PBB-TE (IEEE 802.1Qay) alone",
+    ],
+    [
+        "admission by rate",
+        "yes, with the reason of a refusal",
+        "not in the protocol: the controller's matter",
+        "RSVP-TE, DiffServ-aware (RFC 4124)",
+        "no",
+        "PBB-TE leaves it to management",
+    ],
+    [
+        "the data plane holds the rate",
+        "token bucket at the entry, classes on links",
+        "meters; queues, which something else configures",
+        "no: classes by three bits (RFC 5462)",
+        "eight priorities",
+        "eight priorities",
+    ],
+    [
+        "IPv6",
+        "yes",
+        "yes, since 1.2",
+        "over IPv6 itself, or by 6PE (RFC 4798) over IPv4",
+        "unaware of it",
+        "unaware of it",
+    ],
+    [
+        "change without loss",
+        "make before break",
+        "if the controller orders it so",
+        "make before break (RFC 3209)",
+        "no: relearned",
+        "PBB-TE: protection of 1:1",
+    ],
+    [
+        "who asks",
+        "applications, people, over HTTPS",
+        "a flow's first packet, or whoever asks the controller",
+        "management",
+        "management",
+        "management",
+    ],
+    [
+        "end nodes need",
+        "nothing",
+        "nothing",
+        "nothing",
+        "their own VLAN for each connection",
+        "nothing",
+    ],
+];
+
+const SYSTEMS: [&str; 5] =
+    ["Weir's broker", "OpenFlow 1.3", "MPLS", "QinQ", "Provider Backbone Bridging"];
+
+const ABILITIES_HEAD: &str = "
 ## What each can and cannot do
 
 From the standards, where nothing was measured above.
 
-| | Weir's broker | OpenFlow 1.3 | MPLS | QinQ | Provider Backbone Bridging |
-|---|---|---|---|---|---|
-| standard | IPv6 in IPv6 (RFC 2473), segment routing (RFC 8754, 8986) | ONF TS-006 | RFC 3031, 3032 | IEEE 802.1ad, in 802.1Q since 2011 | IEEE 802.1ah, in 802.1Q since 2011 |
-| a connection is told by | addresses, protocol, ports | any header field | a prefix (LDP, RFC 5036) or whatever the entry maps to a tunnel | port and VLAN of the customer | port, VLAN, a service number of 24 bits |
-| two applications of one pair of nodes | yes | yes | not by prefix; by policy routing at the entry, as here | no: nothing above layer 2 | no: nothing above layer 2 |
-| fixed path | yes | yes | static labels, RSVP-TE (RFC 3209) | no: a spanning tree for each VLAN | with PBB-TE (IEEE 802.1Qay) alone |
-| admission by rate | yes, with the reason of a refusal | not in the protocol: the controller's matter | RSVP-TE, DiffServ-aware (RFC 4124) | no | PBB-TE leaves it to management |
-| the data plane holds the rate | token bucket at the entry, classes on links | meters; queues, which something else configures | no: classes by three bits (RFC 5462) | eight priorities | eight priorities |
-| IPv6 | yes | yes, since 1.2 | over IPv6 itself, or by 6PE (RFC 4798) over IPv4 | unaware of it | unaware of it |
-| change without loss | make before break | if the controller orders it so | make before break (RFC 3209) | no: relearned | PBB-TE: protection of 1:1 |
-| who asks | applications, people, over HTTPS | a flow's first packet, or whoever asks the controller | management | management | management |
-| end nodes need | nothing | nothing | nothing | their own VLAN for each connection | nothing |
 ";
 
 const CONTROLLERS: &str = "
@@ -263,12 +354,12 @@ mod tests {
             "| | Weir's broker | MPLS labels |",
             "| set-up, asked for: p50 · p95, ms | 50.0 · 95.0 | 50.0 · 95.0 |",
             "| all nodes at once: packets lost · reordered | – | 3 · 0 of 4000, 2 changes |",
-            "| two applications of one pair on paths of their own (least part) | yes (100 %) | no (0 %) |",
+            "| two applications of one pair on paths of their own | yes (100 %) | no (0 %) |",
             "| a rate is guaranteed beside a flood | yes (0.0 % lost) | no (25.0 % lost) |",
         ] {
             assert!(table.contains(line), "{line}\n{table}");
         }
-        // What nobody measured has no row, and a contender without set-ups no column.
+        // A figure that nobody measured has no row, and a contender without set-ups no column.
         assert!(!table.contains("IPv6") && !table.contains("OpenFlow"), "{table}");
         assert!(controller(&result).is_none());
     }

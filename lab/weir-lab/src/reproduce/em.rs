@@ -23,7 +23,7 @@ pub(crate) struct ReproduceEm {
     output: Output,
 }
 
-/// What there is of the text.
+/// The experiments of the text.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum EmExperiment {
     /// Set-up, loss while changing, applications, guarantees, IPv6

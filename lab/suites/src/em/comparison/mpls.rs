@@ -18,7 +18,7 @@ use weir_platform::netns::Namespace;
 use weir_platform::run::Command;
 use weir_traffic::Mac;
 
-use super::{
+use super::measure::{
     AskedPath, ByPort, ChangeOrder, MiddleNode, PathSetter, applications, changes, guarantee,
     limit_links, set_ups, skipped, take_frames,
 };
@@ -229,5 +229,5 @@ ip -6 route del fd77::1";
 const TAKE_LABELS: &str = "sysctl -q -w net.mpls.platform_labels=65536
 for conf in /proc/sys/net/mpls/conf/*/input; do echo 1 >$conf; done";
 
-/// What is under way on the old path still finds its labels there.
+/// Packets under way on the old path still find its labels there.
 const DRAIN: Duration = Duration::from_millis(50);

@@ -22,9 +22,9 @@ use weir_platform::run::Command;
 use weir_testbed::Lab;
 use weir_traffic::Mac;
 
-use super::{
-    AskedPath, ByPort, ChangeOrder, ComparisonScale, MiddleNode, PORT, PathSetter, SET_UPS,
-    applications, changes, guarantee, limit_links, set_ups, skipped, take_frames,
+use super::measure::{
+    AskedPath, ByPort, ChangeOrder, ComparisonScale, FLOOD_PORT, MiddleNode, PORT, PathSetter,
+    SET_UPS, applications, changes, guarantee, limit_links, set_ups, skipped, take_frames,
 };
 use crate::em::broker_lab::{EndedChild, NAME, device_mac, run_at};
 use crate::em::setup::timed_post;
@@ -54,7 +54,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     }
     rec.within("applications/", |rec| applications(rec, &mut setter))?;
     rec.within("guarantee/", |rec| guarantee(rec, &mut setter, None))?;
-    setter.remove(super::FLOOD_PORT)?;
+    setter.remove(FLOOD_PORT)?;
     // The rest of the link beside the application's fifth, and some room.
     let rest = BitRate::from_bps(ComparisonScale::of(rec).link_percent(70));
     rec.within("metered/", |rec| guarantee(rec, &mut setter, Some(rest)))?;
@@ -103,8 +103,8 @@ impl OpenFlowLab {
         for [node, other, address] in
             [["bh1", "bh2", DESTINATION_TEXT], ["bh2", "bh1", SOURCE_TEXT]]
         {
-            // Who has an address is not the controller's matter here; and a packet socket gets
-            // frames whose checksum the sender left to its device.
+            // Neighbours are not the controller's matter here; and a packet socket gets frames
+            // whose checksum the sender left to its device.
             let mac = device_mac(other, "eth0")?;
             let line = format!("ip -6 neigh replace {address} lladdr {mac} dev eth0 nud permanent");
             run_at(node, Command::line(&line))?;

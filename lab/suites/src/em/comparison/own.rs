@@ -6,9 +6,9 @@ use weir_client::Method;
 use weir_experiment::prelude::*;
 use weir_traffic::Mac;
 
-use super::{
-    AskedPath, ByPort, ChangeOrder, ComparisonScale, MiddleNode, PathSetter, applications, changes,
-    guarantee, set_ups, take_frames,
+use super::measure::{
+    AskedPath, ByPort, ChangeOrder, MiddleNode, PathSetter, applications, changes, guarantee,
+    link_rate, set_ups, take_frames,
 };
 use crate::em::broker_lab::{BrokerLab, ROUTERS, connection_path};
 use crate::em::setup::timed_post;
@@ -16,11 +16,17 @@ use crate::em::tables::entry_mac;
 
 /// Measures it, and holds it to what the table promises.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
-    let scale = ComparisonScale::of(rec);
-    let lab = BrokerLab::with_links(&format!("{}Mbit", scale.link))?;
+    let lab = BrokerLab::with_links(&link_rate(rec))?;
     take_frames()?;
     let broker = lab.broker()?;
-    let mut setter = ConnectionSetter { lab: &lab, made: ByPort::new() };
+    show_connections(rec, &lab)?;
+    broker.terminate();
+    lab.down()
+}
+
+/// Measures connections in a lab with a broker.
+pub(crate) fn show_connections(rec: &mut Recording<'_>, lab: &BrokerLab) -> Result {
+    let mut setter = ConnectionSetter { lab, made: ByPort::new() };
     set_ups(rec, &mut setter)?;
     let [lost, reordered] =
         rec.within("made-first/", |rec| changes(rec, &mut setter, ChangeOrder::MadeFirst))?;
@@ -33,8 +39,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     rec.within("guarantee/", |rec| guarantee(rec, &mut setter, None))?;
     let text = "packets lost of a connection within its rate, beside a flood";
     rec.claim("guaranteed", text, Rule::Max, Bound::equal(0.0), &["guarantee/lost"])?;
-    broker.terminate();
-    lab.down()
+    Ok(())
 }
 
 /// Connections that the broker is asked for.
@@ -83,7 +88,7 @@ impl PathSetter for ConnectionSetter<'_> {
         Ok(left as u64)
     }
 
-    /// What is in no connection is best effort.
+    /// Packets of no connection are best effort.
     fn pass(&mut self, _port: u16, _limit: Option<BitRate>) -> Result {
         Ok(())
     }
