@@ -98,6 +98,8 @@ if [ -e "$root/bin/sshd" ]; then
     ln -sf dash "$root/bin/sh"
     printf '%s\n' root:x:0:0:root:/tmp:/bin/sh sshd:x:100:65534::/run/sshd:/bin/false \
         >"$root/etc/passwd"
+    # Rules of `ip` name protocols.
+    printf '%s\n' 'tcp 6 TCP' 'udp 17 UDP' 'ipv6-icmp 58 IPv6-ICMP' >"$root/etc/protocols"
 fi
 cp "$own/init.sh" "$root/init"
 chmod +x "$root/init"

@@ -213,7 +213,7 @@ comparison`): times are many times those of a real machine, and can only be comp
 other. Open vSwitch is not in the guest.
 ";
 
-/// What each can do by its standards: a property, then its cell for each of [`SYSTEMS`].
+/// Abilities of each system by its standards: a property, then its cell for each of [`SYSTEMS`].
 const ABILITIES: [[&str; 6]; 10] = [
     [
         "standard",
