@@ -3,7 +3,8 @@
 // All requests of the page are made here.
 
 import { Client, Refused, described } from "../lib/client";
-import { retryDelay } from "../lib/retry";
+import { pause, retryDelay } from "../lib/retry";
+import { givenToken, keepToken } from "../lib/token";
 import type {
   AdmissionView,
   ConnectionChange,
@@ -58,10 +59,7 @@ class Broker {
 
   /** Takes the token of the address or of this tab, and begins to ask. */
   begin(): void {
-    const given = /[#&]token=([^&]+)/.exec(location.hash)?.[1];
-    // The token leaves the address bar, so that nobody copies it with the address.
-    if (given) history.replaceState(null, "", location.pathname + location.search);
-    this.use(given ?? sessionStorage.getItem(TOKEN) ?? "");
+    this.use(givenToken(TOKEN));
   }
 
   /** Asks with a token, which this tab keeps. With another one, all that was shown is forgotten. */
@@ -72,12 +70,11 @@ class Broker {
     this.#client = new Client(token);
     this.trouble = "";
     this.known = token !== "";
+    keepToken(TOKEN, token);
     if (token === "") {
-      sessionStorage.removeItem(TOKEN);
       this.phase = "token";
       return;
     }
-    sessionStorage.setItem(TOKEN, token);
     if (this.phase === "token") this.phase = "connecting";
     void this.#keep(this.#stop.signal);
   }
@@ -236,12 +233,6 @@ class Broker {
 /** Says why there is no answer: a refusal in the broker's words alone. */
 const reason = (error: unknown): string =>
   error instanceof Refused ? error.message : described(error);
-
-const pause = (ms: number, stop: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    const alarm = setTimeout(resolve, ms);
-    stop.addEventListener("abort", () => (clearTimeout(alarm), resolve()), { once: true });
-  });
 
 /** The key of this tab's storage that has its token. */
 const TOKEN = "weir-broker-token";

@@ -6,7 +6,8 @@ import type { AdviceView, ClassStatusView, RealtimeView, RouterChange } from "./
 import { Client, Refused, described } from "./client";
 import { Meter } from "./meter";
 import { Model } from "./model";
-import { retryDelay } from "./retry";
+import { pause, retryDelay } from "./retry";
+import { givenToken, keepToken } from "./token";
 import type { Caller, Change, Policy, Status } from "./types";
 
 export type Phase = "token" | "connecting" | "live" | "lost";
@@ -40,10 +41,7 @@ class Live {
 
   /** Takes the token of the address or of this tab, and connects. */
   begin(): void {
-    const given = /[#&]token=([^&]+)/.exec(location.hash)?.[1];
-    // The token leaves the address bar, so that nobody copies it with the address.
-    if (given) history.replaceState(null, "", location.pathname + location.search);
-    this.use(given ?? sessionStorage.getItem(TOKEN) ?? "");
+    this.use(givenToken(TOKEN));
   }
 
   /** Connects with a token, which this tab keeps. With another token, all figures are forgotten. */
@@ -54,12 +52,11 @@ class Live {
     this.#client = new Client(token);
     this.trouble = "";
     this.known = token !== "";
+    keepToken(TOKEN, token);
     if (token === "") {
-      sessionStorage.removeItem(TOKEN);
       this.phase = "token";
       return;
     }
-    sessionStorage.setItem(TOKEN, token);
     if (this.phase === "token") this.phase = "connecting";
     void this.#keep(this.#client, this.#stop.signal);
   }
@@ -184,12 +181,6 @@ class Live {
     }
   }
 }
-
-const pause = (ms: number, stop: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    const alarm = setTimeout(resolve, ms);
-    stop.addEventListener("abort", () => (clearTimeout(alarm), resolve()), { once: true });
-  });
 
 /** The key of this tab's storage that has its token. */
 const TOKEN = "weir-token";

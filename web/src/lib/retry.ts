@@ -6,5 +6,12 @@
 export const retryDelay = (failures: number): number =>
   Math.min(FIRST_MS * 2 ** failures, MOST_MS);
 
+/** Waits that long, or until stopped. */
+export const pause = (ms: number, stop: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    const alarm = setTimeout(resolve, ms);
+    stop.addEventListener("abort", () => (clearTimeout(alarm), resolve()), { once: true });
+  });
+
 const FIRST_MS = 250;
 const MOST_MS = 5000;
