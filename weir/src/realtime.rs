@@ -23,6 +23,9 @@ pub(crate) struct RealtimeArgs {
     /// Guaranteed share of one processor, such as 20%
     #[arg(long)]
     cpu: Option<CpuShare>,
+    /// Whether a guest of Xen gets no spare time beyond its guarantee: true or false
+    #[arg(long, value_name = "BOOL")]
+    ceiling: Option<bool>,
     /// Weight of a normal class, of which others have 100
     #[arg(long)]
     weight: Option<u32>,
@@ -63,6 +66,7 @@ impl RealtimeArgs {
             deadline_ns: time(self.deadline),
             period_ns: self.period.map(period),
             cpu_ppm: self.cpu.map(|cpu| Some(cpu.as_ppm())),
+            ceiling: self.ceiling.map(Some),
             weight: self.weight.map(Some),
             process: self.process.clone().map(Some),
             group: self.group.clone().map(Some),
@@ -79,6 +83,7 @@ impl RealtimeArgs {
                 change.deadline_ns = change.deadline_ns.or(Some(None));
                 change.period_ns = change.period_ns.or(Some(None));
                 change.cpu_ppm = change.cpu_ppm.or(Some(None));
+                change.ceiling = change.ceiling.or(Some(None));
             } else {
                 change.weight = change.weight.or(Some(None));
             }

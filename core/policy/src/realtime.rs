@@ -28,6 +28,8 @@ pub struct RouterRealtime {
     pub period: Nanos,
     /// The share of one processor that is guaranteed; zero for a normal class.
     pub cpu: CpuShare,
+    /// True if a guest of Xen gets no spare time beyond its guarantee.
+    pub ceiling: bool,
     /// The weight among normal processes, or among the normal guests of the policy.
     pub weight: u32,
     /// The process that is the router: its id, or the path of a file with it.
@@ -93,6 +95,10 @@ pub(crate) struct RouterRealtimeTable {
     #[schemars(extend("x-minimum" = 1, "x-maximum" = CpuShare::ONE.as_ppm()))]
     #[schemars(extend("x-default" = "none"))]
     cpu: Option<Text<CpuShare>>,
+    /// True if a guest of Xen gets no spare time beyond `cpu`; threads of Linux never get any. For
+    /// `domain`.
+    #[schemars(extend("default" = false))]
+    ceiling: Option<bool>,
     /// Weight among normal processes, of which others have 100, or of a guest of Xen among the
     /// normal ones of the policy. For `normal`.
     #[schemars(range(min = 1, max = 10_000), extend("default" = WEIGHT))]
@@ -125,6 +131,7 @@ impl RouterRealtime {
             deadline,
             period: deadline,
             cpu,
+            ceiling: false,
             weight: WEIGHT,
             process: None,
             group: None,
@@ -196,6 +203,10 @@ impl RouterRealtimeTable {
                 _ => {}
             }
         }
+        let is_guest = kind != RealtimeKind::Normal && self.domain.is_some();
+        if self.ceiling == Some(true) && !is_guest {
+            wrong("ceiling", "belongs to a guarantee of a domain".to_string());
+        }
         if self.weight.is_some() && kind != RealtimeKind::Normal {
             wrong("weight", "belongs to type \"normal\"".to_string());
         }
@@ -205,6 +216,7 @@ impl RouterRealtimeTable {
             deadline,
             period: self.period.map_or(deadline, |text| text.0),
             cpu: self.cpu.map_or(CpuShare::ZERO, |text| text.0),
+            ceiling: self.ceiling.unwrap_or(false),
             weight: self.weight.unwrap_or(WEIGHT),
             process: self.process.clone(),
             group: self.group.clone(),
@@ -223,6 +235,7 @@ impl RouterRealtimeTable {
             deadline: guaranteed.then_some(Text(class.deadline)),
             period: guaranteed.then_some(Text(class.period)),
             cpu: guaranteed.then_some(Text(class.cpu)),
+            ceiling: class.ceiling.then_some(true),
             weight: (!guaranteed).then_some(class.weight),
             process: class.process.clone(),
             group: class.group.clone(),

@@ -79,7 +79,7 @@ pub struct CpuReservation {
 
 impl CpuReservation {
     /// Gives the calling thread its processor and class until the value is dropped. Threads and
-    /// processes that it starts do not inherit them.
+    /// processes that it starts inherit the processor, and no class.
     ///
     /// # Errors
     /// The kernel refused it (the text names the request); then the thread is as it was.
@@ -128,7 +128,7 @@ pub fn probe(request: CpuRequest) -> Result<CpuGrant, HostError> {
 pub fn granted() -> Result<CpuGrant, HostError> {
     let class = class_of(THIS)
         .map_err(|error| HostError::io("read the scheduling class of", "this thread", error))?;
-    Ok(CpuGrant { cpus: affinity()?, class })
+    Ok(CpuGrant { cpus: affinity(THIS)?, class })
 }
 
 /// The class of another thread.
@@ -221,11 +221,24 @@ fn class_of(thread: libc::pid_t) -> io::Result<Class> {
     })
 }
 
-/// The division of the processors that the calling thread may use. If they cannot be read, it has
-/// only the first.
+/// The division of the processors that the process may use. If they cannot be read, it has only the
+/// first.
 #[must_use]
 pub fn division() -> CpuDivision {
-    divide(granted().map(|granted| granted.cpus).unwrap_or_default())
+    divide(of_process())
+}
+
+/// The number of processors that the process may use: 1 at least.
+#[must_use]
+pub fn count() -> u32 {
+    u32::try_from(of_process().len()).unwrap_or(u32::MAX).max(1)
+}
+
+/// The processors of the process's first thread, which takes no [`CpuReservation`]: the calling
+/// thread may be bound to one. Empty if they cannot be read.
+fn of_process() -> Vec<u32> {
+    let first = libc::pid_t::try_from(std::process::id());
+    first.ok().and_then(|thread| affinity(thread).ok()).unwrap_or_default()
 }
 
 fn divide(mut cpus: Vec<u32>) -> CpuDivision {
@@ -323,14 +336,14 @@ fn set_class_flagged(thread: libc::pid_t, class: Class, flags: u64) -> io::Resul
     }
 }
 
-fn affinity() -> Result<Vec<u32>, HostError> {
+fn affinity(thread: libc::pid_t) -> Result<Vec<u32>, HostError> {
     let mut words = [0_u64; AFFINITY_WORDS];
     // SAFETY: the kernel writes at most as many bytes as the array has; the rest stays zero.
     let answer = unsafe {
-        libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&words), words.as_mut_ptr())
+        libc::syscall(libc::SYS_sched_getaffinity, thread, size_of_val(&words), words.as_mut_ptr())
     };
     if answer < 0 {
-        return Err(HostError::last_os("read the processors of", "this thread"));
+        return Err(HostError::last_os("read the processors of", "a thread"));
     }
     let cpus = (0_u32..).zip(words.iter().flat_map(|word| (0..64).map(move |bit| word >> bit & 1)));
     Ok(cpus.filter(|(_, bit)| *bit == 1).map(|(cpu, _)| cpu).collect())
@@ -440,6 +453,19 @@ mod tests {
                 "a_pinned_thread_runs_where_it_was_put_and_is_free_afterwards (nice given back)",
             );
         }
+    }
+
+    #[test]
+    fn a_pinned_thread_divides_the_processors_of_its_process() {
+        let before = (super::division(), super::count());
+        let cpu = Some(before.0.worker);
+        std::thread::spawn(move || {
+            let normal = Class::Normal { nice: 0 };
+            let _pinned = CpuReservation::take(CpuRequest { cpu, class: normal }).unwrap();
+            assert_eq!((super::division(), super::count()), before);
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

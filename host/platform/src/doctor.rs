@@ -112,7 +112,7 @@ pub fn probe() -> Result<Facts, HostError> {
         kernel: machine::kernel(),
         root: is_root(),
         capabilities: capabilities(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
-        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        processors: cpu::count() as usize,
         bpf_fs: has_bpf_fs(&fs::read_to_string("/proc/self/mounts").unwrap_or_default()),
         commands: tried(COMMANDS, is_installed),
         namespaces,

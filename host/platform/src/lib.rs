@@ -22,6 +22,7 @@ pub mod machine;
 pub mod memory;
 mod merge;
 pub mod meter;
+mod netlink;
 pub mod netns;
 pub mod output;
 mod proc_stat;

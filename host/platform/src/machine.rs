@@ -2,10 +2,11 @@
 //! The machine on which something is measured, for the head of every result file.
 
 use std::fs;
-use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use weir_result::{Machine, Origin};
+
+use crate::cpu;
 
 /// The origin of what is measured from now on. `command` is the command line; `commit` the one
 /// that the program was built from.
@@ -39,8 +40,7 @@ pub fn machine() -> Machine {
     let memory_kib = memory.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
     Machine {
         cpu: cpu.unwrap_or_else(|| "unknown".to_owned()),
-        cores: thread::available_parallelism()
-            .map_or(0, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX)),
+        cores: cpu::count(),
         memory_mib: memory_kib.unwrap_or(0) / 1024,
     }
 }

@@ -55,7 +55,7 @@ pub fn take_no_timer_slack() {
     let _refused = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };
 }
 
-/// Returns the time by which 98 of 100 threads that slept for half a millisecond are late, in whole
+/// Returns the lateness that 98 of 100 sleeps of half a millisecond stay within, in whole
 /// microseconds. Takes 60 ms or more.
 #[must_use]
 pub fn wake_up_time() -> Nanos {

@@ -208,6 +208,25 @@ impl Router {
         made
     }
 
+    /// Gives another namespace a device of the same name, with a thread, too.
+    fn add_namesake(&self, name: &str) {
+        let other = &self.source;
+        let lines = [
+            format!("link add {name} type veth peer name q0"),
+            "link set q0 up".to_owned(),
+            format!("link set {name} up"),
+        ];
+        let batch = run::Command::batch("ip", lines).in_namespace(other);
+        Host::default().run(&batch).unwrap();
+        let (namespace, peer) = (Some(other.clone()), Some(("q0".to_owned(), Some(other.clone()))));
+        let namesake = NapiDevice { device: name.to_owned(), namespace, peer };
+        for change in napi::threaded(&Host::default(), &namesake).unwrap().changes {
+            change.run.iter().for_each(|command| {
+                Host::default().run(command).unwrap();
+            });
+        }
+    }
+
     fn device(&self, name: &str, peer: &str) -> NapiDevice {
         NapiDevice {
             device: name.to_owned(),
@@ -293,7 +312,13 @@ fn a_flooded_namespace_router_is_held_by_deadline_budgets() {
             return println!("SKIPPED {TEST}: no NAPI threads in this kernel");
         }
         host::apply(&mut journal, &changes).unwrap();
-        threads.extend(napi::new_threads(name, &before).unwrap());
+        let found = napi::new_threads(name, &before).unwrap();
+        router.add_namesake(name);
+        match napi::threads_of(&router.device(name, peer)) {
+            Ok(again) => assert_eq!(again, found, "of the right namespace"),
+            Err(error) => assert!(error.to_string().contains("does not list"), "{error}"),
+        }
+        threads.extend(found);
     }
     let granted = CpuShare::from_percent(PERCENT_GRANTED);
     let budgets = Budgets::of(ProcessorPool { count: 2, granted }, CpuShare::ZERO);

@@ -39,6 +39,10 @@ pub struct RealtimeChange {
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)]
     pub cpu_ppm: Given<u32>,
+    /// True if a guest of Xen gets no spare time beyond its guarantee. Default: false.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<bool>)]
+    pub ceiling: Given<bool>,
     /// Weight of a normal class, of which other processes have 100.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 10_000)]

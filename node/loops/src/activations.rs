@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use weir_platform::HostError;
 use weir_platform::cap::{cgroup, napi};
-use weir_platform::meter::{THREADS_MAX, WatchedActivations, watch};
+use weir_platform::meter::{WatchedActivations, watch};
 use weir_platform::process::{self, Identity};
 use weir_policy::{Router, ThreadSource};
 
-use crate::host::process_of;
+use crate::host::{napi_devices, process_of};
 
 /// The activations of a router.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,10 +40,9 @@ fn threads_of(router: &Router) -> Result<Vec<Identity>, HostError> {
     let found = match source {
         ThreadSource::Process(process) => process::threads_of(process_of(process)?),
         ThreadSource::Group(group) => cgroup::threads_in(Path::new(group))?,
-        ThreadSource::Interfaces { interfaces, .. } => {
-            let devices = interfaces.iter().filter_map(|one| one.inside.as_deref());
-            let each: Result<Vec<_>, _> =
-                devices.map(|device| napi::threads_of(device, THREADS_MAX)).collect();
+        ThreadSource::Interfaces { namespace, interfaces } => {
+            let devices = napi_devices(namespace, interfaces);
+            let each: Result<Vec<_>, _> = devices.map(|device| napi::threads_of(&device)).collect();
             each?.concat()
         }
         ThreadSource::Domain(_) => {

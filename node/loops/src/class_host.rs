@@ -20,12 +20,11 @@ use weir_platform::meter::CpuSource;
 use weir_platform::process::{self, Identity};
 use weir_platform::run::{Host, Platform};
 use weir_platform::{HostError, Journal, StateDir, Undo, host};
-use weir_policy::RealtimeKind;
 use weir_units::{CpuShare, Nanos};
 
 use super::classes::{AppliedClass, ClassPlatform, NamedThreads, RouterClass};
 use super::error::{RouterError, UnfitRouter};
-use super::host::{napi_devices, process_of, threads_of_devices};
+use super::host::{make_group, napi_devices, process_of, threads_of_devices};
 use super::host_journal::{HostJournal, left_by};
 use super::parts::Tell;
 
@@ -52,6 +51,8 @@ struct KeptThreads {
     journaled: Vec<Identity>,
     /// The kernel's threads of its interfaces.
     interfaces: Vec<Identity>,
+    /// The process that was found last.
+    process: Option<Identity>,
     /// The group of a weight, and the weight that it has.
     group: Option<(PathBuf, u32)>,
     /// The guest of Xen, and the looks since its budget was last read.
@@ -73,10 +74,10 @@ impl HostClasses {
     fn keep(&mut self, wanted: &RouterClass) -> Result<AppliedClass, RouterError> {
         let journal = self.journal.open(Duration::ZERO)?;
         let kept = self.kept.entry(wanted.router.clone()).or_default();
-        let mark = journal.mark();
+        let mut mark = journal.mark();
         let kept_threads = match (&wanted.threads, wanted.demand()) {
             (NamedThreads::Process(named), None) => {
-                let result = weigh(journal, &self.node, wanted, named, kept);
+                let result = weigh(journal, &self.node, wanted, (named, &mut mark), kept);
                 kept.add(mark, journal);
                 return result.map_err(RouterError::from);
             }
@@ -96,9 +97,7 @@ impl HostClasses {
             exhausted: used.exhausted as u64,
         })
     }
-}
 
-impl HostClasses {
     /// Makes the groups of new weights and moves their processes there: two syncs of the journal
     /// for all, not two for each. On a machine with a hundred busy neighbours each takes 0.1 s.
     fn weigh_together(&mut self, classes: &[&RouterClass]) -> Result<(), RouterError> {
@@ -125,6 +124,9 @@ impl HostClasses {
             let kept = self.kept.entry(one.router.clone()).or_default();
             kept.entries.push(place..place + 1);
             kept.group = Some((tree.group(name), 0));
+        }
+        for (one, process) in &new {
+            self.kept.entry(one.router.clone()).or_default().process = Some(*process);
         }
         let moves: Vec<(PathBuf, Identity)> =
             new.iter().zip(&names).map(|((_, one), name)| (tree.group(name), *one)).collect();
@@ -162,10 +164,7 @@ impl HostClasses {
                     .as_mut()
                     .map_or(Ok(()), |guests| guests.guarantee(&wanted.router, demand));
                 admitted.map_err(|refusal| RouterError::Class(refusal.bound))?;
-                // The text's periodic machine is in the queue of the others as well, an aperiodic
-                // one not.
-                let extra = wanted.class.kind == RealtimeKind::Periodic && !wanted.capped;
-                RtdsBudget::of(demand, extra)
+                RtdsBudget::of(demand, !wanted.class.ceiling)
             }
             (None, Some(guests)) => budget_by_weight(guests, &self.weights, &wanted.router),
             (None, None) => return Err(refused(wanted, "there is no Xen under RTDS here").into()),
@@ -177,7 +176,11 @@ impl HostClasses {
             None => (RtdsClass::new(on, journal, domain)?, 0),
         };
         kept.add(mark, journal);
-        guest.set(budget)?;
+        if let Err(error) = guest.set(budget) {
+            // It is tried again, with the way back that is in the journal.
+            kept.guest = Some((guest, 0));
+            return Err(error.into());
+        }
         // A guest that was started again has the scheduler's default.
         let stays = looks < GUEST_LOOKS || guest.in_force()? == budget.share();
         if stays {
@@ -236,7 +239,7 @@ impl ClassPlatform for HostClasses {
         // What the kernel refuses here, the journal tries again.
         let _tried_again = self.budgets.end_guarantee(router);
         if let Some(guests) = &mut self.guests {
-            guests.end_guarantee(router, NO_DEMAND);
+            guests.end_guarantee(router, TimingDemand::NONE);
         }
         kept.guest = None;
         if let Some(journal) = self.journal.opened() {
@@ -265,6 +268,19 @@ impl ClassPlatform for HostClasses {
 }
 
 impl KeptThreads {
+    /// Returns the process of a class. The number of one that has ended may be another's by now: it
+    /// is not looked up again.
+    fn process_of(&mut self, named: &str) -> Result<Identity, HostError> {
+        let number = named.parse::<u32>().ok();
+        if let Some(known) = self.process.filter(|known| Some(known.pid) == number) {
+            let ended = || HostError::Refused(format!("process {named}: it has ended"));
+            return known.is_alive().then_some(known).ok_or_else(ended);
+        }
+        let found = process_of(named)?;
+        self.process = Some(found);
+        Ok(found)
+    }
+
     /// Adds what was journaled since `mark`.
     fn add(&mut self, mark: u64, journal: &Journal) {
         if journal.mark() > mark {
@@ -290,7 +306,7 @@ fn find(
     kept: &mut KeptThreads,
 ) -> Result<Vec<CpuSource>, HostError> {
     let process = match named {
-        NamedThreads::Process(named) => process_of(named)?,
+        NamedThreads::Process(named) => kept.process_of(named)?,
         NamedThreads::Group(path) => return find_in_group(journal, wanted, path, kept),
         NamedThreads::Interfaces(namespace, interfaces) => {
             if kept.interfaces.is_empty() || !kept.interfaces.iter().all(Identity::is_alive) {
@@ -351,21 +367,22 @@ fn find_in_group(
     Ok(threads.into_iter().map(CpuSource::Thread).collect())
 }
 
-/// Gives a process a group of its own with the weight of its class.
+/// Gives a process a group of its own with the weight of its class. `mark` becomes the place of its
+/// first entry in the journal.
 fn weigh(
     journal: &mut Journal,
     node: &str,
     wanted: &RouterClass,
-    named: &str,
+    (named, mark): (&str, &mut u64),
     kept: &mut KeptThreads,
 ) -> Result<AppliedClass, HostError> {
-    let process = process_of(named)?;
+    let process = kept.process_of(named)?;
     let tree = CgroupTree::find()?;
     let name = group_name(node, &wanted.router);
     let weight = wanted.class.weight;
     let group = tree.group(&name);
     if kept.group.is_none() {
-        host::apply(journal, &cgroup::make(&tree, &name)?)?;
+        make_group(journal, &tree, &name, mark)?;
         kept.group = Some((group.clone(), 0));
     }
     if kept.group.as_ref().is_some_and(|(_, has)| *has != weight) {
@@ -478,16 +495,9 @@ pub(crate) fn journal_name(node: &str) -> String {
 /// control loops wait.
 const GUEST_LOOKS: u32 = 20;
 
-const NO_DEMAND: TimingDemand = TimingDemand {
-    share: CpuShare::ZERO,
-    deadline: Nanos::from_millis(1),
-    period: Nanos::from_millis(1),
-    core: None,
-};
-
 #[cfg(test)]
 mod tests {
-    use weir_policy::RouterRealtime;
+    use weir_policy::{RealtimeKind, RouterRealtime};
 
     use super::*;
 
@@ -495,7 +505,7 @@ mod tests {
         let (deadline, cpu) = (Nanos::from_millis(5), CpuShare::from_percent(percent));
         let class = RouterRealtime::new(RealtimeKind::Periodic, deadline, cpu);
         let slice = "gold".to_owned();
-        RouterClass { router: router.to_owned(), slice, class, threads, capped: false }
+        RouterClass { router: router.to_owned(), slice, class, threads }
     }
 
     /// Goal: what does not fit is refused with sum and bound, threads and guests each on their own
@@ -521,7 +531,7 @@ mod tests {
         assert_eq!(router, "d");
         assert!(why.contains("101%") && why.contains("100%"), "{why}");
         // Domain 0 has 4 ms of 10 ms unless somebody lowered it.
-        let domain_0 = TimingDemand { share: CpuShare::from_percent(40), ..NO_DEMAND };
+        let domain_0 = TimingDemand { share: CpuShare::from_percent(40), ..TimingDemand::NONE };
         // It leaves 60 % to weights.
         let ledger = ledger_of_guests(xen(&[domain_0]).unwrap());
         let weights = [("e".to_owned(), 100), ("f".to_owned(), 200)];

@@ -64,8 +64,6 @@ pub struct RouterClass {
     pub class: RouterRealtime,
     /// The threads that do its work.
     pub threads: NamedThreads,
-    /// True if a control loop caps it: then it gets no spare time.
-    pub capped: bool,
 }
 
 /// The threads of a router, by what the policy calls them.
@@ -156,7 +154,6 @@ impl RouterClass {
                 slice: policy[router.slice].name.clone(),
                 class: router.realtime.clone()?,
                 threads: NamedThreads::of(router.thread_source()?),
-                capped: router.xtc.is_some(),
             })
         };
         policy.routers.iter().filter_map(class).collect()

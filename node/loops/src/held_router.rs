@@ -190,7 +190,7 @@ impl HeldRouter {
             self.due = next(now, period);
             self.control.change_period(now, period);
             // The quota of a control group is shaped for its sampling period.
-            let shaped = self.wanted.xtc.actuator == ActuatorKind::Cgroup;
+            let shaped = self.wanted.xtc.actuator == ActuatorKind::Cgroup && !self.wanted.realtime;
             if shaped && self.control.is_attached() {
                 // The new shape comes with a new controller.
                 self.range = None;

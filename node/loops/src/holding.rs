@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_control::realtime::ProcessorPool;
 use weir_platform::cap::Budgets;
+use weir_platform::cpu;
 use weir_platform::doctor::TimingFacts;
 use weir_platform::{HostError, StateDir, journal};
 use weir_policy::{Policy, Reservation};
@@ -204,12 +205,11 @@ fn has_nothing(policy: &Policy) -> bool {
 
 /// Returns the bound on deadline budgets of routers on this host, beside the worker's own.
 fn budgets(policy: &Policy) -> Budgets {
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let beside = match policy.node.reservation {
         Reservation::Deadline => CpuShare::from_percent(WORKER_PERCENT),
         Reservation::Pinned | Reservation::Fifo | Reservation::None => CpuShare::ZERO,
     };
-    let count = u32::try_from(processors).unwrap_or(u32::MAX);
+    let count = cpu::count();
     Budgets::of(ProcessorPool { count, granted: TimingFacts::read().granted() }, beside)
 }
 

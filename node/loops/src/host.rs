@@ -13,6 +13,7 @@ use weir_platform::cap::cgroup::{self, CgroupTree, Version};
 use weir_platform::cap::{
     Actuator, Aside, Budgets, CapError, CgroupCap, DeadlineCap, QuotaShape, XlCap, napi,
 };
+use weir_platform::cpu;
 use weir_platform::host;
 use weir_platform::meter::{CpuMeter, CpuSource};
 use weir_platform::process::Identity;
@@ -104,14 +105,7 @@ impl RouterTaker {
         let process = process_of(xtc.process.as_deref().unwrap_or_default())?;
         let tree = CgroupTree::find()?;
         let name = format!("weir-{}-{}", self.node, wanted.router);
-        let mut changes = cgroup::make(&tree, &name)?;
-        if tree.enable {
-            // The change serves all groups: it is not undone with this one.
-            let enable: Vec<_> = changes.drain(..changes.len().saturating_sub(1)).collect();
-            host::apply(journal, &enable)?;
-            taken.entries.start = journal.mark();
-        }
-        host::apply(journal, &changes)?;
+        make_group(journal, &tree, &name, &mut taken.entries.start)?;
         let group = tree.group(&name);
         cgroup::join(journal, &tree, &group, process)?;
         let cap = CgroupCap::own(group.clone(), tree.version, shape);
@@ -299,7 +293,7 @@ fn watch(xtc: &RouterXtc) -> Result<RouterEndpoint, HostError> {
             let mut threads = Vec::new();
             for device in napi_devices(xtc.namespace.as_deref(), &xtc.interfaces) {
                 // The threads start when the router is held for the first time.
-                threads.extend(napi::threads_of(&device.device, 1).unwrap_or_default());
+                threads.extend(napi::threads_of(&device).unwrap_or_default());
             }
             let cpu = match threads.is_empty() {
                 true => CpuSourceOf::Nothing,
@@ -422,8 +416,7 @@ fn used_by_group(path: PathBuf, version: Version, shape: QuotaShape) -> CpuSourc
 /// Returns the quotas that a router's control group can have. Bounds of the policy are not in it:
 /// they change while the group stays, see [`super::design::range`].
 fn shape(xtc: &RouterXtc) -> Result<QuotaShape, HostError> {
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let all = CpuShare::from_percent(u32::try_from(processors).unwrap_or(1).saturating_mul(100));
+    let all = CpuShare::from_percent(cpu::count().saturating_mul(100));
     QuotaShape::for_sampling(xtc.period, all).map_err(|error| {
         HostError::Refused(format!("a quota sampled every {}: {error}", xtc.period))
     })
@@ -449,6 +442,21 @@ pub(crate) fn process_of(named: &str) -> Result<Identity, HostError> {
     }
 }
 
+/// Makes a control group. `mark` becomes the place of its entry in the journal: what lets all groups
+/// have quotas comes before, and is not undone with this one.
+pub(crate) fn make_group(
+    journal: &mut Journal,
+    tree: &CgroupTree,
+    name: &str,
+    mark: &mut u64,
+) -> Result<(), HostError> {
+    let mut for_all = cgroup::make(tree, name)?;
+    let own = for_all.split_off(for_all.len().saturating_sub(1));
+    host::apply(journal, &for_all)?;
+    *mark = journal.mark();
+    host::apply(journal, &own)
+}
+
 /// Gives devices threads of their own where they have none, and returns the threads of all.
 pub(crate) fn threads_of_devices(
     journal: &mut Journal,
@@ -461,7 +469,7 @@ pub(crate) fn threads_of_devices(
         host::apply(journal, &plan.changes)?;
         let found = match plan.starts_threads {
             true => napi::new_threads(&device.device, &before)?,
-            false => napi::threads_of(&device.device, 1)?,
+            false => napi::threads_of(&device)?,
         };
         threads.extend(found);
     }

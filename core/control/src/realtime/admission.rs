@@ -105,6 +105,14 @@ pub fn density_bound(processors: u32, largest: CpuShare) -> CpuShare {
 }
 
 impl TimingDemand {
+    /// No time at all, in a period that changes nothing.
+    pub const NONE: Self = Self {
+        share: CpuShare::ZERO,
+        deadline: Nanos::from_millis(1),
+        period: Nanos::from_millis(1),
+        core: None,
+    };
+
     /// Returns its density, rounded up.
     #[must_use]
     pub fn density(self) -> CpuShare {

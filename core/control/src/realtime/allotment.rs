@@ -251,7 +251,7 @@ impl AllotmentLedger {
     /// Returns the largest sum of budgets that the kernel grants, beside the worker.
     #[must_use]
     pub fn bound(&self) -> CpuShare {
-        self.sums_beside().room(NO_TIMING, false)
+        self.sums_beside().room(TimingDemand::NONE, false)
     }
 
     /// Returns the room for the budget of one router beside all others' budgets. Densities count
@@ -305,13 +305,6 @@ const CEILING_MIN: CpuShare = CpuShare::from_percent(1);
 /// A whole, in thousandths.
 const WHOLE: u32 = 1000;
 
-const NO_TIMING: TimingDemand = TimingDemand {
-    share: CpuShare::ZERO,
-    deadline: Nanos::from_millis(1),
-    period: Nanos::from_millis(1),
-    core: None,
-};
-
 #[cfg(test)]
 mod tests {
     use alloc::vec;
@@ -324,7 +317,7 @@ mod tests {
     }
 
     fn timing(share: u32) -> TimingDemand {
-        TimingDemand { share: percent(share), ..NO_TIMING }
+        TimingDemand { share: percent(share), ..TimingDemand::NONE }
     }
 
     fn ledger() -> AllotmentLedger {
@@ -426,7 +419,8 @@ mod tests {
         let expected = [10, 25, 25].map(percent);
         assert_eq!(divided, expected, "110 %, of which 30 % and 70 % are more than the largest");
         let all = [25, 20, 20].into_iter().map(timing);
-        let all = all.chain(divided.into_iter().map(|share| TimingDemand { share, ..NO_TIMING }));
+        let all = all
+            .chain(divided.into_iter().map(|share| TimingDemand { share, ..TimingDemand::NONE }));
         assert_eq!(admit(pool, all.map(|one| ("x", one))), Ok(()));
         ledger.set_beside(vec![timing(60); 3]);
         assert_eq!(ledger.divide(&[100]), [CpuShare::ZERO]);

@@ -266,12 +266,6 @@ impl CgroupCap {
         Self { group, version, shape, owned: true }
     }
 
-    /// Stands for caps by quotas of another shape from the next one on, as where the router is
-    /// sampled in another period.
-    pub const fn reshape(&mut self, shape: QuotaShape) {
-        self.shape = shape;
-    }
-
     /// Caps a group that somebody else made, as that of a guest. The limit in force is written
     /// down, to be put into force again.
     ///

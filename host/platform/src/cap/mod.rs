@@ -10,6 +10,7 @@ mod budgets;
 pub mod cgroup;
 mod deadline;
 pub mod napi;
+mod napi_threads;
 mod probe;
 mod quota;
 mod rtds;

@@ -12,8 +12,10 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::napi_threads;
 use crate::error::HostError;
 use crate::host::Change;
+use crate::netns;
 use crate::process::{self, Identity, Stat};
 use crate::purpose::ChangePurpose;
 use crate::run::{Command, Platform};
@@ -148,17 +150,33 @@ pub fn new_threads(device: &str, before: &BTreeSet<u32>) -> Result<Vec<Identity>
 /// The threads of a device that has had them before.
 ///
 /// # Errors
-/// There are none; or the name is that of several devices in several namespaces, whose threads
-/// cannot be told apart.
-pub fn threads_of(device: &str, queues: usize) -> Result<Vec<Identity>, HostError> {
+/// There are none, or there is no such device or namespace. Before Linux 6.8: there are several
+/// threads of that name, which may be of several devices.
+pub fn threads_of(device: &NapiDevice) -> Result<Vec<Identity>, HostError> {
+    let name = &device.device;
+    let listed = match &device.namespace {
+        Some(namespace) => netns::in_namespace(namespace, || napi_threads::listed(name))?,
+        None => napi_threads::listed(name),
+    };
+    let found: Vec<Identity> = match listed? {
+        Some(threads) => threads.into_iter().filter_map(Identity::of).collect(),
+        None => by_name(name)?,
+    };
+    match found.is_empty() {
+        true => Err(HostError::Refused(format!("device {name}: it has no thread of its own"))),
+        false => Ok(found),
+    }
+}
+
+/// Returns the thread of the only device of that name.
+fn by_name(device: &str) -> Result<Vec<Identity>, HostError> {
     let found: Vec<Identity> = threads_named(device).into_iter().filter_map(Identity::of).collect();
     match found.len() {
-        0 => Err(HostError::Refused(format!("device {device}: it has no thread of its own"))),
-        count if count > queues => Err(HostError::Refused(format!(
-            "device {device}: {count} threads of that name for {queues} queues; several devices \
-             are called so"
+        0 | 1 => Ok(found),
+        count => Err(HostError::Refused(format!(
+            "device {device}: {count} threads of that name, which this kernel does not list by \
+             device"
         ))),
-        _ => Ok(found),
     }
 }
 
@@ -226,6 +244,6 @@ mod tests {
             let device = NapiDevice { device: name.to_owned(), namespace: None, peer: None };
             assert!(threaded(&Recorder::default(), &device).is_err(), "{name:?}");
         }
-        assert!(threads_of("no-such-0", 1).is_err());
+        assert!(by_name("no-such-0").unwrap().is_empty());
     }
 }

@@ -73,8 +73,13 @@ impl RouterThreads {
         let mut failed = Ok(());
         self.members.retain(|member| {
             let stays = threads.contains(&member.source);
-            if !stays && member.given > CpuShare::ZERO {
-                failed = cpu::make_ordinary(member.source.identity());
+            if !stays
+                && member.given > CpuShare::ZERO
+                && let Err(error) = cpu::make_ordinary(member.source.identity())
+            {
+                // It is tried again with the next look.
+                failed = Err(error);
+                return true;
             }
             stays
         });
@@ -145,11 +150,14 @@ impl RouterThreads {
 
     /// Gives no thread a budget any more.
     pub(super) fn make_ordinary(&mut self) -> Result<(), CapError> {
+        let mut first = Ok(());
         for member in &mut self.members {
-            cpu::make_ordinary(member.source.identity())?;
-            member.given = CpuShare::ZERO;
+            match cpu::make_ordinary(member.source.identity()) {
+                Ok(()) => member.given = CpuShare::ZERO,
+                Err(error) => first = first.and(Err(error)),
+            }
         }
-        Ok(())
+        first.map_err(CapError::from)
     }
 
     /// Reads the sum of all budgets from the kernel; `None` where one has none.

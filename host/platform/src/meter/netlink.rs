@@ -4,23 +4,16 @@
 //!
 //! Source: rtnetlink(7), linux/if_link.h (`struct if_stats_msg`, `struct rtnl_link_stats64`).
 
-use std::io;
-use std::net::UdpSocket;
-use std::os::fd::{FromRawFd, OwnedFd};
-use std::time::Duration;
-
 use super::LinkCounts;
 use crate::error::HostError;
+use crate::netlink::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NetlinkSocket, attribute, push_attribute, u32_at,
+    u64_at,
+};
 
 /// A socket to the kernel of the namespace that its thread was in when it was opened.
 #[derive(Debug)]
-pub struct StatsSocket {
-    /// A netlink socket sends and receives by the same calls as any datagram socket; without an
-    /// address, it is the kernel that it sends to.
-    socket: UdpSocket,
-    sequence: u32,
-    buffer: Vec<u8>,
-}
+pub struct StatsSocket(NetlinkSocket);
 
 impl StatsSocket {
     /// Opens one.
@@ -28,16 +21,7 @@ impl StatsSocket {
     /// # Errors
     /// The kernel refused.
     pub fn open() -> Result<Self, HostError> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        // SAFETY: socket takes three numbers and touches no memory of ours.
-        let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
-        if fd < 0 {
-            return Err(HostError::last_os("open a socket to", "rtnetlink"));
-        }
-        // SAFETY: the call just gave this descriptor to us alone.
-        let socket = UdpSocket::from(unsafe { OwnedFd::from_raw_fd(fd) });
-        socket.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_BYTES] })
+        NetlinkSocket::open(libc::NETLINK_ROUTE, "rtnetlink").map(Self)
     }
 
     /// Calls `each` with number and counters of every device, and gives how many there are. A dump
@@ -50,9 +34,9 @@ impl StatsSocket {
         for _ in 0..TRIES {
             let mut body = [0_u8; STATS_BYTES];
             body[8..12].copy_from_slice(&FILTER_LINK_64.to_ne_bytes());
-            self.ask(RTM_GETSTATS, NLM_F_DUMP, &body)?;
+            self.0.ask(RTM_GETSTATS, NLM_F_DUMP, &body)?;
             let (mut count, mut interrupted) = (0, false);
-            while !self.answer(|message| {
+            while !self.0.answer(|message| {
                 interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
                 if let (RTM_NEWSTATS, Some((index, counts))) = (message.kind, stats(message.body)) {
                     count += 1;
@@ -71,21 +55,15 @@ impl StatsSocket {
     /// # Errors
     /// The errors of [`StatsSocket::dump`].
     pub fn index_of(&mut self, name: &str) -> Result<Option<u32>, HostError> {
-        let Some(room) = NAME_BYTES.checked_sub(name.len()).filter(|room| *room > 0) else {
+        if name.is_empty() || name.len() >= NAME_BYTES {
             return Ok(None);
-        };
-        let length = u16::try_from(ATTRIBUTE_BYTES + NAME_BYTES - room + 1).unwrap_or(0);
+        }
         let mut body = vec![0_u8; LINK_BYTES];
-        body.extend_from_slice(&length.to_ne_bytes());
-        body.extend_from_slice(&IFLA_IFNAME.to_ne_bytes());
-        body.extend_from_slice(name.as_bytes());
-        body.resize(LINK_BYTES + ATTRIBUTE_BYTES + NAME_BYTES, 0);
-        // Only as long as the name says: what follows would be read as an attribute.
-        body.truncate(LINK_BYTES + usize::from(length).next_multiple_of(4));
-        self.ask(RTM_GETLINK, NLM_F_ACK, &body)?;
+        push_attribute(&mut body, IFLA_IFNAME, format!("{name}\0").as_bytes());
+        self.0.ask(RTM_GETLINK, NLM_F_ACK, &body)?;
         let mut index = None;
         loop {
-            let done = self.answer(|message| {
+            let done = self.0.answer(|message| {
                 if message.kind == RTM_NEWLINK {
                     index = u32_at(message.body, 4);
                 }
@@ -102,128 +80,29 @@ impl StatsSocket {
             }
         }
     }
-
-    fn ask(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), HostError> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let length = u32::try_from(HEADER_BYTES + body.len()).unwrap_or(u32::MAX);
-        let mut request = Vec::with_capacity(HEADER_BYTES + body.len());
-        request.extend_from_slice(&length.to_ne_bytes());
-        request.extend_from_slice(&kind.to_ne_bytes());
-        request.extend_from_slice(&(flags | NLM_F_REQUEST).to_ne_bytes());
-        request.extend_from_slice(&self.sequence.to_ne_bytes());
-        request.extend_from_slice(&[0; 4]);
-        request.extend_from_slice(body);
-        self.socket.send(&request).map(drop).map_err(failed)
-    }
-
-    /// Reads one datagram and hands out its messages; whether the answer is complete. What is left
-    /// of an answer that was given up has another sequence number, and is passed over.
-    fn answer(&mut self, mut each: impl FnMut(Message<'_>)) -> Result<bool, HostError> {
-        let length = self.socket.recv(&mut self.buffer).map_err(failed)?;
-        let mut rest = self.buffer.get(..length).unwrap_or_default();
-        while !rest.is_empty() {
-            let (message, sequence, after) = split(rest).ok_or_else(|| garbled(rest.len()))?;
-            rest = after;
-            if sequence != self.sequence {
-                continue;
-            }
-            match message.kind {
-                NLMSG_DONE => return Ok(true),
-                NLMSG_ERROR => return acknowledged(message.body),
-                _ => each(message),
-            }
-        }
-        Ok(false)
-    }
-}
-
-/// One message of an answer.
-struct Message<'b> {
-    kind: u16,
-    flags: u16,
-    body: &'b [u8],
-}
-
-/// The first message, its sequence number, and what follows it.
-fn split(bytes: &[u8]) -> Option<(Message<'_>, u32, &[u8])> {
-    let length = usize::try_from(u32_at(bytes, 0)?).ok()?;
-    let body = bytes.get(HEADER_BYTES..length)?;
-    let message = Message { kind: u16_at(bytes, 4)?, flags: u16_at(bytes, 6)?, body };
-    let after = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-    Some((message, u32_at(bytes, 8)?, after))
-}
-
-/// The error of an answer: 0 acknowledges.
-fn acknowledged(body: &[u8]) -> Result<bool, HostError> {
-    let code = u32_at(body, 0).ok_or_else(|| garbled(body.len()))?.cast_signed();
-    match code {
-        0 => Ok(true),
-        code => Err(failed(io::Error::from_raw_os_error(code.saturating_neg()))),
-    }
 }
 
 /// Number and counters of a device from the body of `RTM_NEWSTATS`.
 fn stats(body: &[u8]) -> Option<(u32, LinkCounts)> {
     let index = u32_at(body, 4)?;
-    let mut rest = body.get(STATS_BYTES..)?;
-    loop {
-        let length = usize::from(u16_at(rest, 0)?);
-        let value = rest.get(ATTRIBUTE_BYTES..length)?;
-        if u16_at(rest, 2)? == IFLA_STATS_LINK_64 {
-            let counts = LinkCounts {
-                rx_packets: u64_at(value, 0)?,
-                tx_packets: u64_at(value, 8)?,
-                rx_dropped: u64_at(value, 48)?,
-                tx_dropped: u64_at(value, 56)?,
-            };
-            return Some((index, counts));
-        }
-        rest = rest.get(length.next_multiple_of(4)..)?;
-    }
+    let value = attribute(body.get(STATS_BYTES..)?, IFLA_STATS_LINK_64)?;
+    let counts = LinkCounts {
+        rx_packets: u64_at(value, 0)?,
+        tx_packets: u64_at(value, 8)?,
+        rx_dropped: u64_at(value, 48)?,
+        tx_dropped: u64_at(value, 56)?,
+    };
+    Some((index, counts))
 }
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..)?.first_chunk().copied()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..)?.first_chunk().copied()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(bytes.get(at..)?.first_chunk().copied()?))
-}
-
-fn failed(error: io::Error) -> HostError {
-    HostError::io("ask for counters of", "rtnetlink", error)
-}
-
-fn garbled(bytes: usize) -> HostError {
-    HostError::Refused(format!("rtnetlink: {bytes} bytes that are no message"))
-}
-
-/// Linux fills at most this much of an answer at a time.
-const BUFFER_BYTES: usize = 64 << 10;
-
-/// The kernel answers at once, or waits for a change of the configuration that takes long.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A dump of 2000 devices takes a millisecond.
 const TRIES: u32 = 5;
-const HEADER_BYTES: usize = 16;
-const ATTRIBUTE_BYTES: usize = 4;
 /// `struct if_stats_msg`.
 const STATS_BYTES: usize = 12;
 /// `struct ifinfomsg`.
 const LINK_BYTES: usize = 16;
 /// With the zero at its end.
 const NAME_BYTES: usize = 16;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
-const NLM_F_DUMP: u16 = 0x300;
-const NLM_F_DUMP_INTR: u16 = 0x10;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWSTATS: u16 = 92;
@@ -235,6 +114,7 @@ const FILTER_LINK_64: u32 = 1 << (IFLA_STATS_LINK_64 - 1);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netlink::split;
 
     #[test]
     fn the_loopback_device_is_found_and_counted() {

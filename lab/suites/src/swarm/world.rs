@@ -292,7 +292,7 @@ impl WorldRouter {
         }
     }
 
-    /// Returns the rate that it forwards at under no cap.
+    /// Returns the packet rate that it can forward under `cap`.
     pub(crate) fn reach(&self, cap: CpuShare) -> u64 {
         let cost = self.plant.plant.cost.as_nanos().max(1);
         u64::from(cap.as_ppm()) * 1000 / cost

@@ -3,7 +3,7 @@
 //! xtask xen-lab --scheduler rtds` runs in domain 0.
 //!
 //! Two guests that never wait share a processor. The first has a quarter of it and no more
-//! (`aperiodic`), the second 40 % and what is spare (`periodic`). Then the node is asked for more
+//! (`ceiling`), the second 40 % and what is spare. Then the node is asked for more
 //! than there is, the second has a weight instead, and the node ends. RTDS and `xl` are asked what
 //! holds, not the node.
 
@@ -169,7 +169,8 @@ fn policy(guests: [(&String, RealtimeKind); 2], shares: [CpuShare; 2]) -> Policy
     let slice = policy.add_slice(Slice::new("lab"));
     for ((guest, kind), share) in guests.into_iter().zip(shares) {
         let class = RouterRealtime::new(kind, PERIOD, share);
-        let realtime = Some(RouterRealtime { domain: Some(guest.clone()), ..class });
+        let ceiling = kind == RealtimeKind::Aperiodic;
+        let realtime = Some(RouterRealtime { domain: Some(guest.clone()), ceiling, ..class });
         policy.add_router(Router { realtime, ..Router::new(guest, slice) });
     }
     policy
