@@ -46,7 +46,8 @@ impl<'f> Module<'f> {
             let (before, statement) = rest.split_at(at);
             module.add_paths(before);
             let end = statement.find(';').unwrap_or(statement.len());
-            module.add_use(&statement[..end], before.ends_with("pub "));
+            let is_export = EXPORTS.iter().any(|visibility| before.ends_with(visibility));
+            module.add_use(&statement[..end], is_export);
             rest = &statement[end..];
         }
         module.add_paths(rest);
@@ -247,6 +248,9 @@ fn reach(edges: &[BTreeSet<usize>], from: usize) -> BTreeSet<usize> {
 /// The most re-exports that are followed for one name.
 const RENAMES_MAX: usize = 8;
 
+/// The visibilities of a re-export within the crate.
+const EXPORTS: [&str; 3] = ["pub ", "pub(crate) ", "pub(super) "];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,6 +280,14 @@ mod tests {
         assert_eq!(check(&[lib, a, ("b.rs", "pub struct B;\npub fn h() {}\n")]), [""; 0]);
         let back = ("b.rs", "pub struct B;\npub fn h() { crate::a::g() }\n");
         assert_eq!(check(&[lib, a, back]), ["depend on each other: a, b"]);
+    }
+
+    #[test]
+    fn a_re_export_within_the_crate_is_one() {
+        let parent = ("p/mod.rs", "mod c;\nmod d;\npub(crate) use c::C;\n");
+        let c = ("p/c.rs", "use super::d::D;\npub struct C(D);\n");
+        let d = ("p/d.rs", "use super::C;\npub struct D;\nfn f(_: C) {}\n");
+        assert_eq!(check(&[parent, c, d]), ["depend on each other: p::c, p::d"]);
     }
 
     #[test]
