@@ -30,6 +30,7 @@ mod bounds;
 mod chart;
 mod classify;
 mod cpu_model;
+mod delay_variation;
 mod drift;
 mod error;
 mod fake;
@@ -55,6 +56,7 @@ pub use binary::BinarySearch;
 pub use bounds::{GoalResult, SearchEnd};
 pub use classify::{LoadClass, LoadSums, LoadTrials, conditional_throughput};
 pub use cpu_model::{CpuModel, MeasuredSize};
+pub use delay_variation::DelayVariation;
 pub use drift::{
     CpuDriftWatch, CpuForecast, CpuWindow, DRIFT_POINTS, DRIFT_WINDOWS, DriftReading, DriftSide,
 };

@@ -3,10 +3,11 @@
 
 use weir_experiment::prelude::*;
 use weir_sim::ShapedPacket;
+use weir_tester::DelayVariation;
 use weir_units::Instant;
 
 use super::scenario::{SHAPED, ShapedScenario};
-use super::shaped::{ShaperContender, at, delays_ms, spread, windows};
+use super::shaped::{ShaperContender, at, delays_ms, millis, spread, windows};
 
 /// Shows one sender through all shapers, by its place in [`SHAPED`].
 pub(super) fn show(rec: &mut Recording<'_>, sender: usize) -> Result<(), ExperimentError> {
@@ -47,9 +48,29 @@ fn keep(
     rec.say(&format!("{}: {text}", rec.id()));
     rec.keep("delay", Series::unordered("ms", delays))?;
     rec.keep("spread", Series::unordered("ms", vec![spread]))?;
+    keep_variation(rec, packets)?;
     rec.keep("left", Series::unordered("B", left))?;
     rec.keep("due", Series::unordered("B", due))?;
     rec.keep("refused", Series::count("1", refused as u64))
+}
+
+/// Keeps the variation of the delay by the standards that say how to count it.
+fn keep_variation(
+    rec: &mut Recording<'_>,
+    packets: &[ShapedPacket],
+) -> Result<(), ExperimentError> {
+    let settled = packets.iter().filter(|packet| packet.arrived >= SETTLED);
+    let delays: Vec<Nanos> =
+        settled.filter_map(|of| Some(of.left?.saturating_since(of.arrived))).collect();
+    let found = DelayVariation::of(&delays);
+    for (part, value) in [
+        ("rfc3550/jitter", found.jitter_most),
+        ("rfc5481/pdv", found.beyond_least),
+        ("rfc5481/ipdv", found.between_neighbours),
+    ] {
+        rec.keep(part, Series::unordered("ms", vec![millis(value)]))?;
+    }
+    Ok(())
 }
 
 /// Holds what [`record`] kept against the text's bounds.

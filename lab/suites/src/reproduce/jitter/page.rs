@@ -96,9 +96,10 @@ shares alone has one core with two of them; one in the class cannot be pinned, s
 has two. A ping is a datagram that the machine itself sends back, where the kernel would answer that
 of ICMP for it; its round trip begins when it leaves and ends when the kernel has the answer. iperf
 is TCP to a sink that discards what comes. RTP is a datagram at even times, and its error how much
-the time between two departures is off. Rows 1 to 4 of `weir-lab verify jitter` judge the same runs
-([verify.md](../verify.md)). This is a Linux host and not Xen 4.1: what *shares alone* does here is
-the work of Linux's scheduler, not of Xen's, whose own the simulator has
+the time between two departures is off. This page shows one run, of a virtual machine whose host
+takes its processors away now and then, and judges nothing: rows 1 to 4 of `weir-lab verify jitter`
+hold such runs against bounds ([verify.md](../verify.md)). It is a Linux host and not Xen 4.1: what
+*shares alone* does here is the work of Linux's scheduler, not of Xen's, whose own the simulator has
 ([simulator.md](../simulator.md)).
 
 **The shaper.** The same senders run in virtual time, so that the numbers are exact and the same on
