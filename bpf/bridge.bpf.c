@@ -9,13 +9,14 @@
  *                   filter, and into skb->mark, which a host that routes leaves alone
  *   weir_to_vif     egress of a vif's device: frames of other slices, limits of what it receives
  *   weir_from_port  ingress of a port's device: addresses of vifs that come from beyond it, and
- *                   frames for a vif that is beyond a limit of what it receives; then, where vifs
- *                   have minimums of what they receive, its class in the tree of an ifb, by which
- *                   the frame comes back here without a program
+ *                   frames for a vif that is beyond a limit of what it receives; then, where a vif
+ *                   of the port has a receive.min_rate, redirects the frame to the tree of an ifb,
+ *                   in its vif's class; behind the tree the kernel receives it at this device
+ *                   again, without this program
  *   weir_to_port    egress of a port's device, before the tree: counts what each class is offered
  *
- * Each passes on: programs of others at the same device run after them. Only a frame that
- * `exits` lets leave past the bridge is not seen by those at the ingress of its device.
+ * Frames that are not dropped go on to other TCX programs of the device. The exception is a frame
+ * that leaves past the bridge (`exits`): programs after Weir's at that ingress do not see it.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -311,10 +312,10 @@ int weir_to_vif(struct __sk_buff *skb)
 }
 
 /*
- * Returns true if a frame from a port is for a vif that may receive no more now: then the drop that
- * waits for it behind the bridge is made and counted here, and the bridge has no work with it. A
- * frame that passes is charged at the vif's device alone, so that a bucket is empty only if frames
- * got there.
+ * Returns true, and counts the drop, if a frame from a port is for a vif whose receive limit is
+ * used up. The vif's own program would drop it behind the bridge; dropping it here saves the bridge
+ * the work. Frames that pass are charged at the vif's device only, so a bucket is empty only if
+ * frames reached it.
  */
 static __always_inline int is_beyond_limit(struct __sk_buff *skb, const struct member *member,
 					   __u64 now)

@@ -50,7 +50,10 @@ struct {
 	__type(value, __u32);
 } learned SEC(".maps");
 
-/* The times at which addresses beyond the ports were seen: many displace each other, no vif's. */
+/*
+ * The time at which each address beyond a port was last seen: an LRU table of its own, so that a
+ * flood of such addresses displaces only others of its kind, never a vif's.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, BEYOND);

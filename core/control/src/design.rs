@@ -111,9 +111,6 @@ impl Gains {
 }
 
 impl Poles {
-    /// Both at the origin: rest after as few samples as there are poles.
-    pub const AT_ORIGIN: Self = Self { sum: 0.0, product: 0.0 };
-
     /// The conjugate pair `re` ± `im`·i.
     ///
     /// # Errors

@@ -100,9 +100,9 @@ struct Numbered<'p> {
     postponed: Vec<String>,
 }
 
-/// Gives numbers to all vifs that are `here`, their routers and slices. Where there are too few
-/// since others go at the same time, new vifs by rule are postponed: without them a change of many
-/// guests at once would be refused as a whole, again and again.
+/// Numbers all vifs that are `here`, their routers and slices. If numbers run out only because
+/// owners that this change removes still hold theirs, new vifs by rule are postponed to the next
+/// compilation; otherwise a change of many guests at once would be refused every time.
 fn number<'p>(
     policy: &Policy,
     mut here: Vec<&'p Vif>,

@@ -11,9 +11,9 @@
 //! Leaves that borrow take turns by their quantum; those of inner classes mean nothing. A leaf's
 //! quantum is therefore its part of what its slice gets by the `priority` of all levels, in units
 //! of what the link sends in 2 ms: a turn of the highest priority then lasts 0.2 s at most, but on
-//! links so slow that a unit is one frame. A leaf sends a whole super-frame in its turn however
-//! small its quantum is; TCP makes none larger than what it sends in 1 ms, at twice its rate while
-//! it starts. A class without any part has the smallest rate, since HTB has none without. A delay
+//! links so slow that a unit is one frame. A leaf sends a whole super-frame in its turn, however
+//! small its quantum; TCP limits a super-frame to what it sends in 1 ms (at twice its rate during
+//! slow start). A class without any part has the smallest rate, since HTB has none without. A delay
 //! cannot be said.
 //!
 //! Both count the bytes of a super-frame with the headers of its segments, since the kernel adds
@@ -94,7 +94,7 @@ pub enum LeafKind {
 
 /// The demands on a class.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ClassWish {
+pub(crate) struct ClassDemand {
     pub(crate) min_rate: BitRate,
     /// Its rate if all classes of the tree are busy, bits a second: at least its minimum.
     pub(crate) busy: u64,
@@ -137,7 +137,7 @@ impl QdiscTree {
         }
     }
 
-    pub(crate) fn terms(self, wish: &ClassWish, link: &LinkTerms) -> ClassTerms {
+    pub(crate) fn terms(self, wish: &ClassDemand, link: &LinkTerms) -> ClassTerms {
         let priority = u64::from(wish.priority.clamp(1, self.priority_max()));
         let whole = link.rate.as_bps();
         match self {
@@ -178,7 +178,7 @@ impl QdiscTree {
 
     /// The terms of the class that stands for the link.
     pub(crate) fn link_terms(self, link: &LinkTerms, burst: ByteCount) -> ClassTerms {
-        let wish = ClassWish {
+        let wish = ClassDemand {
             min_rate: link.rate,
             busy: link.rate.as_bps(),
             rate: Some(link.rate),

@@ -15,7 +15,7 @@ use crate::compile::{Compiler, SUPER_FRAMES_BYTES};
 use crate::held::PortTrees;
 use crate::inbound::inbound_device;
 use crate::object::{ClassObject, InboundObject, KernelObject, LeafObject, ObjectKey, RootObject};
-use crate::terms::{ClassTerms, ClassWish, HFSC_BPS_MAX, LeafKind, LinkTerms, QdiscTree};
+use crate::terms::{ClassDemand, ClassTerms, HFSC_BPS_MAX, LeafKind, LinkTerms, QdiscTree};
 use crate::text::{INBOUND_CLASS, LINK_CLASS, OTHERS_CLASS};
 
 /// The tree of one direction of a port, while it is filled.
@@ -92,7 +92,7 @@ impl Compiler<'_> {
         let shares = self.shares(&to, &here);
         let busy = |number| shares.get(&number).copied().unwrap_or(0);
         let others =
-            ClassWish { busy: busy(OTHERS_CLASS), ..wish(&Share::default(), BitRate::ZERO) };
+            ClassDemand { busy: busy(OTHERS_CLASS), ..wish(&Share::default(), BitRate::ZERO) };
         to.class(OTHERS_CLASS, LINK_CLASS, tree.terms(&others, &link));
         for (slice, config) in policy.slices() {
             if here.iter().any(|vif| vif.slice == slice) {
@@ -118,7 +118,8 @@ impl Compiler<'_> {
             let delay = delay.map(|delay| (delay, vif.delay_packet));
             let part = part_of(policy, direction, vif, &here);
             let (number, share) = (self.vif(vif), vif.share(direction));
-            let wish = ClassWish { delay, part, busy: busy(number), ..wish(share, share.min_rate) };
+            let wish =
+                ClassDemand { delay, part, busy: busy(number), ..wish(share, share.min_rate) };
             to.class(to.minor(number), to.minor(parent), tree.terms(&wish, &link));
         }
         let leaf = |minor, queue: &Queue| {
@@ -200,8 +201,8 @@ fn part_of(policy: &Policy, direction: Direction, vif: &Vif, here: &[&Vif]) -> [
     [above, siblings.saturating_mul(inside)]
 }
 
-fn wish(share: &Share, min_rate: BitRate) -> ClassWish {
-    ClassWish {
+fn wish(share: &Share, min_rate: BitRate) -> ClassDemand {
+    ClassDemand {
         min_rate,
         busy: min_rate.as_bps(),
         rate: share.rate,
@@ -213,6 +214,6 @@ fn wish(share: &Share, min_rate: BitRate) -> ClassWish {
     }
 }
 
-fn group_wish(share: &Share, min_rate: BitRate, busy: u64) -> ClassWish {
-    ClassWish { is_leaf: false, busy, ..wish(share, min_rate) }
+fn group_wish(share: &Share, min_rate: BitRate, busy: u64) -> ClassDemand {
+    ClassDemand { is_leaf: false, busy, ..wish(share, min_rate) }
 }

@@ -55,11 +55,6 @@ impl LinkClock {
         self.rate = rate;
     }
 
-    /// Changes how much lateness is made up for.
-    pub fn set_catch_up(&mut self, catch_up: Nanos) {
-        self.catch_up = catch_up;
-    }
-
     /// Checks that the link can take a packet; says otherwise exactly when it can.
     ///
     /// # Errors

@@ -307,11 +307,10 @@ pub trait Scheduler {
     /// effect on a scheduler without limits.
     fn charge(&mut self, now: Instant, class: ClassId, bytes: ByteCount);
 
-    /// Lets no packet of a class leave until [`Scheduler::resume`], but for one that may have been
-    /// chosen: whoever takes its packets has no room. To the scheduler the class has none
-    /// meanwhile, so others get its share, and it makes up for nothing later. No effect on one that
-    /// serves in order of arrival, since nothing may pass the packet at its head, nor in a cycle of
-    /// phases.
+    /// Holds a class back until [`Scheduler::resume`], because the receiver of its packets has no
+    /// room. One packet that was already chosen may still leave. Meanwhile the class counts as
+    /// empty: others get its share, and it makes up for nothing later. No effect on a scheduler
+    /// that serves in order of arrival, nor in a cycle of phases.
     fn pause(&mut self, class: ClassId) {
         let _ = class;
     }

@@ -66,9 +66,9 @@ pub struct BackToBack {
     pub bursts: Vec<u64>,
     /// The longest burst that was tried.
     pub longest: u64,
-    /// Their mean.
+    /// The mean of `bursts`.
     pub mean: f64,
-    /// Their standard deviation; 0 of one.
+    /// The standard deviation of `bursts`; 0 of one.
     #[serde(default)]
     pub stddev: f64,
     /// Mean burst less what the DUT forwards meanwhile, as time: the size of its buffer, s.
@@ -204,7 +204,7 @@ struct SizeRun<'a, M> {
 impl<M: Measurer> SizeRun<'_, M> {
     fn run(&mut self) -> Result<SizeResult, BenchmarkError<M::Error>> {
         self.behind = self.schedule.tests();
-        let search = self.search(self.max)?;
+        let search = self.search()?;
         let goals = search.results();
         let throughput = goals.first().map_or(0, GoalResult::throughput);
         let mut result = SizeResult {
@@ -273,9 +273,9 @@ impl<M: Measurer> SizeRun<'_, M> {
         Ok(())
     }
 
-    fn search(&mut self, max: u64) -> Result<Search, BenchmarkError<M::Error>> {
+    fn search(&mut self) -> Result<Search, BenchmarkError<M::Error>> {
         let goals = self.schedule.goals.to_vec();
-        let (min, limit) = (self.limits.min_pps, self.limits.search);
+        let (min, max, limit) = (self.limits.min_pps, self.max, self.limits.search);
         let mut search = Search::new(SearchConfig { goals, min, max, limit })?;
         while let Step::Trial(step) = search.next() {
             let left = self.schedule.with_overhead(search.remaining(), step.duration);
@@ -415,9 +415,10 @@ impl<M: Measurer> SizeRun<'_, M> {
         self.tell(SizeTest::Recovery.name(), over_pps, self.schedule.trials(over, 2));
         let found = self.measurer.recovery(&request).map_err(BenchmarkError::Measurer)?;
         if found.over < over {
-            let text = "recovery: the overload lasts {}, not {}: arrivals of more are not kept";
-            let text = text.replacen("{}", &found.over.to_string(), 1);
-            self.notes.push(text.replacen("{}", &over.to_string(), 1));
+            let lasts = found.over;
+            self.notes.push(format!(
+                "recovery: the overload lasts {lasts}, not {over}: arrivals of more are not kept"
+            ));
         }
         let (recovery_ns, over_ns) = (found.time.as_nanos(), found.over.as_nanos());
         Ok(Recovery { over_pps, pps, recovery_ns, over_ns })

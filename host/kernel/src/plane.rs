@@ -64,7 +64,8 @@ pub struct PlaneCounts {
 pub struct AppliedPolicy {
     /// The compiled policy.
     pub compiled: CompiledPolicy,
-    /// The plan that was made; empty if there was nothing to do.
+    /// The steps that were made last: empty if there was nothing to do, or if what vifs by rule had
+    /// to wait for left nothing more.
     pub plan: KernelPlan,
     /// Programs of others that run before Weir's, each as a line for the operator.
     pub programs_before: Vec<String>,

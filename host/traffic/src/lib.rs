@@ -8,8 +8,8 @@
 //! namespaces of a machine, and the cells of all series begin at multiples of their width: what two
 //! ends counted lies side by side.
 //!
-//! [`WireMeasurer`] makes trials of a device under test of both, for the procedures of
-//! `weir-tester`.
+//! [`WireMeasurer`] combines a generator and a sink into trials of a device under test, for the
+//! procedures of `weir-tester`.
 //!
 //! The XDP generator and sink count frames on the device; sockets are there for what needs the
 //! stack (TCP, many connections) and as a second opinion.

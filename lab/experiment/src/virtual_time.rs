@@ -308,9 +308,7 @@ impl SimStream {
         source.start = start + self.at + phase;
         source
     }
-}
 
-impl SimStream {
     /// The time between two of its longest frames.
     fn interval_ns(&self) -> u64 {
         let bits = self.sizes.list().into_iter().max().map_or(0, u64::from) * 8;

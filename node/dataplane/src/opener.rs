@@ -31,7 +31,7 @@ pub struct Opener {
     questions: Arc<Questions>,
     vifs_max: u32,
     ports_max: u32,
-    /// Placement of vifs and of ports that nobody has.
+    /// Free places of vifs and of ports.
     free_vifs: Vec<u32>,
     free_ports: Vec<u32>,
     /// The gates of the vifs that have deep rings, [`RingFrames::DEEP_VIFS`] at most.

@@ -31,8 +31,8 @@ pub(crate) fn all() -> Result<(), String> {
         outcome
     });
     summary.skipped.extend(no_page.map(|reason| format!("page: {reason}")));
-    // Its machine is one thread, and does not care how fast it runs: steps that do not either take
-    // the other processors. Tests and measures do care, and run alone.
+    // Xen's machine is one thread and judges nothing by time, so it runs beside the steps that do
+    // not either. Tests and measurements are judged by time and run alone.
     let xen = thread::spawn(|| timed(xen::check));
     steps.step("instructions", || {
         let skipped = bench::instructions::check()?;

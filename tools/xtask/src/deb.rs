@@ -21,7 +21,7 @@ pub(crate) fn build(arguments: &[String]) -> Result<(), String> {
         _ => return Err("usage: deb [--out FOLDER]".to_owned()),
     };
     build_programs()?;
-    let tree = Tree::new(target.join("tree"))?;
+    let tree = PackageTree::new(target.join("tree"))?;
     program(&tree)?;
     documents(&tree)?;
     service(&tree)?;
@@ -39,11 +39,11 @@ pub(crate) fn build(arguments: &[String]) -> Result<(), String> {
 }
 
 /// The package's files as they will be on disk.
-struct Tree {
+struct PackageTree {
     root: PathBuf,
 }
 
-impl Tree {
+impl PackageTree {
     /// An empty one.
     fn new(root: PathBuf) -> Result<Self, String> {
         if root.exists() {
@@ -57,7 +57,7 @@ impl Tree {
     fn folder(&self, path: &str) -> Result<PathBuf, String> {
         let whole = self.root.join(path);
         fs::create_dir_all(&whole).map_err(|error| named(&whole, &error))?;
-        // Whatever the mask of who builds it.
+        // Independent of the builder's umask.
         for folder in whole.ancestors().take_while(|folder| folder.starts_with(&self.root)) {
             set_mode(folder, 0o755)?;
         }
@@ -106,7 +106,7 @@ impl Tree {
     }
 }
 
-fn program(tree: &Tree) -> Result<(), String> {
+fn program(tree: &PackageTree) -> Result<(), String> {
     let programs =
         [(PROGRAM, weir_path()), (BROKER, broker_path()), ("usr/lib/cni/weir-cni", cni_path())];
     for (path, built) in programs {
@@ -119,7 +119,7 @@ fn program(tree: &Tree) -> Result<(), String> {
 }
 
 /// Manual pages, completions, what a reader needs beside them.
-fn documents(tree: &Tree) -> Result<(), String> {
+fn documents(tree: &PackageTree) -> Result<(), String> {
     let pages = tree.root.with_file_name("man");
     run(Command::new(weir_path()).arg("man").arg(&pages))?;
     for (name, page) in folder_of(&pages)? {
@@ -157,7 +157,7 @@ fn documents(tree: &Tree) -> Result<(), String> {
     Ok(())
 }
 
-fn service(tree: &Tree) -> Result<(), String> {
+fn service(tree: &PackageTree) -> Result<(), String> {
     for unit in ["weir-node@.service", "weir-broker@.service"] {
         tree.copy(&format!("packaging/{unit}"), &format!("lib/systemd/system/{unit}"))?;
     }
@@ -165,7 +165,12 @@ fn service(tree: &Tree) -> Result<(), String> {
     tree.folder("etc/weir").map(drop)
 }
 
-fn control(tree: &Tree, target: &Path, version: &str, architecture: &str) -> Result<(), String> {
+fn control(
+    tree: &PackageTree,
+    target: &Path,
+    version: &str,
+    architecture: &str,
+) -> Result<(), String> {
     let files = tree.files()?;
     let mut sums = String::new();
     let mut kib = 0;
@@ -199,7 +204,7 @@ fn control(tree: &Tree, target: &Path, version: &str, architecture: &str) -> Res
 }
 
 /// The packages of the libraries that the programs are linked with.
-fn depends(tree: &Tree, target: &Path) -> Result<String, String> {
+fn depends(tree: &PackageTree, target: &Path) -> Result<String, String> {
     // The tool wants to be in a source package.
     let place = target.join("shlibs");
     let folder = place.join("debian");

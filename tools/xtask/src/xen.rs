@@ -28,7 +28,7 @@ use packages::{Packages, named};
 
 /// The options of a call.
 #[derive(Debug, PartialEq, Eq)]
-struct Call {
+struct XenLabOptions {
     schedulers: Vec<&'static str>,
     quick: bool,
     out: PathBuf,
@@ -38,19 +38,20 @@ struct Call {
 
 /// Runs `xen-lab [--scheduler NAME] [--quick] [--out FOLDER] [--programs FOLDER]`.
 pub(crate) fn call(arguments: &[String]) -> Result<(), String> {
-    let call = Call::parse(arguments)?;
+    let call = XenLabOptions::parse(arguments)?;
     if let Some(lacking) = missing() {
         return Err(lacking);
     }
-    let files = Files::make(call.programs.as_deref())?;
+    let files = BootFiles::make(call.programs.as_deref())?;
     if call.schedulers.contains(&RTDS) {
         hypervisor::with_rtds(&files.folder, &files.folder.join(packages::TREE))?;
     }
     boot_all(&files, &call)
 }
 
-/// Xen's own default scheduler, without a training, with the programs of the tests: both would take
-/// four minutes more, and differ by two commands. `Some` says why that was not tried.
+/// Boots Xen under its default scheduler only, quickly, with the programs that the tests built: both
+/// schedulers would take four minutes more and differ by two commands. Returns the reason if it
+/// could not be tried.
 pub(crate) fn check() -> Result<Option<String>, String> {
     if let Some(lacking) = missing() {
         return Ok(Some(lacking));
@@ -60,8 +61,9 @@ pub(crate) fn check() -> Result<Option<String>, String> {
         let reason = format!("Debian's packages of Xen: {reason}");
         return if update().is_ok() { Err(reason) } else { Ok(Some(reason)) };
     }
-    let call = Call { schedulers: vec![SCHEDULERS[0]], quick: true, ..Call::default() };
-    boot_all(&Files::make(Some(&tested_programs()))?, &call).map(|()| None)
+    let call =
+        XenLabOptions { schedulers: vec![SCHEDULERS[0]], quick: true, ..XenLabOptions::default() };
+    boot_all(&BootFiles::make(Some(&tested_programs()))?, &call).map(|()| None)
 }
 
 /// Returns what this machine lacks for the Xen lab, if anything.
@@ -78,9 +80,9 @@ fn missing() -> Option<String> {
     lacking.map(|(program, package)| format!("no {program} on this machine ({package})"))
 }
 
-/// All of them at once, even when one fails: each is one thread, and what it says does not depend
-/// on how fast that runs.
-fn boot_all(files: &Files, call: &Call) -> Result<(), String> {
+/// Boots all schedulers at once; one that fails does not stop the others. Each machine is one
+/// thread, and its results do not depend on its speed.
+fn boot_all(files: &BootFiles, call: &XenLabOptions) -> Result<(), String> {
     let boot = |scheduler: &str| {
         let folder = call.out.join(scheduler);
         let started = Instant::now();
@@ -103,14 +105,14 @@ fn boot_all(files: &Files, call: &Call) -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
-impl Default for Call {
+impl Default for XenLabOptions {
     fn default() -> Self {
         let (schedulers, out) = (SCHEDULERS.to_vec(), PathBuf::from(OUT));
         Self { schedulers, quick: false, out, programs: None }
     }
 }
 
-impl Call {
+impl XenLabOptions {
     fn parse(arguments: &[String]) -> Result<Self, String> {
         let mut call = Self::default();
         let mut words = arguments.iter().map(String::as_str);
@@ -140,11 +142,11 @@ impl Call {
 }
 
 /// The files that a machine is booted from.
-struct Files {
+struct BootFiles {
     folder: PathBuf,
 }
 
-impl Files {
+impl BootFiles {
     /// Makes all of them, with `weir` and `weir-lab` of this folder or those built for release.
     fn make(programs: Option<&Path>) -> Result<Self, String> {
         let tree = packages()?;
@@ -330,11 +332,11 @@ mod tests {
     #[test]
     fn a_call_names_what_is_wrong_with_it() {
         let parse = |words: &[&str]| {
-            Call::parse(&words.iter().map(ToString::to_string).collect::<Vec<_>>())
+            XenLabOptions::parse(&words.iter().map(ToString::to_string).collect::<Vec<_>>())
         };
         let call = parse(&["--scheduler", "credit", "--quick", "--out", "x"]).unwrap();
         let (schedulers, out) = (vec!["credit"], PathBuf::from("x"));
-        let expected = Call { schedulers, quick: true, out, programs: None };
+        let expected = XenLabOptions { schedulers, quick: true, out, programs: None };
         assert_eq!(call, expected);
         assert_eq!(parse(&[]).unwrap().schedulers, SCHEDULERS);
         for (words, error) in [

@@ -460,7 +460,7 @@ fn member_key(device: u32, number: u16, place: u32) -> [u8; 8] {
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/weir.bpf.o"));
 
-/// For example `bpf/weir.h`.
+/// Values of `bpf/weir.h`.
 const STATION_VIF: u32 = 0;
 const STATION_REMOTE: u32 = 1;
 const NO_TARGET: u32 = u32::MAX;

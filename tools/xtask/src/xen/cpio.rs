@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-/// Files by their paths, without a slash in front; folders are made as they are needed.
+/// BootFiles by their paths, without a slash in front; folders are made as they are needed.
 #[derive(Default)]
 pub(super) struct Root(BTreeMap<String, Entry>);
 
