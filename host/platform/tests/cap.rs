@@ -210,15 +210,15 @@ impl Router {
 
     /// Gives another namespace a device of the same name, with a thread, too.
     fn add_namesake(&self, name: &str) {
-        let other = &self.source;
+        let (other, end) = (&self.source, format!("q-{name}"));
         let lines = [
-            format!("link add {name} type veth peer name q0"),
-            "link set q0 up".to_owned(),
+            format!("link add {name} type veth peer name {end}"),
+            format!("link set {end} up"),
             format!("link set {name} up"),
         ];
         let batch = run::Command::batch("ip", lines).in_namespace(other);
         Host::default().run(&batch).unwrap();
-        let (namespace, peer) = (Some(other.clone()), Some(("q0".to_owned(), Some(other.clone()))));
+        let (namespace, peer) = (Some(other.clone()), Some((end, Some(other.clone()))));
         let namesake = NapiDevice { device: name.to_owned(), namespace, peer };
         for change in napi::threaded(&Host::default(), &namesake).unwrap().changes {
             change.run.iter().for_each(|command| {

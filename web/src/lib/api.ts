@@ -420,6 +420,8 @@ export interface QueueView {
  * for those of `xtc`.
  */
 export interface RealtimeChange {
+  /** True if a guest of Xen gets no spare time beyond its guarantee. Default: false. */
+  ceiling?: boolean | null;
   /** Guaranteed share, in millionths of a processor. */
   cpu_ppm?: number | null;
   /** Time from an activation to the end of its work. */
