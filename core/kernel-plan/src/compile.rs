@@ -21,8 +21,8 @@ use crate::facts::{BridgePortFacts, HostFacts};
 use crate::held::{self, KernelProblem, UnheldKey};
 use crate::inbound::inbound_device;
 use crate::object::{
-    BucketObject, BucketUnit, ExitObject, Hook, KernelObject, MemberObject, ProgramObject,
-    UplinkObject,
+    BucketObject, BucketUnit, ClsactObject, ExitObject, Hook, KernelObject, MemberObject,
+    ProgramObject, UplinkObject,
 };
 use crate::setup::{KernelSetup, OWNER_FIRST, OWNERS_MAX};
 use crate::text::OTHERS_CLASS;
@@ -128,8 +128,8 @@ fn number<'p>(
 
 /// Adds the reasons that lie in the host.
 fn host_problems(policy: &Policy, facts: &HostFacts, problems: &mut Vec<KernelProblem>) {
-    if !facts.programs {
-        let reason = "this kernel attaches no programs to devices by TCX (Linux 6.6)";
+    if facts.hooks.is_none() {
+        let reason = "this kernel has no programs for devices as Weir needs them (Linux 6.1)";
         problems.push(KernelProblem::new("node.dataplane", reason));
     }
     if !facts.qdiscs.htb && !facts.qdiscs.hfsc {
@@ -161,6 +161,18 @@ fn host_problems(policy: &Policy, facts: &HostFacts, problems: &mut Vec<KernelPr
             Some(_) => continue,
         };
         problems.push(KernelProblem::new(format!("port {:?}.device", port.name), reason));
+    }
+    let port = |port: &Port| (format!("port {:?}.device", port.name), port.device.clone());
+    let vif = |vif: &Vif| (format!("vif {:?}.device", vif.name), vif.device.clone());
+    let vifs = policy.vifs.iter().filter(|vif| is_here(policy, facts, vif)).map(vif);
+    for (place, device) in policy.ports.iter().map(port).chain(vifs) {
+        let Some(qdisc) = facts.ingress_in_the_way(&device) else { continue };
+        let reason = format!(
+            "device {device} has an ingress discipline of others, {qdisc}, in the place of the \
+             clsact that this kernel needs for programs; `tc qdisc del dev {device} ingress` \
+             removes it"
+        );
+        problems.push(KernelProblem::new(place, reason));
     }
 }
 
@@ -295,6 +307,11 @@ impl Compiler<'_> {
             objects.push(KernelObject::Member(member));
         }
         objects.extend(self.exits().map(KernelObject::Exit));
+        let vifs = self.present.iter().map(|vif| &vif.device);
+        let devices = vifs.chain(self.policy.ports.iter().map(|port| &port.device));
+        let lacking = devices.filter(|device| self.facts.lacks_clsact(device));
+        let clsact = |device: &String| ClsactObject { device: device.clone() };
+        objects.extend(lacking.map(clsact).map(KernelObject::Clsact));
         for vif in &self.present {
             for hook in Hook::OF_VIF {
                 let device = vif.device.clone();

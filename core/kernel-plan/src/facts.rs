@@ -10,8 +10,8 @@ use alloc::string::String;
 pub struct HostFacts {
     /// The queueing disciplines that its kernel has.
     pub qdiscs: QdiscSupport,
-    /// True if programs can be attached to devices (TCX, Linux 6.6).
-    pub programs: bool,
+    /// The way in which programs are attached to devices; `None`: there is none.
+    pub hooks: Option<HookKind>,
     /// Its devices, by name.
     pub devices: BTreeMap<String, BridgePortFacts>,
 }
@@ -20,6 +20,19 @@ impl HostFacts {
     /// The ingress discipline that somebody put on a device, if there is one.
     pub(crate) fn foreign_ingress(&self, device: &str) -> Option<&str> {
         self.devices.get(device)?.foreign_ingress.as_deref()
+    }
+
+    /// True if a device has to be given a `clsact`: programs are its filters, and it has none of
+    /// others.
+    pub(crate) fn lacks_clsact(&self, device: &str) -> bool {
+        self.hooks == Some(HookKind::Clsact) && self.foreign_ingress(device).is_none()
+    }
+
+    /// The `ingress` discipline of others in whose place a `clsact` would have to be.
+    pub(crate) fn ingress_in_the_way(&self, device: &str) -> Option<&str> {
+        let found = self.foreign_ingress(device)?;
+        let in_the_way = self.hooks == Some(HookKind::Clsact) && !found.starts_with("clsact");
+        in_the_way.then_some(found)
     }
 
     /// The reason for which frames at a device have to cross the bridge: what the bridge or its
@@ -34,6 +47,15 @@ impl HostFacts {
     pub(crate) fn foreign_qdisc(&self, device: &str) -> Option<&str> {
         self.devices.get(device)?.foreign_qdisc.as_deref()
     }
+}
+
+/// The way in which programs are attached to devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookKind {
+    /// Filters of a `clsact` discipline, which each device has to have.
+    Clsact,
+    /// Links (TCX, Linux 6.6).
+    Tcx,
 }
 
 /// The queueing disciplines that a kernel has, and the device that they need for what it receives.

@@ -43,11 +43,11 @@ mod trees;
 
 pub use bucket::BucketTerms;
 pub use compile::{CompiledPolicy, compile};
-pub use facts::{BridgePortFacts, HostFacts, QdiscSupport};
+pub use facts::{BridgePortFacts, HookKind, HostFacts, QdiscSupport};
 pub use held::{KernelProblem, UnheldKey};
 pub use object::{
-    BucketObject, BucketUnit, ClassObject, ExitObject, Hook, InboundObject, KernelObject,
-    LeafObject, MemberObject, ObjectKey, ProgramObject, RootObject, UplinkObject,
+    BucketObject, BucketUnit, ClassObject, ClsactObject, ExitObject, Hook, InboundObject,
+    KernelObject, LeafObject, MemberObject, ObjectKey, ProgramObject, RootObject, UplinkObject,
 };
 pub use plan::{KernelPlan, PlanAction, PlanStep};
 pub use setup::{KernelSetup, OWNERS_MAX};

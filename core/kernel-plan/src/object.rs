@@ -32,6 +32,8 @@ pub enum KernelObject {
     Member(MemberObject),
     /// A device whose frames may leave past the bridge, in the table of the programs.
     Exit(ExitObject),
+    /// The discipline whose filters the programs of a device are, before Linux 6.6.
+    Clsact(ClsactObject),
     /// A program at a device.
     Program(ProgramObject),
 }
@@ -147,6 +149,13 @@ pub struct ExitObject {
     pub frame_max: u32,
 }
 
+/// A `clsact` discipline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClsactObject {
+    /// The device.
+    pub device: String,
+}
+
 /// A program at a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramObject {
@@ -189,6 +198,8 @@ pub enum ObjectKey<'o> {
     Member(&'o str),
     /// By device.
     Exit(&'o str),
+    /// By device.
+    Clsact(&'o str),
     /// By device and place.
     Program(&'o str, Hook),
 }
@@ -206,6 +217,7 @@ impl KernelObject {
             Self::Uplink(uplink) => ObjectKey::Uplink(&uplink.device),
             Self::Member(member) => ObjectKey::Member(&member.device),
             Self::Exit(exit) => ObjectKey::Exit(&exit.device),
+            Self::Clsact(clsact) => ObjectKey::Clsact(&clsact.device),
             Self::Program(program) => ObjectKey::Program(&program.device, program.hook),
         }
     }

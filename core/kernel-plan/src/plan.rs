@@ -66,7 +66,10 @@ impl KernelPlan {
         let same = |object: &&KernelObject| before.find(object.key()) == Some(*object);
         let again = after.objects.iter().filter(same);
         let made = |object: &KernelObject| {
-            matches!(object, KernelObject::Root(_) | KernelObject::Inbound(_))
+            matches!(
+                object,
+                KernelObject::Root(_) | KernelObject::Inbound(_) | KernelObject::Clsact(_)
+            )
         };
         let again = again.filter(|object| !made(object));
         let set = |object: &KernelObject| PlanStep {

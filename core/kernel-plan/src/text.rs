@@ -6,8 +6,8 @@ use alloc::string::String;
 use core::fmt;
 
 use crate::object::{
-    BucketObject, ClassObject, ExitObject, InboundObject, KernelObject, LeafObject, MemberObject,
-    RootObject, UplinkObject,
+    BucketObject, ClassObject, ClsactObject, ExitObject, InboundObject, KernelObject, LeafObject,
+    MemberObject, RootObject, UplinkObject,
 };
 use crate::plan::{KernelPlan, PlanAction, PlanStep};
 use crate::terms::{ClassTerms, LeafKind, RealTimeTerms};
@@ -34,6 +34,10 @@ impl PlanStep {
             KernelObject::Root(root) => Some(root_line(action, root)),
             KernelObject::Class(class) => Some(class_line(action, class)),
             KernelObject::Leaf(leaf) => Some(leaf_line(action, leaf)),
+            KernelObject::Clsact(ClsactObject { device }) => {
+                let verb = if action == PlanAction::Remove { "del" } else { "add" };
+                Some(format!("qdisc {verb} dev {device} clsact"))
+            }
             KernelObject::Inbound(_)
             | KernelObject::Bucket(_)
             | KernelObject::Uplink(_)

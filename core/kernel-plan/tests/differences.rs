@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use weir_kernel_plan::{
-    BridgePortFacts, ClassObject, HostFacts, KernelObject, KernelPlan, KernelSetup, ObjectKey,
-    PlanAction, PlanStep, QdiscSupport, compile,
+    BridgePortFacts, ClassObject, HookKind, HostFacts, KernelObject, KernelPlan, KernelSetup,
+    ObjectKey, PlanAction, PlanStep, QdiscSupport, compile,
 };
 use weir_policy::{Dataplane, Policy, Port, PortId, Router, RouterId, Slice, SliceId, Vif};
 use weir_units::{BitRate, PacketRate};
@@ -160,7 +160,7 @@ fn policy(vifs: &[Option<RandomVif>]) -> Policy {
 }
 
 fn facts(policy: &Policy, qdiscs: QdiscSupport) -> HostFacts {
-    let mut facts = HostFacts { qdiscs, programs: true, ..HostFacts::default() };
+    let mut facts = HostFacts { qdiscs, hooks: Some(HookKind::Tcx), ..HostFacts::default() };
     let mut add = |device: &str, bridge: &Option<String>| {
         let bridge = bridge.clone();
         let device_facts = BridgePortFacts { bridge, ..BridgePortFacts::default() };

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use weir_kernel_plan::{
-    BridgePortFacts, HostFacts, KernelPlan, KernelSetup, ObjectKey, QdiscSupport, compile,
+    BridgePortFacts, HookKind, HostFacts, KernelPlan, KernelSetup, ObjectKey, QdiscSupport, compile,
 };
 use weir_policy::Policy;
 
@@ -24,7 +24,7 @@ fn policy_of(name: &str) -> Policy {
 }
 
 fn facts(policy: &Policy, qdiscs: QdiscSupport) -> HostFacts {
-    let mut facts = HostFacts { qdiscs, programs: true, ..HostFacts::default() };
+    let mut facts = HostFacts { qdiscs, hooks: Some(HookKind::Tcx), ..HostFacts::default() };
     for (number, port) in (1000..).zip(&policy.ports) {
         let bridge = port.bridge.clone();
         let frame_max = 1514;
@@ -106,6 +106,39 @@ fn every_plan_is_as_expected() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Goal: before Linux 6.6 each device gets a `clsact` of its own before its programs, but for one
+/// of others, which is shared; an `ingress` is in the way.
+#[test]
+fn programs_of_older_kernels_are_filters() {
+    let policy = policy_of("one-vif");
+    let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
+    let (port, vif) = (policy.ports[0].device.clone(), policy.vifs[0].device.clone());
+    let mut facts = facts(&policy, htb);
+    facts.hooks = Some(HookKind::Clsact);
+    let lines = |facts: &HostFacts| {
+        let compiled = compile(&policy, facts, &KernelSetup::default()).unwrap();
+        let plan = KernelPlan::between(&KernelSetup::default(), &compiled.setup);
+        let all: Vec<String> = plan.to_string().lines().map(str::to_owned).collect();
+        let made: Vec<usize> = (0..all.len()).filter(|at| all[*at].ends_with(" clsact")).collect();
+        let first = all.iter().position(|line| line.starts_with("# program ")).unwrap();
+        assert!(made.iter().all(|at| *at < first), "{all:?}");
+        made.into_iter().map(|at| all[at].clone()).collect::<Vec<_>>()
+    };
+    let added = |device: &str| format!("tc qdisc add dev {device} clsact");
+    assert_eq!(lines(&facts), [added(&vif), added(&port)]);
+    let foreign = |facts: &mut HostFacts, qdisc: &str| {
+        facts.devices.get_mut(&vif).unwrap().foreign_ingress = Some(qdisc.to_owned());
+    };
+    foreign(&mut facts, "clsact ffff:");
+    assert_eq!(lines(&facts), [added(&port)]);
+    foreign(&mut facts, "ingress ffff:");
+    let problems = compile(&policy, &facts, &KernelSetup::default()).unwrap_err();
+    let said = problems[0].to_string();
+    assert!(said.contains("ingress discipline of others, ingress ffff:"), "{said}");
+    facts.hooks = Some(HookKind::Tcx);
+    assert!(compile(&policy, &facts, &KernelSetup::default()).is_ok(), "links need no place");
+}
+
 /// Goal: a host's own obstacles are named, each with the device or the part that is missing.
 #[test]
 fn obstacles_of_the_host_are_named() {
@@ -118,8 +151,8 @@ fn obstacles_of_the_host_are_named() {
         problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     assert_eq!(
-        refused(|facts| facts.programs = false),
-        "node.dataplane: this kernel attaches no programs to devices by TCX (Linux 6.6)"
+        refused(|facts| facts.hooks = None),
+        "node.dataplane: this kernel has no programs for devices as Weir needs them (Linux 6.1)"
     );
     assert_eq!(
         refused(|facts| facts.qdiscs.htb = false),
@@ -239,7 +272,8 @@ fn numbers_of_vifs_that_go_are_used_again_in_a_second_step() {
     let policy = weir_policy::parse(&text).unwrap();
     let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
     let host = |first: u32| {
-        let mut facts = HostFacts { qdiscs: htb, programs: true, ..HostFacts::default() };
+        let mut facts =
+            HostFacts { qdiscs: htb, hooks: Some(HookKind::Tcx), ..HostFacts::default() };
         let bridge = Some("vmbr0".to_owned());
         let up = BridgePortFacts { bridge: bridge.clone(), ..BridgePortFacts::default() };
         facts.devices.insert("up0".to_owned(), up);

@@ -6,8 +6,8 @@ use std::fs;
 
 use serde_json::{Map, Value};
 use weir_kernel_plan::{
-    BridgePortFacts, ExitObject, HANDLE, HostFacts, KernelObject, KernelSetup, ProgramObject,
-    QdiscSupport, UplinkObject,
+    BridgePortFacts, ExitObject, HANDLE, HookKind, HostFacts, KernelObject, KernelSetup,
+    ProgramObject, QdiscSupport, UplinkObject,
 };
 use weir_platform::doctor::{offers_link, offers_qdisc};
 use weir_platform::inspect::{self, LinkView, QdiscView};
@@ -32,19 +32,21 @@ pub(crate) struct HostView {
     classes: BTreeSet<(String, u16)>,
 }
 
-/// Reads the host. `trees` are the devices with a tree of this node by its record: a tree elsewhere
-/// is somebody else's, of another node for example.
+/// Reads the host. `record` is what this node made by its record: a tree or a `clsact` elsewhere is
+/// somebody else's, of another node for example.
 ///
 /// # Errors
 /// A command failed.
 pub(crate) fn read_facts(
     on: &dyn Platform,
-    support: QdiscSupport,
-    trees: &BTreeSet<String>,
+    support: KernelSupport,
+    record: &KernelSetup,
 ) -> Result<HostView, KernelPlaneError> {
+    let (trees, filtered) = own_devices(record);
     let links = inspect::links(on, None)?;
     let qdiscs = inspect::qdiscs(on, None)?;
-    let mut facts = HostFacts { qdiscs: support, programs: has_tcx(), devices: BTreeMap::new() };
+    let KernelSupport { qdiscs: known, hooks } = support;
+    let mut facts = HostFacts { qdiscs: known, hooks, devices: BTreeMap::new() };
     for link in &links {
         let root = qdiscs.iter().find(|qdisc| qdisc.dev == link.ifname && qdisc.root);
         let own = trees.contains(&link.ifname);
@@ -58,6 +60,8 @@ pub(crate) fn read_facts(
         });
         let (number, bridge) = (link.ifindex, link.master.clone());
         let ingress = qdiscs.iter().find(|qdisc| qdisc.dev == link.ifname && is_ingress(qdisc));
+        let is_own = |qdisc: &&QdiscView| is_clsact(qdisc) && filtered.contains(&link.ifname);
+        let ingress = ingress.filter(|qdisc| !is_own(qdisc));
         let foreign_ingress = ingress.map(|qdisc| format!("{} {}", qdisc.kind, qdisc.handle));
         let device = BridgePortFacts {
             number,
@@ -71,7 +75,7 @@ pub(crate) fn read_facts(
         facts.devices.insert(link.ifname.clone(), device);
     }
     let mut classes = BTreeSet::new();
-    for device in trees {
+    for device in &trees {
         let ours = qdiscs.iter().any(|qdisc| qdisc.dev == *device && qdisc.root && is_tree(qdisc));
         if ours {
             // Old versions of tc print classes as text only.
@@ -88,15 +92,37 @@ pub(crate) fn read_facts(
     Ok(HostView { facts, numbers, addresses, qdiscs, classes })
 }
 
-/// Returns the disciplines and devices that this kernel has. Tries them in a namespace of its own.
-#[must_use]
-pub(crate) fn support() -> QdiscSupport {
-    QdiscSupport {
-        hfsc: offers_qdisc("hfsc"),
-        htb: offers_qdisc("htb"),
-        fq_codel: offers_qdisc("fq_codel"),
-        ifb: offers_link("ifb"),
+/// The disciplines that a kernel has, and how it attaches programs to devices.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KernelSupport {
+    pub(crate) qdiscs: QdiscSupport,
+    pub(crate) hooks: Option<HookKind>,
+}
+
+impl KernelSupport {
+    /// Returns those of this kernel. Tries the disciplines in a namespace of its own.
+    pub(crate) fn read() -> Self {
+        let qdiscs = QdiscSupport {
+            hfsc: offers_qdisc("hfsc"),
+            htb: offers_qdisc("htb"),
+            fq_codel: offers_qdisc("fq_codel"),
+            ifb: offers_link("ifb"),
+        };
+        Self { qdiscs, hooks: hooks() }
     }
+}
+
+/// The devices with a tree, and those with a `clsact`.
+fn own_devices(record: &KernelSetup) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut trees, mut filtered) = (BTreeSet::new(), BTreeSet::new());
+    for object in &record.objects {
+        match object {
+            KernelObject::Root(root) => trees.insert(root.device.clone()),
+            KernelObject::Clsact(clsact) => filtered.insert(clsact.device.clone()),
+            _ => continue,
+        };
+    }
+    (trees, filtered)
 }
 
 impl HostView {
@@ -138,6 +164,7 @@ impl HostView {
                 let numbers = [device, to].map(|name| self.numbers.get(name).copied());
                 matches!(numbers, [Some(number), Some(to)] if tables.has_exit(number, to))
             }
+            KernelObject::Clsact(clsact) => self.has_qdisc(&clsact.device, is_clsact),
             KernelObject::Program(ProgramObject { device, hook }) => {
                 let number = self.numbers.get(device);
                 number.is_some_and(|number| tables.has_link(*number, *hook))
@@ -206,9 +233,14 @@ fn is_noqueue(qdisc: &QdiscView) -> bool {
     qdisc.kind == "noqueue"
 }
 
-/// Filters hang on it at the device's ingress. Weir's programs need none (TCX).
+/// Filters hang on it at the device's ingress.
 fn is_ingress(qdisc: &QdiscView) -> bool {
-    matches!(qdisc.kind.as_str(), "ingress" | "clsact")
+    qdisc.kind == "ingress" || is_clsact(qdisc)
+}
+
+/// Filters hang on it at both hooks of the device.
+fn is_clsact(qdisc: &QdiscView) -> bool {
+    qdisc.kind == "clsact"
 }
 
 /// The handle is that of a tree of Weir, of this node or of another.
@@ -223,10 +255,15 @@ fn class_of(line: &str) -> Option<u16> {
     u16::from_str_radix(minor, 16).ok()
 }
 
-/// TCX came with Linux 6.6.
-fn has_tcx() -> bool {
+/// Returns how this kernel attaches programs: TCX came with Linux 6.6, and the oldest kernel whose
+/// verifier was seen to take them is 6.1.
+pub(crate) fn hooks() -> Option<HookKind> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    version(&release) >= (6, 6)
+    match version(&release) {
+        found if found >= (6, 6) => Some(HookKind::Tcx),
+        found if found >= (6, 1) => Some(HookKind::Clsact),
+        _ => None,
+    }
 }
 
 fn version(release: &str) -> (u32, u32) {

@@ -14,6 +14,7 @@ mod chain;
 mod counters;
 mod error;
 mod facts;
+mod filter;
 mod plane;
 mod record;
 mod tables;

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use weir_kernel_plan::{
-    CompiledPolicy, INBOUND_CLASS, InboundObject, KernelObject, KernelPlan, KernelSetup,
-    LeafObject, OTHERS_CLASS, PlanAction, PlanStep, QdiscSupport, UplinkObject, compile,
+    ClsactObject, CompiledPolicy, HookKind, INBOUND_CLASS, InboundObject, KernelObject, KernelPlan,
+    KernelSetup, LeafObject, OTHERS_CLASS, PlanAction, PlanStep, ProgramObject, UplinkObject,
+    compile,
 };
 use weir_platform::journal::{Journal, JournalEntry};
 use weir_platform::run::{Command, Host, Platform};
@@ -20,7 +21,8 @@ use weir_ports::device_number;
 
 use crate::counters::{CountPair, LeafBase, LeafCounts, OwnerCounts, queues};
 use crate::error::KernelPlaneError;
-use crate::facts::{HostView, read_facts, support};
+use crate::facts::{HostView, KernelSupport, hooks, read_facts};
+use crate::filter;
 use crate::record::KernelRecord;
 use crate::tables::{PinnedLinks, Tables};
 
@@ -30,7 +32,7 @@ pub struct KernelPlane {
     tables: Tables,
     record: KernelRecord,
     path: PathBuf,
-    support: QdiscSupport,
+    support: KernelSupport,
 }
 
 /// The counters of one vif.
@@ -89,6 +91,21 @@ impl KernelPlane {
         name: &str,
         journal: &mut Journal,
     ) -> Result<Self, KernelPlaneError> {
+        // A kernel without is refused with the policy.
+        Self::open_with(hooks().unwrap_or(HookKind::Tcx), state, name, journal)
+    }
+
+    /// Does what [`Self::open`] does with programs attached in a way that is not the kernel's best:
+    /// so that the way of older kernels can be tested on others.
+    ///
+    /// # Errors
+    /// The errors of [`Self::open`].
+    pub fn open_with(
+        hooks: HookKind,
+        state: &StateDir,
+        name: &str,
+        journal: &mut Journal,
+    ) -> Result<Self, KernelPlaneError> {
         let folder = Tables::folder(state.path(), name)?;
         let path = KernelRecord::path(state, name);
         let undos = [
@@ -100,9 +117,11 @@ impl KernelPlane {
                 journal.record(what, undo)?;
             }
         }
-        let tables = Tables::open(folder)?;
+        let tables = Tables::open(folder, hooks)?;
         let record = KernelRecord::read(&path).unwrap_or_default();
-        Ok(Self { tables, record, path, support: support() })
+        let mut support = KernelSupport::read();
+        support.hooks = support.hooks.map(|_| hooks);
+        Ok(Self { tables, record, path, support })
     }
 
     /// Returns the plan of a start with `policy`, from the part of the record that the host has.
@@ -120,7 +139,7 @@ impl KernelPlane {
             false => KernelRecord::default(),
         };
         let all = record.all();
-        let view = read_facts(&Host::default(), support(), &tree_devices(&all))?;
+        let view = read_facts(&Host::default(), KernelSupport::read(), &all)?;
         let links = PinnedLinks(Tables::folder(state.path(), &policy.node.name)?);
         let before = view.present(&all, &links);
         let compiled = compile(policy, &view.facts, &before).map_err(KernelPlaneError::Refused)?;
@@ -152,7 +171,7 @@ impl KernelPlane {
     ) -> Result<AppliedPolicy, KernelPlaneError> {
         let host = journal.host();
         let all = self.record.all();
-        let view = read_facts(&host, self.support, &tree_devices(&all))?;
+        let view = read_facts(&host, self.support, &all)?;
         self.forget_strangers(&all, &view);
         let before = view.present(&all, &self.tables);
         let compiled = compile(policy, &view.facts, &before).map_err(KernelPlaneError::Refused)?;
@@ -219,7 +238,7 @@ impl KernelPlane {
     /// # Errors
     /// The policy cannot be enforced here, or a command failed.
     pub fn check(&self, policy: &Policy, on: &dyn Platform) -> Result<(), KernelPlaneError> {
-        let view = read_facts(on, self.support, &tree_devices(&self.record.all()))?;
+        let view = read_facts(on, self.support, &self.record.all())?;
         let compiled = compile(policy, &view.facts, &self.record.setup);
         compiled.map(drop).map_err(KernelPlaneError::Refused)
     }
@@ -231,7 +250,7 @@ impl KernelPlane {
         journal: &mut Journal,
     ) -> Result<(), KernelPlaneError> {
         let namespace = netns::current()?;
-        let mut programs_last = false;
+        let (mut undos, mut programs_last) = (Vec::new(), false);
         for step in plan.steps.iter().filter(|step| step.action() == PlanAction::Add) {
             let (device, line, what) = match step.object() {
                 Some(KernelObject::Root(root)) => {
@@ -244,6 +263,15 @@ impl KernelPlane {
                     let what = format!("{device}: a device for what a port brings");
                     (device, format!("ip link del {device}"), what)
                 }
+                Some(KernelObject::Clsact(ClsactObject { device })) => {
+                    let back = step.reversed().tc_line().unwrap_or_default();
+                    (device, format!("tc {back}"), format!("{device}: a place for programs"))
+                }
+                Some(KernelObject::Program(ProgramObject { device, hook }))
+                    if self.support.hooks == Some(HookKind::Clsact) =>
+                {
+                    (device, filter::removal(device, *hook), format!("{device}: a program"))
+                }
                 _ => continue,
             };
             let lines = line.lines().map(Command::line);
@@ -252,10 +280,14 @@ impl KernelPlane {
             if journal.holds(&undo) {
                 continue;
             }
-            let purpose = ChangePurpose::device(device);
-            journal.record_all([JournalEntry { purpose, what: &what, undo: &undo }])?;
+            undos.push((ChangePurpose::device(device), what, undo));
             programs_last |= matches!(step.object(), Some(KernelObject::Inbound(_)));
         }
+        journal.record_all(undos.iter().map(|(purpose, what, undo)| JournalEntry {
+            purpose: purpose.clone(),
+            what,
+            undo,
+        }))?;
         if programs_last {
             // Undone before the devices that the programs lead to: no frame gets lost there.
             let folder = self.tables.place().to_owned();
@@ -381,6 +413,7 @@ impl KernelPlane {
                 Some(_) | None => Ok(()),
             },
             KernelObject::Inbound(_)
+            | KernelObject::Clsact(_)
             | KernelObject::Root(_)
             | KernelObject::Class(_)
             | KernelObject::Leaf(_) => Ok(()),
@@ -473,15 +506,6 @@ fn inbound_owner(minor: u16) -> Option<u16> {
     (minor & INBOUND_CLASS != 0).then_some(minor & !INBOUND_CLASS)
 }
 
-/// The devices with a tree.
-fn tree_devices(setup: &KernelSetup) -> BTreeSet<String> {
-    let roots = setup.objects.iter().filter_map(|object| match object {
-        KernelObject::Root(root) => Some(root.device.clone()),
-        _ => None,
-    });
-    roots.collect()
-}
-
 fn uplinks(setup: &KernelSetup) -> impl Iterator<Item = &UplinkObject> {
     setup.objects.iter().filter_map(|object| match object {
         KernelObject::Uplink(uplink) => Some(uplink),
@@ -499,7 +523,10 @@ fn run_together(a: &PlanStep, b: &PlanStep) -> bool {
 /// Tells whether a step makes a tree or a device, each of which has one owner.
 fn makes_owned(step: &PlanStep) -> bool {
     let object = step.object();
-    let is_owned = matches!(object, Some(KernelObject::Root(_) | KernelObject::Inbound(_)));
+    let is_owned = matches!(
+        object,
+        Some(KernelObject::Root(_) | KernelObject::Inbound(_) | KernelObject::Clsact(_))
+    );
     step.action() == PlanAction::Add && is_owned
 }
 

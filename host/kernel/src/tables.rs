@@ -9,19 +9,23 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, libbpf_sys};
-use weir_kernel_plan::{BucketObject, Hook, MemberObject, OWNERS_MAX};
+use weir_kernel_plan::{BucketObject, Hook, HookKind, MemberObject, OWNERS_MAX};
 use weir_platform::program::load_object;
 use weir_ports::{Pins, link_program, now, pin_link, renew_link};
 
 use crate::addresses::{AddressTable, EtherAddress, HOST};
 use crate::counters::{CountPair, OwnerCounts, WayCounts, bytes_at, sum_of_pairs};
 use crate::error::KernelPlaneError;
+use crate::filter;
 
 /// The loaded programs and their tables.
 #[derive(Debug)]
 pub(crate) struct Tables {
     object: Object,
     folder: PathBuf,
+    /// The way in which programs are attached. If they are filters, the file of a link is that of
+    /// its program.
+    hooks: HookKind,
     /// True if the tables hold a setup: one of an earlier process, or of this one.
     filled: bool,
 }
@@ -42,7 +46,7 @@ impl Tables {
 
     /// Loads the programs. The tables are those that an earlier process left in `folder`, or new
     /// ones.
-    pub(crate) fn open(folder: PathBuf) -> Result<Self, KernelPlaneError> {
+    pub(crate) fn open(folder: PathBuf, hooks: HookKind) -> Result<Self, KernelPlaneError> {
         let adopted = folder.join(LINKS).is_dir();
         if !adopted {
             // A process may have been killed while it filled the folder.
@@ -77,7 +81,7 @@ impl Tables {
             fs::create_dir_all(&links)
                 .map_err(|error| KernelPlaneError::io("make the folder", &links, error))?;
         }
-        let tables = Self { object, folder, filled: adopted };
+        let tables = Self { object, folder, hooks, filled: adopted };
         if adopted {
             tables.renew_links()?;
         }
@@ -224,12 +228,23 @@ impl Tables {
             error,
         };
         let program = self.program(hook)?;
-        let link = link_program(program, number, attach_type(hook), BPF_F_BEFORE);
-        let link = link.map_err(failed)?;
-        pin_link(&link, &path).map_err(failed)
+        match self.hooks {
+            HookKind::Tcx => {
+                let link = link_program(program, number, attach_type(hook), BPF_F_BEFORE);
+                pin_link(&link.map_err(failed)?, &path).map_err(failed)
+            }
+            HookKind::Clsact => {
+                let attached = filter::attach(program, number, hook);
+                attached.map_err(|error| failed(std::io::Error::other(error)))?;
+                pin_link(program, &path).map_err(failed)
+            }
+        }
     }
 
     pub(crate) fn detach(&self, number: u32, hook: Hook) {
+        if let (HookKind::Clsact, Ok(program)) = (self.hooks, self.program(hook)) {
+            filter::detach(program, number, hook);
+        }
         // One that is not there is detached already.
         let _missing = fs::remove_file(self.link(number, hook));
     }
@@ -237,9 +252,9 @@ impl Tables {
     /// Removes links and entries of devices that are gone, or that have another name now. `wants`
     /// returns true for those to keep: by a device's number, the link of a hook or the entry.
     pub(crate) fn forget(&self, wants: impl Fn(u32, Option<Hook>) -> bool) {
-        for (path, number, hook) in self.links() {
+        for (_, number, hook) in self.links() {
             if !wants(number, Some(hook)) {
-                let _gone = fs::remove_file(path);
+                self.detach(number, hook);
             }
         }
         for name in ["members", "uplinks", "exits"] {
@@ -292,9 +307,14 @@ impl Tables {
 
     /// Replaces the programs of links that an earlier process left by these, between two frames.
     fn renew_links(&self) -> Result<(), KernelPlaneError> {
-        for (path, _, hook) in self.links() {
+        for (path, number, hook) in self.links() {
             let program = self.program(hook)?;
-            if renew_link(&path, program).is_none() {
+            let is_renewed = match self.hooks {
+                HookKind::Tcx => renew_link(&path, program).is_some(),
+                // The file goes on keeping the program before: it says that there is one.
+                HookKind::Clsact => filter::attach(program, number, hook).is_ok(),
+            };
+            if !is_renewed {
                 // Its device is gone.
                 let _gone = fs::remove_file(&path);
             }
@@ -381,7 +401,12 @@ impl TablesView for Tables {
     }
 
     fn has_link(&self, number: u32, hook: Hook) -> bool {
-        self.link(number, hook).exists()
+        // A filter may have been removed beside its file.
+        let is_there = || match (self.hooks, self.program(hook)) {
+            (HookKind::Clsact, Ok(program)) => filter::is_attached(program, number, hook),
+            _ => true,
+        };
+        self.link(number, hook).exists() && is_there()
     }
 }
 
@@ -428,9 +453,9 @@ fn member_value(member: &MemberObject, bridge: u32) -> Vec<u8> {
 }
 
 pub(crate) fn attach_type(hook: Hook) -> libbpf_sys::bpf_attach_type {
-    match hook {
-        Hook::Send | Hook::Uplink => libbpf_sys::BPF_TCX_INGRESS,
-        Hook::Receive | Hook::Port => libbpf_sys::BPF_TCX_EGRESS,
+    match filter::is_ingress(hook) {
+        true => libbpf_sys::BPF_TCX_INGRESS,
+        false => libbpf_sys::BPF_TCX_EGRESS,
     }
 }
 

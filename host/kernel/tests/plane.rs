@@ -13,6 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use weir_kernel::{KernelPlane, WayCounts};
+use weir_kernel_plan::HookKind;
 use weir_platform::StateDir;
 use weir_platform::journal::Journal;
 use weir_policy::Policy;
@@ -271,6 +272,58 @@ fn programs_of_others_before_ours_are_named() {
     assert_eq!(applied.programs_before, [line]);
 }
 
+/// Goal: where programs are filters (before Linux 6.6), they do the same, a next process takes them
+/// over, a filter that somebody removed comes back, and nothing is left of them.
+#[test]
+fn programs_can_be_filters_of_each_device() {
+    let Some(mut lab) = TestBridge::with("filters", HookKind::Clsact) else { return };
+    run("tc qdisc add dev t1 clsact");
+    let of_others = "tc filter show dev t1 ingress pref 7";
+    let mut open = libbpf_rs::ObjectBuilder::default();
+    let other = open.open_memory(OBJECT).unwrap().load().unwrap();
+    let program = other.progs().find(|program| program.name() == "weir_to_port").unwrap();
+    let mut hook = libbpf_rs::TcHookBuilder::new(program.as_fd());
+    hook.ifindex(device_number("t1").unwrap().try_into().unwrap()).handle(9).priority(7);
+    hook.hook(libbpf_rs::TC_INGRESS).attach().unwrap();
+    let foreign = run(of_others);
+    assert!(foreign.contains("weir_to_port"), "{foreign}");
+    let mut policy = lab.policy();
+    policy.vifs[0].macs = vec![weir_policy::MacAddr(OWN)];
+    lab.apply(&policy);
+    let filters = |device: &str| {
+        ["ingress", "egress"].map(|side| run(&format!("tc filter show dev {device} {side}")))
+    };
+    let all = filters("t0");
+    assert!(all[0].contains("weir_from_vif") && all[1].contains("weir_to_vif"), "{all:?}");
+    assert!(filters("t1").iter().all(|side| side.contains("0x7e10")));
+    let spoofed = |lab: &mut TestBridge, what: &str| {
+        let before = lab.dropped("t0", "spoofed_mac");
+        let passed = lab.sent("t0").passed[0];
+        lab.send("g0", &frame(WIRE, [2, 0, 0, 0, 0, 9], &[0x08, 0]), 20);
+        lab.send("g0", &frame(WIRE, OWN, &[0x08, 0]), 20);
+        lab.wait(what, |lab| lab.dropped("t0", "spoofed_mac") >= before + 20);
+        lab.wait(what, |lab| lab.sent("t0").passed[0] >= passed + 20);
+    };
+    spoofed(&mut lab, "the first process");
+    lab.reopen(HookKind::Clsact);
+    spoofed(&mut lab, "the next process, before its plan");
+    assert!(lab.plane.apply(&policy, &mut lab.journal).unwrap().plan.is_empty());
+    run("tc filter del dev t0 ingress");
+    lab.apply(&policy);
+    spoofed(&mut lab, "after a filter was removed");
+    let mut without = policy.clone();
+    without.vifs.truncate(1);
+    lab.apply(&without);
+    assert!(!filters("t1").concat().contains("0x7e10"), "{:?}", filters("t1"));
+    let folder = StateDir::at(&lab.state);
+    let empty = Journal::open(&folder, "none", Duration::ZERO).unwrap();
+    let journal = std::mem::replace(&mut lab.journal, empty);
+    let report = journal.undo_all(&weir_platform::run::Host::default()).unwrap();
+    assert!(report.failed.is_empty(), "{report:?}");
+    assert!(!run("tc qdisc show dev t0").contains("clsact"));
+    assert_eq!(run(of_others), foreign, "somebody else's stays");
+}
+
 /// Goal: devices that rules name become vifs when they come, in the order of the rules, with their
 /// guest's slice and limit; they are let go when they leave; one beyond the rule's most is named.
 #[test]
@@ -405,6 +458,10 @@ struct TestBridge {
 impl TestBridge {
     /// `None` without root.
     fn new(test: &str) -> Option<Self> {
+        Self::with(test, HookKind::Tcx)
+    }
+
+    fn with(test: &str, hooks: HookKind) -> Option<Self> {
         // SAFETY: no pointers; affects the calling thread only.
         if unsafe { libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWNS) } != 0 {
             println!("SKIPPED {test}: needs root for network namespaces");
@@ -419,24 +476,30 @@ impl TestBridge {
             run(&format!("ip link set {peer} up"));
         }
         run("ip link set br0 up");
-        Some(Self::of(test))
+        Some(Self::of(test, hooks))
     }
 
-    fn of(name: &str) -> Self {
+    fn of(name: &str, hooks: HookKind) -> Self {
         let state = std::env::temp_dir().join(format!("weir-kernel-{name}-{}", std::process::id()));
         fs::create_dir_all(state.join("bpf")).unwrap();
         // Goes with the namespace of mounts.
         run(&format!("mount -t bpf bpf {}", state.join("bpf").display()));
         let folder = StateDir::at(&state);
         let mut journal = Journal::open(&folder, "test", Duration::from_secs(5)).unwrap();
-        let plane = KernelPlane::open(&folder, "edge1", &mut journal).unwrap();
+        let plane = KernelPlane::open_with(hooks, &folder, "edge1", &mut journal).unwrap();
         Self { plane, journal, state }
+    }
+
+    /// Is another process, which takes over.
+    fn reopen(&mut self, hooks: HookKind) {
+        let folder = StateDir::at(&self.state);
+        self.plane = KernelPlane::open_with(hooks, &folder, "edge1", &mut self.journal).unwrap();
     }
 
     /// Another node, on the same devices.
     fn second(&self) -> Self {
         let name = self.state.file_name().unwrap().to_str().unwrap();
-        Self::of(&format!("{name}-second"))
+        Self::of(&format!("{name}-second"), HookKind::Tcx)
     }
 
     fn policy(&self) -> Policy {

@@ -338,8 +338,9 @@ impl RunError {
     /// more). To an undo that is success.
     pub fn is_gone(&self) -> bool {
         let CommandFailure::Status { stderr, .. } = &self.failure else { return false };
-        let mut complaints =
-            stderr.lines().filter(|l| !l.trim().is_empty() && !l.starts_with("Command failed"));
+        let mut complaints = stderr
+            .lines()
+            .filter(|l| !l.trim().is_empty() && !SUMMARIES.iter().any(|text| l.starts_with(text)));
         complaints.all(|line| GONE.iter().any(|text| line.contains(text)))
     }
 }
@@ -502,6 +503,8 @@ const GONE: &[&str] = &[
     "No such device",
     "no device matches name",
     "Cannot find specified qdisc",
+    "Cannot find specified filter",
+    "Parent Qdisc doesn't exist",
     "Cannot delete qdisc with handle of zero",
     "Invalid handle",
     "Cannot assign requested address",
@@ -510,6 +513,9 @@ const GONE: &[&str] = &[
     "no mount point specified",
     "is an invalid domain identifier",
 ];
+
+/// Lines of `ip` and `tc` that only say that another line complains.
+const SUMMARIES: [&str; 2] = ["Command failed", "We have an error talking to the kernel"];
 
 #[cfg(test)]
 mod tests {

@@ -3,18 +3,18 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use libbpf_rs::libbpf_sys;
 
-/// Keeps a link for as long as the file `path` is there.
+/// Keeps a link or a program for as long as the file `path` is there.
 ///
 /// # Errors
 /// The kernel refuses: there is such a file, or the folder is on no BPF file system.
-pub fn pin_link(link: &OwnedFd, path: &Path) -> io::Result<()> {
-    let path = text(path)?;
+pub fn pin_link(link: impl AsFd, path: &Path) -> io::Result<()> {
+    let (path, link) = (text(path)?, link.as_fd());
     // SAFETY: a live descriptor, and a string that ends in zero; both outlive the call.
     match unsafe { libbpf_sys::bpf_obj_pin(link.as_raw_fd(), path.as_ptr()) } {
         0 => Ok(()),

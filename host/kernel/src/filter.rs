@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The programs of a device as filters of its `clsact` discipline: the way of kernels before 6.6,
+//! which have no links at these hooks. A filter stays until it is removed, or its device is gone.
+//!
+//! Source: tc-bpf(8), section *direct-action*.
+
+use std::os::fd::BorrowedFd;
+
+use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder};
+use weir_kernel_plan::{HANDLE, Hook};
+
+/// Attaches a program before the filters of others; one of Weir's that is there is replaced between
+/// two frames.
+pub(crate) fn attach(
+    program: BorrowedFd<'_>,
+    number: u32,
+    hook: Hook,
+) -> Result<(), libbpf_rs::Error> {
+    filter(program, number, hook).attach().map(drop)
+}
+
+/// Removes it; one that is not there is removed already.
+pub(crate) fn detach(program: BorrowedFd<'_>, number: u32, hook: Hook) {
+    let _gone = filter(program, number, hook).detach();
+}
+
+/// True if a program is attached there as Weir's.
+pub(crate) fn is_attached(program: BorrowedFd<'_>, number: u32, hook: Hook) -> bool {
+    filter(program, number, hook).query().is_ok()
+}
+
+/// The command that removes it.
+pub(crate) fn removal(device: &str, hook: Hook) -> String {
+    let side = if is_ingress(hook) { "ingress" } else { "egress" };
+    format!("tc filter del dev {device} {side} protocol all pref {FIRST} handle {HANDLE:#x} bpf")
+}
+
+fn filter(program: BorrowedFd<'_>, number: u32, hook: Hook) -> TcHook {
+    TcHookBuilder::new(program)
+        .ifindex(i32::try_from(number).unwrap_or(0))
+        .replace(true)
+        .handle(u32::from(HANDLE))
+        .priority(FIRST)
+        .hook(if is_ingress(hook) { TC_INGRESS } else { TC_EGRESS })
+}
+
+/// True for the hooks of frames that come in by the device.
+pub(crate) const fn is_ingress(hook: Hook) -> bool {
+    matches!(hook, Hook::Send | Hook::Uplink)
+}
+
+/// The priority (`pref`) of filters that run first.
+const FIRST: u32 = 1;
