@@ -23,7 +23,7 @@ pub(crate) struct RealtimeArgs {
     /// Guaranteed share of one processor, such as 20%
     #[arg(long)]
     cpu: Option<CpuShare>,
-    /// Whether a guest of Xen gets no spare time beyond its guarantee: true or false
+    /// True: a guest of Xen gets no spare time beyond its guarantee
     #[arg(long, value_name = "BOOL")]
     ceiling: Option<bool>,
     /// Weight of a normal class, of which others have 100

@@ -118,7 +118,7 @@ impl LinearProgram {
         self.values().map(|(column, value)| self.columns[column].cost * value).sum()
     }
 
-    /// Returns the column whose cost is furthest below what its rows pay; none if the basis is optimal.
+    /// Returns the column whose cost is furthest below what its rows pay; `None` at an optimum.
     fn entering(&self) -> Option<usize> {
         let prices = self.prices();
         let (mut best, mut least) = (None, -REDUCED_COST);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How much the delay of a stream's packets varies, by the two standards that say so.
+//! The variation of the delay of a stream's packets, by the two standards that define it.
 //!
 //! Source: RFC 3550, section 6.4.1 and appendix A.8 (interarrival jitter); RFC 5481, sections 4.1
 //! and 4.2 (inter-packet delay variation, packet delay variation).
@@ -14,8 +14,8 @@ pub struct DelayVariation {
     pub jitter: Nanos,
     /// The greatest jitter after any packet.
     pub jitter_most: Nanos,
-    /// The 99th percentile of the packet delay variation of RFC 5481: how much longer than the least
-    /// a delay is.
+    /// The 99th percentile of the packet delay variation of RFC 5481, which is the delay less the
+    /// least one.
     pub beyond_least: Nanos,
     /// The 99th percentile of the inter-packet delay variation of RFC 5481, without its sign.
     pub between_neighbours: Nanos,

@@ -16,7 +16,7 @@ pub(crate) struct NetlinkSocket {
     /// A netlink socket sends and receives by the same calls as any datagram socket; without an
     /// address, it is the kernel that it sends to.
     socket: UdpSocket,
-    /// What the kernel answers for, as errors name it.
+    /// The part of the kernel that answers, as errors name it.
     name: &'static str,
     sequence: u32,
     buffer: Vec<u8>,

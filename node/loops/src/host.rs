@@ -442,8 +442,8 @@ pub(crate) fn process_of(named: &str) -> Result<Identity, HostError> {
     }
 }
 
-/// Makes a control group. `mark` becomes the place of its entry in the journal: what lets all groups
-/// have quotas comes before, and is not undone with this one.
+/// Makes a control group. `mark` becomes the place of its entry in the journal. The one before it,
+/// which lets all groups have quotas, is not undone with this one.
 pub(crate) fn make_group(
     journal: &mut Journal,
     tree: &CgroupTree,

@@ -49,7 +49,7 @@ pub(crate) fn call(arguments: &[String]) -> Result<(), String> {
     boot_all(&files, &call)
 }
 
-/// Boots Xen under its default scheduler only, quickly, with the programs that the tests built: both
+/// Boots Xen under its default scheduler only, quickly, with the programs of the tests. Both
 /// schedulers would take four minutes more and differ by two commands. Returns the reason if it
 /// could not be tried.
 pub(crate) fn check() -> Result<Option<String>, String> {

@@ -433,7 +433,7 @@ fn windows_left_out(windows: u32) -> u64 {
     u64::from(windows) * 2
 }
 
-/// Of what is asked of a machine, so much is seen.
+/// The part of what is asked of a machine that is seen, at least.
 const ARRIVED_LEAST: f64 = 0.98;
 
 /// With more than a hundred machines, one that gets nothing is off by less than two points.
