@@ -72,11 +72,10 @@ done | sort -u | while read -r file; do
 done
 depmod -b "$root" "$version"
 wanted=("$programs/weir" "$programs/weir-lab" ip tc bridge ethtool nsenter ping iperf3 mount umount
-    sysctl)
+    sysctl dash)
 case $rows in
 *em.* | *comparison*)
-    # A busybox shell prefers its own programs to those of the same names.
-    wanted+=("$programs/weir-broker" /usr/sbin/sshd ssh-keygen curl sqlite3 dash)
+    wanted+=("$programs/weir-broker" /usr/sbin/sshd ssh-keygen curl sqlite3)
     ;;
 esac
 for program in "${wanted[@]}"; do
@@ -92,10 +91,11 @@ for program in "${wanted[@]}"; do
     done
 done
 strip "$root"/bin/weir*
+# A busybox shell prefers its own programs to those of the same names.
+ln -sf dash "$root/bin/sh"
 if [ -e "$root/bin/sshd" ]; then
     # An SSH server starts under its full name, and wants to know its users.
     mv "$root/bin/sshd" "$root/usr/sbin/sshd"
-    ln -sf dash "$root/bin/sh"
     printf '%s\n' root:x:0:0:root:/tmp:/bin/sh sshd:x:100:65534::/run/sshd:/bin/false \
         >"$root/etc/passwd"
     # Rules of `ip` name protocols.
