@@ -58,9 +58,25 @@ pub fn median(samples: &[f64]) -> f64 {
     weir_result::Rule::Median.apply(&[samples]).unwrap_or(0.0)
 }
 
+/// Returns Jain's index of shares (R. Jain, *A Quantitative Measure of Fairness*, 1984): 1 if all
+/// are equal, the reciprocal of their number if one has everything.
+pub fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    sum * sum / (float(shares.len() as u64) * squares).max(f64::MIN_POSITIVE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jains_index_by_hand() {
+        let indices = [&[1.0, 1.0][..], &[3.0, 1.0], &[1.0, 0.0, 0.0, 0.0], &[]].map(jain);
+        for (index, expected) in indices.into_iter().zip([1.0, 0.8, 0.25, 0.0]) {
+            assert!((index - expected).abs() < 1e-12, "{index}");
+        }
+    }
 
     #[test]
     fn a_median_is_the_middle() {

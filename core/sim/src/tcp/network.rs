@@ -70,6 +70,12 @@ pub struct TcpPath {
     /// The time that a lone segment waits for its acknowledgment; every second one is acknowledged
     /// at once (RFC 1122, 4.2.3.2). `None`: each is.
     pub ack_delay: Option<Nanos>,
+    /// The longest time that an endpoint's host takes before a packet leaves it; each time is drawn
+    /// from a uniform distribution, and packets stay in order. Exact times lock: of flows of one
+    /// round trip, some then always meet a full queue (Floyd and Jacobson, *On Traffic Phase
+    /// Effects in Packet-Switched Gateways*, 1992, whose remedy this is: up to the time of a packet
+    /// at the bottleneck).
+    pub host_delay: Nanos,
 }
 
 /// A run that cannot go on.
@@ -108,11 +114,23 @@ pub struct TcpNetwork<B> {
     /// Bytes of each packet on the link beyond IP.
     overhead: u32,
     both_ways: bool,
+    host_delay: Nanos,
+    /// What delays the packets of each endpoint.
+    hosts: Vec<HostState>,
     /// Packets that the bottleneck has just dropped; empty between two steps.
     lost: Vec<Crossing>,
 }
 
+/// The host of an endpoint, which packets leave in order.
+struct HostState {
+    draws: Seed,
+    /// The time at which its last packet leaves.
+    last: Instant,
+}
+
 enum Event {
+    /// A packet leaves the host of an endpoint.
+    Leave(usize, Vec<u8>),
     /// A packet reaches an endpoint.
     Arrive(usize, Vec<u8>),
     /// A probe is due.
@@ -126,8 +144,9 @@ impl TcpConnection {
 
 impl TcpPath {
     /// Packets of 1500 bytes, of which those of servers do not cross the bottleneck. Each segment
-    /// is acknowledged at once, as real receivers do while a connection starts.
-    pub const PLAIN: Self = Self { mtu: 1500, both_ways: false, ack_delay: None };
+    /// is acknowledged at once, as real receivers do while a connection starts. Hosts take no time.
+    pub const PLAIN: Self =
+        Self { mtu: 1500, both_ways: false, ack_delay: None, host_delay: Nanos::ZERO };
 }
 
 impl<B: Bottleneck> TcpNetwork<B> {
@@ -183,9 +202,13 @@ impl<B: Bottleneck> TcpNetwork<B> {
         for (index, probe) in probes.iter_mut().enumerate() {
             events.push(probe.next(), Event::Probe(index))?;
         }
+        let host = |_| HostState { draws: Seed::new(parts.draw()), last: Instant::ZERO };
+        let hosts = (0..endpoints.len()).map(host).collect();
         Ok(Self {
             bottleneck,
             endpoints,
+            host_delay: path.host_delay,
+            hosts,
             delays,
             probes,
             packets: Vec::new(),
@@ -235,6 +258,7 @@ impl<B: Bottleneck> TcpNetwork<B> {
     ) -> Result<(), TcpSimError> {
         while let Some((_, event)) = self.events.pop_due(self.now) {
             match event {
+                Event::Leave(endpoint, packet) => self.leave(endpoint, packet)?,
                 Event::Arrive(endpoint, packet) => {
                     self.endpoints[endpoint].receive(packet);
                     self.endpoints[endpoint].due = self.now;
@@ -267,19 +291,31 @@ impl<B: Bottleneck> TcpNetwork<B> {
         Ok(())
     }
 
-    /// Sends an endpoint's packets: a client's to the bottleneck, a server's to its client, or to
-    /// the bottleneck as well.
+    /// Sends an endpoint's packets, each as soon as its host lets it go.
     fn send(&mut self, at: usize) -> Result<(), TcpSimError> {
         while let Some(packet) = self.endpoints[at].transmit() {
-            let flow = at / 2;
-            let backwards = !at.is_multiple_of(2);
-            if self.both_ways || !backwards {
-                self.offer(flow, backwards, packet);
+            let host = &mut self.hosts[at];
+            let takes = host.draws.between(0, self.host_delay.as_nanos());
+            host.last = host.last.max(self.now + Nanos::new(takes));
+            if host.last > self.now {
+                self.events.push(host.last, Event::Leave(at, packet))?;
             } else {
-                self.events.push(self.now + self.delays[flow], Event::Arrive(at - 1, packet))?;
+                self.leave(at, packet)?;
             }
         }
         Ok(())
+    }
+
+    /// Has a packet leave its host: a client's to the bottleneck, a server's to its client, or to
+    /// the bottleneck as well.
+    fn leave(&mut self, at: usize, packet: Vec<u8>) -> Result<(), TcpSimError> {
+        let flow = at / 2;
+        let backwards = !at.is_multiple_of(2);
+        if self.both_ways || !backwards {
+            self.offer(flow, backwards, packet);
+            return Ok(());
+        }
+        Ok(self.events.push(self.now + self.delays[flow], Event::Arrive(at - 1, packet))?)
     }
 
     /// Offers a packet to the bottleneck.

@@ -283,7 +283,8 @@ impl RoutersRun {
         let mut chain =
             RouterChain::new(hosts.collect::<std::result::Result<_, _>>()?, answered_at);
         let controllers = controllers(scenario, case, &mut chain)?;
-        let path = TcpPath { mtu: host.mtu, both_ways: true, ack_delay: Some(host.ack_delay) };
+        let (both_ways, ack_delay) = (true, Some(host.ack_delay));
+        let path = TcpPath { mtu: host.mtu, both_ways, ack_delay, host_delay: Nanos::ZERO };
         let network = TcpNetwork::over(path, chain, connections, probes, seed);
         let network = network.map_err(|error| scenario.wrong(&case.name, &error))?;
         let counts = vec![vec![Default::default(); case.routers.len()]; host.hosts];
