@@ -16,7 +16,8 @@
 //!    reported as a [`Departure`], for a [`StreamSink`] to count.
 //!
 //! Nothing takes time but what a rate or a delay says. The processor is infinitely fast, so a
-//! result shows what the algorithms do, not what a machine adds.
+//! result shows what the algorithms do, not what a machine adds. [`SimNode::run_on`] is for what it
+//! adds: there processors take the time of [`HostTimes`].
 //!
 //! **Determinism.** There is no clock, no entropy, no thread and no hash table. Random sources
 //! draw from a [`Seed`]. Two events of one instant keep the order in which they were scheduled:
@@ -46,6 +47,7 @@ mod error;
 mod event;
 mod forwarding;
 mod header_audit;
+mod host;
 mod link;
 mod machine;
 mod netback;
@@ -78,6 +80,7 @@ pub use header_audit::{
     AUDIT_SLICES, ExpectedFrame, HeaderAudit, audit_frame, audit_headers, audit_headers_of,
     audit_mac, audit_policy, audit_slices, expected,
 };
+pub use host::HostTimes;
 pub use link::SimLink;
 pub use machine::{
     CpuScheduler, CpusToDecide, CreditAccounting, CreditEdfScheduler, CreditScheduler, CreditShare,

@@ -5,7 +5,7 @@
 //! offer the frames that are due, frames on a link arrive, the switch forwards. Then sources that
 //! waited for room try again, and the switch forwards once more.
 
-use weir_switch::{Direction, FramePool, IfaceId, Transmit};
+use weir_switch::{Direction, Frame, FramePool, IfaceId, Transmit};
 use weir_units::{Instant, Nanos};
 
 use crate::event::EventQueue;
@@ -78,7 +78,28 @@ impl SimNode {
         Ok(departures)
     }
 
-    fn check_sources(&self, sources: &[SimSource]) -> Result<(), SimError> {
+    /// Makes the next frame of a source, stamped with `now`, and reports it.
+    pub(crate) fn make_frame(
+        &mut self,
+        source: &mut SimSource,
+        index: usize,
+        now: Instant,
+        report: &mut dyn FnMut(Observation),
+    ) -> Result<Frame, SimError> {
+        let (to, mac, bytes) = (source.to, source.mac, source.next_bytes());
+        if !(PROBE_BYTES..=MemoryPool::FRAME_MAX).contains(&bytes) {
+            let (least, most) = (PROBE_BYTES, MemoryPool::FRAME_MAX);
+            return Err(SimError::FrameSize { bytes, least, most });
+        }
+        let number = source.advance();
+        let frame = self.pool.frame_of(bytes).ok_or_else(|| self.pool_empty())?;
+        let source = u32::try_from(index).unwrap_or(u32::MAX);
+        report(Observation::Offered { at: now, source: index, bytes: bytes.into() });
+        Probe { source, number, offered: now }.write(to, mac, self.pool.data(frame));
+        Ok(frame)
+    }
+
+    pub(crate) fn check_sources(&self, sources: &[SimSource]) -> Result<(), SimError> {
         let interfaces = self.interfaces().count();
         for (source_index, source) in sources.iter().enumerate() {
             let iface = source.from.0;
@@ -158,16 +179,8 @@ impl Run<'_> {
             source.advance();
             return Ok(true);
         }
-        let (from, to, mac, bytes) = (source.from, source.to, source.mac, source.next_bytes());
-        if !(PROBE_BYTES..=MemoryPool::FRAME_MAX).contains(&bytes) {
-            let (least, most) = (PROBE_BYTES, MemoryPool::FRAME_MAX);
-            return Err(SimError::FrameSize { bytes, least, most });
-        }
-        let (number, now) = (source.advance(), node.now);
-        let frame = node.pool.frame_of(bytes).ok_or_else(|| node.pool_empty())?;
-        let source = u32::try_from(index).unwrap_or(u32::MAX);
-        report(Observation::Offered { at: now, source: index, bytes: bytes.into() });
-        Probe { source, number, offered: now }.write(to, mac, node.pool.data(frame));
+        let (from, bytes, now) = (source.from, source.next_bytes(), node.now);
+        let frame = node.make_frame(source, index, now, *report)?;
         match node.links_in.get_mut(&from) {
             None => node.switch.receive(now, from, frame, &mut node.pool),
             Some(link) => match link.send(now, bytes.into()) {

@@ -5,8 +5,8 @@
 
 use weir_policy::{Kind, Policy, Port, PortId, Slice, Vif, VifId};
 use weir_sim::{
-    ArrivalProcess, DataPlane, Departure, OfferedRate, Seed, SimError, SimLink, SimNode, SimSource,
-    SizePattern, in_order,
+    ArrivalProcess, DataPlane, Departure, HostTimes, Observation, OfferedRate, Seed, SimError,
+    SimLink, SimNode, SimSource, SizePattern, in_order,
 };
 use weir_switch::{Direction, IfaceId};
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
@@ -146,4 +146,64 @@ fn a_policy_changes_between_two_runs() {
     let counted = DataPlane::counters(&mut node).unwrap();
     assert_eq!(counted[1].vif, "t1");
     assert!(counted[0].from_vif.packets > 30_000 / 2);
+}
+
+const HOST: HostTimes = HostTimes {
+    look: Nanos::new(100),
+    make: Nanos::new(900),
+    batch: 64,
+    flush: Nanos::new(1_000),
+    pass: Nanos::new(1_000),
+    turn: Nanos::new(500),
+    receive: Nanos::new(300),
+    send: Nanos::new(2_000),
+    catch_up: Nanos::from_millis(1),
+};
+
+/// Runs for a second on a machine. Returns what left, and how many frames were made.
+fn on_machine(node: &mut SimNode, sources: &mut [SimSource]) -> (Vec<Departure>, u64) {
+    let (mut departures, mut made) = (Vec::new(), 0);
+    let mut see = |observation: Observation| match observation {
+        Observation::Offered { .. } => made += 1,
+        Observation::Left(departure) => departures.push(departure),
+    };
+    node.run_on(HOST, sources, SECOND, &mut see).unwrap();
+    (departures, made)
+}
+
+/// Goal: a frame that waits for nothing is late by the machine's times. Method: it is made in one of
+/// the 64 runs of a batch, each of the others of 0.1 us. It is made (0.9), passed on (2), waits for
+/// a turn (below 0.5), and is received (0.5 + 0.3) and sent (2). So the least is 5.7 us, the most
+/// 5.7 + 6.3 + 0.5.
+#[test]
+fn a_machine_adds_its_own_times() {
+    let mut node = node(1);
+    let mut sources = [source(&node, 0, ArrivalProcess::Poisson(mbps(5)))];
+    let (departures, made) = on_machine(&mut node, &mut sources);
+    let waits = |one: &&Departure| one.at.saturating_since(one.offered).as_nanos();
+    // Those behind another one wait for the link.
+    let mut delays: Vec<u64> = departures.iter().map(|one| waits(&one)).collect();
+    delays.sort_unstable();
+    let (least, middle, most) =
+        (delays[0], delays[delays.len() / 2], delays[delays.len() * 9 / 10]);
+    assert!(made >= 700 && departures.len() as u64 + 1 >= made, "{made} {}", departures.len());
+    assert!((5_700..6_200).contains(&least), "{least}");
+    assert!((8_600..9_700).contains(&middle) && most <= 12_500, "{middle} {most}");
+    node.balanced().unwrap();
+}
+
+/// Goal: shares are as they are without the machine. Method: two tenants ask for the whole link
+/// each. The port does not catch up, so that each frame loses what its turn came late.
+#[test]
+fn a_machine_that_is_fast_enough_fills_the_link() {
+    let mut node = node(2);
+    let mut sources = [0, 1].map(|vif| source(&node, vif, ArrivalProcess::Constant(mbps(100))));
+    let (departures, _) = on_machine(&mut node, &mut sources);
+    let bits =
+        |vif| departures.iter().filter(move |one| one.source == vif).map(|one| one.bytes * 8);
+    let sums = [0, 1].map(|vif| bits(vif).sum::<u64>());
+    assert!(sums.iter().all(|sum| (49_500_000..50_100_000).contains(sum)), "{sums:?}");
+    assert!(sums[0].abs_diff(sums[1]) < 24_000, "{sums:?}");
+    assert!(in_order(&departures));
+    node.balanced().unwrap();
 }

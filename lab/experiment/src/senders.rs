@@ -167,7 +167,7 @@ pub fn traffic_cpus() -> Vec<usize> {
 
 /// The time that a generator may hardly catch up: longer than a batch of it takes on its way
 /// through a bridge.
-const HARDLY_US: u64 = 250;
+pub const HARDLY_US: u64 = 250;
 
 /// Returns the worker's processor, as a node chooses it.
 pub fn worker_cpu() -> u32 {
@@ -189,7 +189,7 @@ pub fn on_worker_cpu<T: Send>(measure: impl FnOnce() -> Result<T> + Send) -> Res
 }
 
 /// The longest time for which a generator catches up after it was kept from its processor.
-const CATCH_UP_US: u64 = 20_000;
+pub const CATCH_UP_US: u64 = 20_000;
 
 /// Has a sender through UDP sockets send so many packets as fast as they go, `start_ns` after the
 /// common start.

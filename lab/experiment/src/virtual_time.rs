@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use weir_policy::{Direction, Policy, VifId};
 use weir_sim::{
-    ArrivalProcess, BlockingDisk, DataPlane, Departure, FrameTap, NetbackConfig, NetbackFrame,
-    NetbackModel, NetbackSender, Observation, OfferedRate, Seed, SimNode, SimSource, SizePattern,
-    StreamSink,
+    ArrivalProcess, BlockingDisk, DataPlane, Departure, FrameTap, HostTimes, NetbackConfig,
+    NetbackFrame, NetbackModel, NetbackSender, Observation, OfferedRate, Seed, SimNode, SimSource,
+    SizePattern, StreamSink,
 };
 use weir_switch::{Captured, pcapng};
 use weir_traffic::{
@@ -32,6 +32,9 @@ pub struct SimArm {
     pub seed: u64,
     /// A folder for captures of what leaves in each run, `PART.pcapng`.
     pub captures: Option<PathBuf>,
+    /// The times of the machine that the switch runs on, for runs of the conformance suite; `None`:
+    /// nothing takes time but a rate. Captures need none.
+    pub host: Option<HostTimes>,
 }
 
 /// A run in virtual time, and the frames that the switch let go.

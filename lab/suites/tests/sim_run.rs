@@ -81,7 +81,7 @@ fn what_is_not_there_is_named() {
 #[test]
 fn a_capture_has_what_left() {
     let folder = std::env::temp_dir().join(format!("weir-sim-capture-{}", std::process::id()));
-    let arm = SimArm { seed: 0, captures: Some(folder.clone()) };
+    let arm = SimArm { captures: Some(folder.clone()), ..SimArm::default() };
     let result = run(&text("conformance/minimum.toml"), "test", &arm).unwrap();
     let files: Vec<PathBuf> =
         std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -73,7 +73,7 @@ impl RunScenario {
         let scenario = SimScenario::read(&file, &text)?;
         let folder = format!("sim/{name}");
         let captures = self.pcap.then(|| self.output.folder(&folder));
-        let arm = SimArm { seed: self.seed, captures };
+        let arm = SimArm { seed: self.seed, captures, host: None };
         let run = |rec: &mut Recording<'_>| Ok(scenario.run(rec, &name, &arm)?);
         let (result, ()) = self.output.measure(run)?;
         if !self.output.json {

@@ -9,6 +9,7 @@
 //! Read `scenario` for the parts of an experiment, `measure` for a run and its record, [`planes`]
 //! for the data planes, `judge` for the claims.
 
+pub(crate) mod arms;
 mod bounds;
 mod compare;
 pub mod intent;

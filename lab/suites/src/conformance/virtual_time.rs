@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A run in virtual time: the shipped switch between simulated senders and sinks.
 
+use weir_experiment::senders::{CATCH_UP_US, HARDLY_US};
 use weir_experiment::sim_star::{SIM_UPLINK, sim_node};
 use weir_experiment::virtual_time::{SimArm, SimCapture, constant_pace, size_pattern};
 use weir_experiment::{Result, StarTopology};
 use weir_policy::VifId;
 use weir_result::Cells;
-use weir_sim::{DataPlane, Observation, Seed, SimNode, SimSource, StreamSink};
+use weir_sim::{DataPlane, HostTimes, Observation, Seed, SimNode, SimSource, StreamSink};
 use weir_switch::IfaceId;
 use weir_units::{Instant, Nanos};
 
@@ -27,12 +28,18 @@ pub(super) fn run(setup: &Setup, arm: &SimArm, part: &str) -> Result<RunRecord> 
     }
     let capture = arm.capture(&mut node, part)?;
     let mut count = |observation: Observation| Count::add(&mut counts, &observation);
+    let catch_up = Nanos::from_micros(if setup.even { HARDLY_US } else { CATCH_UP_US });
+    let host = arm.host.map(|host| HostTimes { catch_up, ..host });
+    let mut run = |node: &mut SimNode, until| match host {
+        None => node.run(&mut sources, until, &mut count),
+        Some(host) => node.run_on(host, &mut sources, until, &mut count),
+    };
     for (at, intent) in &setup.changes {
-        node.run(&mut sources, start + Nanos::new(weir_experiment::clock::nanos(*at)), &mut count)?;
+        run(&mut node, start + Nanos::new(weir_experiment::clock::nanos(*at)))?;
         node.apply(&switch_policy(&star, intent))?;
     }
     let end = start + Nanos::from_secs(setup.seconds as u64);
-    node.run(&mut sources, end, &mut count)?;
+    run(&mut node, end)?;
     // Queued frames still arrive.
     node.run(&mut [], end + DRAIN, &mut count)?;
     let note = capture.map(SimCapture::write).transpose()?.flatten();

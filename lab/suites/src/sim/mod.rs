@@ -69,6 +69,11 @@ const ROWS: &[Requirement] = &[
     row(8, "one seed has one log of events, on one thread and on two", &[Plain(logs)])
         .correctness(),
     row(9, "events a second of processor time", &[Plain(speed)]),
+    row(
+        10,
+        "the switch in virtual time has the throughput, shares and delays of that on the wire",
+        &[Plain(crate::conformance::arms::show)],
+    ),
     row(11, "random faults break no invariant of the daemon's logic", &[Plain(crate::swarm::show)])
         .correctness(),
 ];
