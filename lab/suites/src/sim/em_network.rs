@@ -270,8 +270,9 @@ impl EmNetworkScenario {
 
     /// Returns a router's time of a packet.
     fn cost(&self, bytes: u16) -> Nanos {
-        let above = self.cost.iter().find(|cost| cost.bytes >= bytes).or(self.cost.last());
-        let below = self.cost.iter().rev().find(|cost| cost.bytes <= bytes).or(self.cost.first());
+        let above = self.cost.iter().find(|cost| cost.bytes >= bytes).or_else(|| self.cost.last());
+        let below =
+            self.cost.iter().rev().find(|cost| cost.bytes <= bytes).or_else(|| self.cost.first());
         let (Some(above), Some(below)) = (above, below) else { return Nanos::ZERO };
         let [from, to] = [below, above].map(|cost| i128::from(cost.packet.as_nanos()));
         let span = i128::from(above.bytes) - i128::from(below.bytes);
