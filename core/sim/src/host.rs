@@ -8,9 +8,9 @@
 //! **Model.** Two processors, as in the laboratory. One makes all frames: the generator runs its
 //! program [`HostTimes::batch`] times, each run stamps a frame that is due or finds none; after the
 //! batch the kernel passes the frames on to the rings of the node's sockets, one by one. The other
-//! processor is the worker's, which spins: in each turn it takes up to 64 frames from
-//! each ring, and hands over as many that are due at the turn's beginning. A sink sees a frame when
-//! it is handed over.
+//! processor is the worker's, which spins: in each turn it takes up to 64 frames from each ring,
+//! and hands over as many that are due at the turn's beginning. A sink sees a frame when it is
+//! handed over.
 //!
 //! ```text
 //!   generator                          worker
@@ -77,7 +77,7 @@ impl SimNode {
     /// at, and no source waits: what finds a ring full is lost.
     ///
     /// # Errors
-    /// Those of [`SimNode::run`].
+    /// The errors of [`SimNode::run`].
     pub fn run_on(
         &mut self,
         times: HostTimes,
@@ -236,8 +236,8 @@ impl HostRun<'_> {
 }
 
 /// Orders the frames of a batch as the kernel passes them on: one device after the other, the one
-/// that got its first frame last comes first (Linux 6.18, `kernel/bpf/devmap.c`: `bq_enqueue` puts a
-/// device at the head of the list that is flushed).
+/// that got its first frame last comes first (Linux 6.18, `kernel/bpf/devmap.c`: `bq_enqueue` puts
+/// a device at the head of the list that is flushed).
 fn by_device(made: Vec<(IfaceId, Frame)>) -> Vec<(IfaceId, Frame)> {
     let mut devices: Vec<(IfaceId, Vec<Frame>)> = Vec::new();
     for (iface, frame) in made {

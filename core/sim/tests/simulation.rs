@@ -171,10 +171,10 @@ fn on_machine(node: &mut SimNode, sources: &mut [SimSource]) -> (Vec<Departure>,
     (departures, made)
 }
 
-/// Goal: a frame that waits for nothing is late by the machine's times. Method: it is made in one of
-/// the 64 runs of a batch, each of the others of 0.1 us. It is made (0.9), passed on (2), waits for
-/// a turn (below 0.5), and is received (0.5 + 0.3) and sent (2). So the least is 5.7 us, the most
-/// 5.7 + 6.3 + 0.5.
+/// Goal: a frame that waits for nothing is late by the machine's times. Method: it is made in one
+/// of the 64 runs of a batch, each of the others of 0.1 us. It is made (0.9), passed on (2), waits
+/// for a turn (below 0.5), and is received (0.5 + 0.3) and sent (2). So the least is 5.7 us, the
+/// most 5.7 + 6.3 + 0.5.
 #[test]
 fn a_machine_adds_its_own_times() {
     let mut node = node(1);

@@ -115,7 +115,7 @@ pub struct TcpNetwork<B> {
     overhead: u32,
     both_ways: bool,
     host_delay: Nanos,
-    /// What delays the packets of each endpoint.
+    /// The host of each endpoint.
     hosts: Vec<HostState>,
     /// Packets that the bottleneck has just dropped; empty between two steps.
     lost: Vec<Crossing>,

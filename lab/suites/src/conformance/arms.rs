@@ -64,11 +64,11 @@ struct ArmRuns {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ArmBounds {
-    /// Of throughput, as a part of it.
+    /// The distance of throughputs, as a part of the wire's.
     throughput: f64,
-    /// Of Jain's index.
+    /// The distance of Jain's indices.
     jain: f64,
-    /// Of a median delay, as a part of it.
+    /// The distance of median delays, as a part of the wire's.
     delay: f64,
 }
 

@@ -65,7 +65,7 @@ struct LinuxTcpRuns {
     /// The time before they are judged, on the wire.
     #[serde(deserialize_with = "length")]
     settle: Duration,
-    /// The same in virtual time.
+    /// The time before they are judged in virtual time.
     #[serde(deserialize_with = "length")]
     settle_virtual: Duration,
     /// The time for which they are judged.
