@@ -81,7 +81,8 @@ impl NodeStarter {
                 None => NodeQueue::simulate(router),
                 Some(key) => {
                     let (key, store) = (Arc::clone(key), store.to_owned());
-                    let access = ShellAccess { key, store, fence };
+                    let patience = config.broker.router_patience;
+                    let access = ShellAccess { key, store, fence, patience };
                     let (check, changed) = (config.broker.check, Arc::clone(&self.changed));
                     let settings = QueueSettings { check, changed };
                     NodeQueue::start(router.clone(), LinuxDriver, access, items, settings)

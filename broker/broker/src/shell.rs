@@ -25,6 +25,8 @@ pub(crate) struct NodeShell {
     session: client::Handle<PinnedKey>,
     exchanges: u64,
     fence: String,
+    /// The time that an exchange may take.
+    patience: Duration,
 }
 
 /// Key and identity with which shells are opened.
@@ -35,6 +37,8 @@ pub(crate) struct ShellAccess {
     /// counts anew.
     pub(crate) store: String,
     pub(crate) fence: u64,
+    /// The time that a router may take to answer before connections leave it.
+    pub(crate) patience: Duration,
 }
 
 /// Why an exchange failed.
@@ -65,14 +69,15 @@ impl client::Handler for PinnedKey {
 }
 
 impl NodeShell {
-    /// Opens a shell on the router, within [`OPEN_PATIENCE`], and takes the node for this fence.
+    /// Opens a shell on the router, and takes the node for this fence.
     pub(crate) async fn open(
         router: &RouterConfig,
         access: &ShellAccess,
     ) -> Result<Self, ShellError> {
-        let opened = tokio::time::timeout(OPEN_PATIENCE, Self::connect(router, access)).await;
+        let patience = access.patience.max(OPEN_PATIENCE);
+        let opened = tokio::time::timeout(patience, Self::connect(router, access)).await;
         let mut shell = opened.map_err(|_| {
-            ShellError::Broken(format!("no shell within {} s", OPEN_PATIENCE.as_secs()))
+            ShellError::Broken(format!("no shell within {} s", patience.as_secs()))
         })??;
         let (store, fence) = (&access.store, access.fence);
         let file = format!("/run/weir/fence-{store}-{}", router.name);
@@ -104,7 +109,8 @@ impl NodeShell {
         }
         let channel = session.channel_open_session().await?;
         channel.exec(false, "exec sh").await?;
-        Ok(Self { channel, session, exchanges: 0, fence: "true".to_owned() })
+        let patience = access.patience.max(ANSWER_PATIENCE);
+        Ok(Self { channel, session, exchanges: 0, fence: "true".to_owned(), patience })
     }
 
     /// Runs a command beside the shell, for as long as the shell is open, and tells `event` of
@@ -145,9 +151,9 @@ impl NodeShell {
     }
 
     async fn exchange(&mut self, script: &str) -> Result<String, ShellError> {
-        let exchanged = tokio::time::timeout(ANSWER_PATIENCE, self.ask(script)).await;
+        let exchanged = tokio::time::timeout(self.patience, self.ask(script)).await;
         exchanged.unwrap_or_else(|_| {
-            let seconds = ANSWER_PATIENCE.as_secs();
+            let seconds = self.patience.as_secs();
             Err(ShellError::Broken(format!("no answer within {seconds} s")))
         })
     }
@@ -192,6 +198,7 @@ const FENCES_MAX: usize = 8;
 
 const FENCED: &str = "WEIR-FENCED";
 
+/// The least times for a shell to open and for an exchange.
 const OPEN_PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(5);

@@ -316,7 +316,7 @@ impl BrokerLab {
 /// Returns the broker's file for links of a rate, comparisons that often, and routers that may take
 /// their time, as on an emulated machine.
 fn patient(rate: &str, check: &str) -> String {
-    let patience = format!("router_patience = \"10s\"\ncheck = \"{check}\"");
+    let patience = format!("router_patience = \"30s\"\ncheck = \"{check}\"");
     CONFIGURATION.replace("100Mbit", rate).replace("router_patience = \"1s\"", &patience)
 }
 
