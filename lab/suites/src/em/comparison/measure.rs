@@ -82,6 +82,8 @@ pub(super) trait PathSetter {
 /// Rates and repetitions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ComparisonScale {
+    /// Set-ups of each contender.
+    pub(super) set_ups: u16,
     changes: u32,
     change_pps: u64,
     /// Rate of each link, Mbit/s.
@@ -93,9 +95,9 @@ impl ComparisonScale {
     /// A tenth in quick runs, which an emulated processor keeps up with, too.
     pub(super) const fn of(rec: &Recording<'_>) -> Self {
         if rec.quick {
-            Self { changes: 10, change_pps: 1_000, link: 10, repetitions: 1 }
+            Self { set_ups: 20, changes: 10, change_pps: 1_000, link: 10, repetitions: 1 }
         } else {
-            Self { changes: 40, change_pps: 10_000, link: 100, repetitions: 5 }
+            Self { set_ups: 100, changes: 40, change_pps: 10_000, link: 100, repetitions: 5 }
         }
     }
 
@@ -112,9 +114,9 @@ pub(crate) fn link_rate(rec: &Recording<'_>) -> String {
 
 /// Times set-ups one after the other, and checks that nothing of them stays.
 pub(super) fn set_ups(rec: &mut Recording<'_>, setter: &mut dyn PathSetter) -> Result {
-    let mut took = Vec::new();
+    let (mut took, set_ups) = (Vec::new(), ComparisonScale::of(rec).set_ups);
     // The first is not counted: programs and caches are cold.
-    for number in 0..=SET_UPS {
+    for number in 0..=set_ups {
         let path = AskedPath {
             port: PORT + number,
             rate: BitRate::from_bps(100_000),
@@ -122,8 +124,8 @@ pub(super) fn set_ups(rec: &mut Recording<'_>, setter: &mut dyn PathSetter) -> R
         };
         took.push(setter.set_up(path)?);
         setter.remove(path.port)?;
-        if number % 25 == 0 {
-            rec.say(&format!("{number} of {SET_UPS} set-ups"));
+        if number % 20 == 0 {
+            rec.say(&format!("{number} of {set_ups} set-ups"));
         }
     }
     took.remove(0);
@@ -312,9 +314,6 @@ pub(crate) fn skipped(rec: &mut Recording<'_>, contender: &str, lacks: &str) {
     rec.say(&text);
     rec.result.add_note(&text);
 }
-
-/// Set-ups of each contender.
-pub(super) const SET_UPS: u16 = 100;
 
 /// The ports of paths begin here.
 pub(super) const PORT: u16 = 7000;

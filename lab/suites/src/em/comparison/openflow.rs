@@ -24,7 +24,7 @@ use weir_traffic::Mac;
 
 use super::measure::{
     AskedPath, ByPort, ChangeOrder, ComparisonScale, FLOOD_PORT, MiddleNode, PORT, PathSetter,
-    SET_UPS, applications, changes, guarantee, limit_links, set_ups, skipped, take_frames,
+    applications, changes, guarantee, limit_links, set_ups, skipped, take_frames,
 };
 use crate::em::broker_lab::{EndedChild, NAME, device_mac, run_at};
 use crate::em::setup::timed_post;
@@ -63,25 +63,22 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 
 /// Sends packets that nobody announced, one at a time and a hundred at once, and times their way.
 fn unasked(rec: &mut Recording<'_>, lab: &OpenFlowLab, setter: &mut FlowSetter) -> Result {
-    let mut took = Vec::new();
-    for number in 0..SET_UPS {
+    let (mut took, flows) = (Vec::new(), ComparisonScale::of(rec).set_ups);
+    for number in 0..flows {
         let [seconds] = lab.first_packets([PORT + number])?[..] else { continue };
         took.push(seconds);
         setter.remove_known(PORT + number)?;
     }
     let arrived = took.iter().filter(|seconds| seconds.is_finite()).count() as u64;
     let text = "first packets that arrived, of flows one at a time";
-    rec.count("arrived", text, arrived, Bound::equal(f64::from(SET_UPS)))?;
+    rec.count("arrived", text, arrived, Bound::equal(f64::from(flows)))?;
     rec.keep("first", Series::unordered("s", took))?;
-    let ports = (0..SET_UPS).map(|number| PORT + number);
+    let ports = (0..BURST).map(|number| PORT + number);
     let took = lab.first_packets(ports.clone())?;
     let arrived: Vec<f64> = took.into_iter().filter(|seconds| seconds.is_finite()).collect();
     ports.clone().try_for_each(|port| setter.remove_known(port))?;
     let last = arrived.iter().copied().fold(0.0, f64::max);
-    rec.say(&format!(
-        "{} of {SET_UPS} new flows at once, the last after {last:.3} s",
-        arrived.len()
-    ));
+    rec.say(&format!("{} of {BURST} new flows at once, the last after {last:.3} s", arrived.len()));
     rec.keep("at-once/arrived", Series::count("1", arrived.len() as u64))?;
     rec.keep("at-once/last", Series::unordered("s", vec![last]))
 }
@@ -312,6 +309,9 @@ const SOCKET: &str = "controller.sock";
 
 const SOURCE_TEXT: &str = "fd10:1::2";
 const DESTINATION_TEXT: &str = "fd10:2::2";
+
+/// New flows that come at once.
+const BURST: u16 = 100;
 
 const FIRST_WITHIN: Duration = Duration::from_secs(5);
 
