@@ -70,7 +70,7 @@ fn a_random_time_of_hosts_frees_what_is_locked_out() {
         let path = TcpPath { host_delay, ..TcpPath::PLAIN };
         let mut network =
             TcpNetwork::over(path, link, connections.collect(), Vec::new(), 7).unwrap();
-        let mut bytes = vec![0_u64; 4];
+        let mut bytes = [0_u64; 4];
         let from = Instant::ZERO + Nanos::from_secs(3);
         let mut crossed = |packet: Crossing, starts: Instant, _: Instant| {
             if starts >= from {
