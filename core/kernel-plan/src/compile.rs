@@ -61,7 +61,7 @@ pub fn compile(
     let written = policy.vifs.len();
     let policy = &expanded.policy;
     let (here, waits): (Vec<&Vif>, Vec<&Vif>) =
-        policy.vifs.iter().partition(|vif| is_here(policy, facts, vif));
+        policy.vifs.iter().partition(|vif| can_be_held(policy, facts, vif));
     let waiting = waits.into_iter().map(|vif| vif.name.clone()).collect();
     let by_rule: BTreeSet<&str> =
         policy.vifs.iter().skip(written).map(|vif| vif.name.as_str()).collect();
@@ -72,7 +72,14 @@ pub fn compile(
     for (id, port) in policy.ports() {
         trees.push(compiler.port(id, port, &mut objects));
     }
-    let unheld = held::unheld(&expanded, facts, &trees);
+    let mut unheld = held::unheld(&expanded, facts, &trees);
+    // One that the policy names was refused above; one by rule must not stop the others.
+    unheld.extend(ingress_in_the_way(policy, facts).map(|KernelProblem { place, reason }| {
+        UnheldKey {
+            place,
+            reason: format!("{reason}; until then it is neither limited nor isolated"),
+        }
+    }));
     compiler.receivers(&mut objects);
     compiler.buckets(&mut objects);
     compiler.members(&mut objects);
@@ -162,18 +169,29 @@ fn host_problems(policy: &Policy, facts: &HostFacts, problems: &mut Vec<KernelPr
         };
         problems.push(KernelProblem::new(format!("port {:?}.device", port.name), reason));
     }
-    let port = |port: &Port| (format!("port {:?}.device", port.name), port.device.clone());
-    let vif = |vif: &Vif| (format!("vif {:?}.device", vif.name), vif.device.clone());
-    let vifs = policy.vifs.iter().filter(|vif| is_here(policy, facts, vif)).map(vif);
-    for (place, device) in policy.ports.iter().map(port).chain(vifs) {
-        let Some(qdisc) = facts.ingress_in_the_way(&device) else { continue };
+    problems.extend(ingress_in_the_way(policy, facts));
+}
+
+/// Names the ports and vifs whose devices have an `ingress` of others in the place of a `clsact`.
+fn ingress_in_the_way(policy: &Policy, facts: &HostFacts) -> impl Iterator<Item = KernelProblem> {
+    let ports = policy.ports.iter();
+    let ports = ports.map(|port| (format!("port {:?}.device", port.name), &port.device));
+    let vifs = policy.vifs.iter().filter(|vif| is_here(policy, facts, vif));
+    let vifs = vifs.map(|vif| (format!("vif {:?}.device", vif.name), &vif.device));
+    ports.chain(vifs).filter_map(|(place, device)| {
+        let qdisc = facts.ingress_in_the_way(device)?;
         let reason = format!(
             "device {device} has an ingress discipline of others, {qdisc}, in the place of the \
              clsact that this kernel needs for programs; `tc qdisc del dev {device} ingress` \
              removes it"
         );
-        problems.push(KernelProblem::new(place, reason));
-    }
+        Some(KernelProblem::new(place, reason))
+    })
+}
+
+/// Tells whether a vif's device is there and can have programs.
+fn can_be_held(policy: &Policy, facts: &HostFacts, vif: &Vif) -> bool {
+    is_here(policy, facts, vif) && facts.ingress_in_the_way(&vif.device).is_none()
 }
 
 /// Tells whether known unicast of a port's vifs may leave past its bridge.

@@ -139,7 +139,8 @@ fn receive_problems(policy: &Policy, list: &mut Vec<KernelProblem>) {
     });
     let all = slices.chain(routers).chain(vifs).chain(rules);
     let given = all.filter(|(_, _, receive)| !receive.min_rate.is_zero());
-    let reason = "needs devices of kind ifb (CONFIG_IFB), which this kernel lacks";
+    let reason = "needs devices of kind ifb (CONFIG_IFB) that take redirected frames (Linux 6.4), \
+                  which this kernel lacks";
     list.extend(given.map(|(item, part, _)| {
         KernelProblem::new(format!("{item}.{part}receive.min_rate"), reason)
     }));

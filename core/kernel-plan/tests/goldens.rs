@@ -139,6 +139,33 @@ fn programs_of_older_kernels_are_filters() {
     assert!(compile(&policy, &facts, &KernelSetup::default()).is_ok(), "links need no place");
 }
 
+/// Goal: an `ingress` in the way of one guest by rule stops no other guest, and is named.
+#[test]
+fn a_guest_by_rule_with_an_ingress_is_left_alone() {
+    let policy = policy_of("rules");
+    let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
+    let mut facts = facts(&policy, htb);
+    facts.hooks = Some(HookKind::Clsact);
+    let objects = |facts: &HostFacts| {
+        let compiled = compile(&policy, facts, &KernelSetup::default()).unwrap();
+        let of = |device: &str| {
+            let line = format!(" dev {device} ");
+            let plan = KernelPlan::between(&KernelSetup::default(), &compiled.setup).to_string();
+            plan.lines().filter(|one| one.contains(&line)).count()
+        };
+        let said = compiled.unheld.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        (GUESTS.map(of), said)
+    };
+    let (before, _) = objects(&facts);
+    let at = before.iter().position(|count| *count > 0).unwrap();
+    let guest = facts.devices.get_mut(GUESTS[at]).unwrap();
+    guest.foreign_ingress = Some("ingress ffff:".to_owned());
+    let (after, said) = objects(&facts);
+    assert_eq!(after[at], 0, "{said}");
+    assert!(before.iter().zip(&after).enumerate().all(|(of, (b, a))| of == at || a == b));
+    assert!(said.contains(&format!("device {} has an ingress discipline", GUESTS[at])), "{said}");
+}
+
 /// Goal: a host's own obstacles are named, each with the device or the part that is missing.
 #[test]
 fn obstacles_of_the_host_are_named() {
@@ -163,8 +190,8 @@ fn obstacles_of_the_host_are_named() {
     let refusal = compile(&guaranteed, &facts(&policy, htb), &KernelSetup::default()).unwrap_err();
     assert_eq!(
         refusal[0].to_string(),
-        "vif \"t0\".receive.min_rate: needs devices of kind ifb (CONFIG_IFB), which this kernel \
-         lacks"
+        "vif \"t0\".receive.min_rate: needs devices of kind ifb (CONFIG_IFB) that take redirected \
+         frames (Linux 6.4), which this kernel lacks"
     );
     assert_eq!(
         refused(|facts| drop(facts.devices.remove("up0"))),

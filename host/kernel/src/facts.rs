@@ -106,7 +106,8 @@ impl KernelSupport {
             hfsc: offers_qdisc("hfsc"),
             htb: offers_qdisc("htb"),
             fq_codel: offers_qdisc("fq_codel"),
-            ifb: offers_link("ifb"),
+            // Before 6.4 a frame that a program redirects is dropped there (59e498a3289f).
+            ifb: release() >= (6, 4) && offers_link("ifb"),
         };
         Self { qdiscs, hooks: hooks() }
     }
@@ -258,12 +259,16 @@ fn class_of(line: &str) -> Option<u16> {
 /// Returns how this kernel attaches programs: TCX came with Linux 6.6, and the oldest kernel whose
 /// verifier was seen to take them is 6.1.
 pub(crate) fn hooks() -> Option<HookKind> {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    match version(&release) {
+    match release() {
         found if found >= (6, 6) => Some(HookKind::Tcx),
         found if found >= (6, 1) => Some(HookKind::Clsact),
         _ => None,
     }
+}
+
+/// The release of this kernel.
+fn release() -> (u32, u32) {
+    version(&fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default())
 }
 
 fn version(release: &str) -> (u32, u32) {

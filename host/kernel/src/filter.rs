@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder};
 use weir_kernel_plan::{HANDLE, Hook};
+use weir_platform::run::Command;
 
 /// Attaches a program before the filters of others; one of Weir's that is there is replaced between
 /// two frames.
@@ -29,10 +30,21 @@ pub(crate) fn is_attached(program: BorrowedFd<'_>, number: u32, hook: Hook) -> b
     filter(program, number, hook).query().is_ok()
 }
 
-/// The command that removes it.
-pub(crate) fn removal(device: &str, hook: Hook) -> String {
+/// The command that removes it, by the device's number: it may have another name by then.
+pub(crate) fn removal(number: u32, hook: Hook) -> Command {
     let side = if is_ingress(hook) { "ingress" } else { "egress" };
-    format!("tc filter del dev {device} {side} protocol all pref {FIRST} handle {HANDLE:#x} bpf")
+    Command::line(&format!(
+        "tc filter del dev if{number} {side} protocol all pref {FIRST} handle {HANDLE:#x} bpf"
+    ))
+}
+
+/// The command that removes a device's `clsact`, unless others have filters there.
+pub(crate) fn place_removal(device: &str) -> Command {
+    let script = format!(
+        "test -n \"$(tc filter show dev {device} ingress; tc filter show dev {device} egress)\" \
+         || tc qdisc del dev {device} clsact"
+    );
+    Command::new("sh", ["-c", &script])
 }
 
 fn filter(program: BorrowedFd<'_>, number: u32, hook: Hook) -> TcHook {

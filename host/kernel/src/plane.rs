@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 use weir_kernel_plan::{
     ClsactObject, CompiledPolicy, HookKind, INBOUND_CLASS, InboundObject, KernelObject, KernelPlan,
-    KernelSetup, LeafObject, OTHERS_CLASS, PlanAction, PlanStep, ProgramObject, UplinkObject,
-    compile,
+    KernelSetup, LeafObject, OTHERS_CLASS, PlanAction, PlanStep, ProgramObject, RootObject,
+    UplinkObject, compile,
 };
 use weir_platform::journal::{Journal, JournalEntry};
 use weir_platform::run::{Command, Host, Platform};
@@ -181,9 +181,10 @@ impl KernelPlane {
         };
         let unchanged = plan.is_empty() && self.record.setup == compiled.setup;
         if !unchanged {
-            self.record_undos(&plan, journal)?;
+            self.record_undos(&plan, &view.numbers, journal)?;
             self.execute(&plan, before, compiled.setup.clone(), (&view, &host))?;
             self.forget_strangers(&compiled.setup, &view);
+            forget_undos(&plan, (&all, &compiled.setup), &view, journal)?;
             let owners: BTreeSet<u16> = compiled.setup.owners.values().copied().collect();
             if all.owners.values().any(|owner| !owners.contains(owner)) {
                 self.tables.addresses()?.keep(|owner| owners.contains(&owner))?;
@@ -247,36 +248,38 @@ impl KernelPlane {
     fn record_undos(
         &self,
         plan: &KernelPlan,
+        numbers: &BTreeMap<String, u32>,
         journal: &mut Journal,
     ) -> Result<(), KernelPlaneError> {
         let namespace = netns::current()?;
         let (mut undos, mut programs_last) = (Vec::new(), false);
         for step in plan.steps.iter().filter(|step| step.action() == PlanAction::Add) {
-            let (device, line, what) = match step.object() {
+            let (device, back, what) = match step.object() {
                 Some(KernelObject::Root(root)) => {
                     let device = &root.device;
                     let back = step.reversed().tc_line().unwrap_or_default();
-                    let back = format!("tc {}", back.replace('\n', "\ntc "));
-                    (device, back, format!("{device}: a tree"))
+                    let back = back.lines().map(|line| Command::line(&format!("tc {line}")));
+                    (device, back.collect(), format!("{device}: a tree"))
                 }
                 Some(KernelObject::Inbound(InboundObject { device })) => {
                     let what = format!("{device}: a device for what a port brings");
-                    (device, format!("ip link del {device}"), what)
+                    (device, vec![Command::line(&format!("ip link del {device}"))], what)
                 }
                 Some(KernelObject::Clsact(ClsactObject { device })) => {
-                    let back = step.reversed().tc_line().unwrap_or_default();
-                    (device, format!("tc {back}"), format!("{device}: a place for programs"))
+                    let what = format!("{device}: a place for programs");
+                    (device, vec![filter::place_removal(device)], what)
                 }
                 Some(KernelObject::Program(ProgramObject { device, hook }))
                     if self.support.hooks == Some(HookKind::Clsact) =>
                 {
-                    (device, filter::removal(device, *hook), format!("{device}: a program"))
+                    let Some(number) = numbers.get(device) else { continue };
+                    (device, vec![filter::removal(*number, *hook)], format!("{device}: a program"))
                 }
                 _ => continue,
             };
-            let lines = line.lines().map(Command::line);
-            let lines = lines.map(|line| line.maybe_in_namespace(namespace.as_deref()));
-            let undo = Undo::Run(lines.collect());
+            let back: Vec<Command> = back;
+            let back = back.into_iter().map(|line| line.maybe_in_namespace(namespace.as_deref()));
+            let undo = Undo::Run(back.collect());
             if journal.holds(&undo) {
                 continue;
             }
@@ -357,6 +360,13 @@ impl KernelPlane {
         host: &Host,
         force: bool,
     ) -> Result<(), KernelPlaneError> {
+        if let [step] = group
+            && let (PlanAction::Remove, Some(KernelObject::Clsact(clsact))) =
+                (step.action(), step.object())
+        {
+            host.run(&filter::place_removal(&clsact.device))?;
+            return Ok(());
+        }
         let lines: Vec<String> = group.iter().filter_map(PlanStep::tc_line).collect();
         if !lines.is_empty() {
             let batch = if force { Command::batch_force } else { Command::batch };
@@ -513,10 +523,41 @@ fn uplinks(setup: &KernelSetup) -> impl Iterator<Item = &UplinkObject> {
     })
 }
 
+/// Strikes the undos of devices that are gone, or that have nothing of this node any more: later
+/// they would remove what is somebody else's by then.
+fn forget_undos(
+    plan: &KernelPlan,
+    (before, after): (&KernelSetup, &KernelSetup),
+    view: &HostView,
+    journal: &mut Journal,
+) -> Result<(), KernelPlaneError> {
+    let used: BTreeSet<&str> = after.objects.iter().filter_map(undone_at).collect();
+    let removed = plan.steps.iter().filter(|step| step.action() == PlanAction::Remove);
+    let is_gone = |device: &str| !view.numbers.contains_key(device);
+    let lost = before.objects.iter().filter(|one| undone_at(one).is_some_and(is_gone));
+    let free = removed.filter_map(PlanStep::object).chain(lost).filter_map(undone_at);
+    let free: BTreeSet<&str> = free.filter(|device| !used.contains(device)).collect();
+    Ok(journal.forget_those(
+        |purpose| matches!(purpose, ChangePurpose::Device { name } if free.contains(name.as_str())),
+    )?)
+}
+
+/// The device of an object whose undo is in the journal.
+fn undone_at(object: &KernelObject) -> Option<&str> {
+    match object {
+        KernelObject::Root(RootObject { device, .. })
+        | KernelObject::Inbound(InboundObject { device })
+        | KernelObject::Clsact(ClsactObject { device })
+        | KernelObject::Program(ProgramObject { device, .. }) => Some(device),
+        _ => None,
+    }
+}
+
 /// Tells whether two steps run as one batch. Commands of `tc` do, except that each tree is made
-/// alone: if one fails, it is known which were made.
+/// alone: if one fails, it is known which were made. A `clsact` is removed alone, too.
 fn run_together(a: &PlanStep, b: &PlanStep) -> bool {
-    let alone = makes_owned(a) || makes_owned(b);
+    let is_place = |step: &PlanStep| matches!(step.object(), Some(KernelObject::Clsact(_)));
+    let alone = makes_owned(a) || makes_owned(b) || is_place(a) || is_place(b);
     !alone && a.tc_line().is_some() && b.tc_line().is_some()
 }
 

@@ -234,9 +234,12 @@ impl Tables {
                 pin_link(&link.map_err(failed)?, &path).map_err(failed)
             }
             HookKind::Clsact => {
-                let attached = filter::attach(program, number, hook);
-                attached.map_err(|error| failed(std::io::Error::other(error)))?;
-                pin_link(program, &path).map_err(failed)
+                // The file first: it is by files that a later process finds the filters.
+                pin_link(program, &path).map_err(failed)?;
+                filter::attach(program, number, hook).map_err(|error| {
+                    let _not_attached = fs::remove_file(&path);
+                    failed(std::io::Error::other(error))
+                })
             }
         }
     }

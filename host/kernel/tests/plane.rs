@@ -282,9 +282,12 @@ fn programs_can_be_filters_of_each_device() {
     let mut open = libbpf_rs::ObjectBuilder::default();
     let other = open.open_memory(OBJECT).unwrap().load().unwrap();
     let program = other.progs().find(|program| program.name() == "weir_to_port").unwrap();
-    let mut hook = libbpf_rs::TcHookBuilder::new(program.as_fd());
-    hook.ifindex(device_number("t1").unwrap().try_into().unwrap()).handle(9).priority(7);
-    hook.hook(libbpf_rs::TC_INGRESS).attach().unwrap();
+    let add_foreign = |device: &str| {
+        let mut hook = libbpf_rs::TcHookBuilder::new(program.as_fd());
+        hook.ifindex(device_number(device).unwrap().try_into().unwrap()).handle(9).priority(7);
+        hook.hook(libbpf_rs::TC_INGRESS).attach().unwrap();
+    };
+    add_foreign("t1");
     let foreign = run(of_others);
     assert!(foreign.contains("weir_to_port"), "{foreign}");
     let mut policy = lab.policy();
@@ -315,12 +318,15 @@ fn programs_can_be_filters_of_each_device() {
     without.vifs.truncate(1);
     lab.apply(&without);
     assert!(!filters("t1").concat().contains("0x7e10"), "{:?}", filters("t1"));
+    add_foreign("t0");
     let folder = StateDir::at(&lab.state);
     let empty = Journal::open(&folder, "none", Duration::ZERO).unwrap();
     let journal = std::mem::replace(&mut lab.journal, empty);
     let report = journal.undo_all(&weir_platform::run::Host::default()).unwrap();
     assert!(report.failed.is_empty(), "{report:?}");
-    assert!(!run("tc qdisc show dev t0").contains("clsact"));
+    assert!(!run("tc qdisc show dev up0").contains("clsact"));
+    let left = filters("t0").concat();
+    assert!(left.contains("0x9") && !left.contains("0x7e10"), "{left}");
     assert_eq!(run(of_others), foreign, "somebody else's stays");
 }
 

@@ -505,6 +505,9 @@ const GONE: &[&str] = &[
     "Cannot find specified qdisc",
     "Cannot find specified filter",
     "Parent Qdisc doesn't exist",
+    // Another kind is in its place, which nobody takes for one's own.
+    "Invalid qdisc name",
+    "Specified filter kind does not match",
     "Cannot delete qdisc with handle of zero",
     "Invalid handle",
     "Cannot assign requested address",

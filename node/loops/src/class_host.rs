@@ -182,9 +182,13 @@ impl HostClasses {
             return Err(error.into());
         }
         // A guest that was started again has the scheduler's default.
-        let stays = looks < GUEST_LOOKS || guest.in_force()? == budget.share();
-        if stays {
-            kept.guest = Some((guest, if looks < GUEST_LOOKS { looks + 1 } else { 0 }));
+        let in_force = if looks < GUEST_LOOKS { Ok(budget.share()) } else { guest.in_force() };
+        let next = if looks < GUEST_LOOKS { looks + 1 } else { 0 };
+        if !matches!(in_force, Ok(share) if share == budget.share()) {
+            guest.forget();
+        }
+        kept.guest = Some((guest, next));
+        if in_force? == budget.share() {
             let budget = Some(budget.share());
             return Ok(AppliedClass { budget, threads: 1, used: None, exhausted: 0 });
         }

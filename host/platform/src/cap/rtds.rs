@@ -123,6 +123,11 @@ impl RtdsClass {
         Ok(())
     }
 
+    /// Forgets the budget that was given last, so that it is given again.
+    pub fn forget(&mut self) {
+        self.set = None;
+    }
+
     /// Returns the budget that was given last, unless that failed.
     #[must_use]
     pub const fn last_set(&self) -> Option<RtdsBudget> {
