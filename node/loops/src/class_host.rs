@@ -20,7 +20,7 @@ use weir_platform::meter::CpuSource;
 use weir_platform::process::{self, Identity};
 use weir_platform::run::{Host, Platform};
 use weir_platform::{HostError, Journal, StateDir, Undo, host};
-use weir_units::{CpuShare, Nanos};
+use weir_units::CpuShare;
 
 use super::classes::{AppliedClass, ClassPlatform, NamedThreads, RouterClass};
 use super::error::{RouterError, UnfitRouter};
@@ -502,6 +502,7 @@ const GUEST_LOOKS: u32 = 20;
 #[cfg(test)]
 mod tests {
     use weir_policy::{RealtimeKind, RouterRealtime};
+    use weir_units::Nanos;
 
     use super::*;
 
