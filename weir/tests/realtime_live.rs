@@ -159,10 +159,10 @@ fn said(site: &Site, words: &[&str]) -> String {
 fn a_class_is_set_changed_and_undone_live() {
     const TEST: &str = "a_class_is_set_changed_and_undone_live";
     let Some(site) = Site::up("weir-t-class-live", common::TOPOLOGY, "") else { return };
-    let voice = ProcessRouter::fed(|_| 10_000);
-    let pid = voice.child.id();
-    let policy = "[[router]]\nname = \"voice\"\nslice = \"gold\"\n";
-    site.write(&format!("{}{policy}", common::POLICY));
+    let [video, voice] = [(); 2].map(|()| ProcessRouter::fed(|_| 10_000));
+    let [other, pid] = [&video, &voice].map(|router| router.child.id());
+    let router = |name| format!("[[router]]\nname = \"{name}\"\nslice = \"gold\"\n");
+    site.write(&format!("{}{}{}", common::POLICY, router("video"), router("voice")));
     let node = run(&site);
     let client = Client::new(site.path("node-node.sock").as_ref());
     let document = client.text("/v1/document").unwrap();
@@ -170,7 +170,11 @@ fn a_class_is_set_changed_and_undone_live() {
     let mut ping = site.inside("gold", "ping");
     ping.args(["-q", "-i", "0.01", "-c", "500", "-w", "60", "10.9.0.9"]);
     let mut ping = ping.stdout(Stdio::piped()).spawn().unwrap();
-    let class = || -> Value { client.get::<Value>("/v1/realtime").unwrap()["routers"][0].clone() };
+    let class = || -> Value {
+        let all = client.get::<Value>("/v1/realtime").unwrap();
+        let all = all["routers"].as_array().unwrap().clone();
+        all.into_iter().find(|of| of["router"] == "voice").unwrap_or_default()
+    };
     let set = [&["set", "router", "voice"][..], &SET.split(' ').collect::<Vec<_>>()].concat();
     let process = pid.to_string();
     said(&site, &[&set[..], &["--process", &process]].concat());
@@ -185,6 +189,9 @@ fn a_class_is_set_changed_and_undone_live() {
     let metrics = client.text("/metrics").unwrap();
     let series = "weir_realtime_budget_ratio{router=\"voice\",slice=\"gold\",class=\"periodic\"}";
     assert!(metrics.contains(&format!("{series} 0.200000")), "{metrics}");
+    // Both together fit on two processors alone.
+    let beside = ["--realtime", "periodic", "--deadline", "10ms", "--cpu", "60%", "--process"];
+    said(&site, &[&["set", "router", "video"][..], &beside, &[&other.to_string()]].concat());
     // Changed by the interface; then one that does not fit.
     let patch = |body: Value| {
         client.ask::<Value>(Method::PATCH, "/v1/routers/voice", Some(&json!({ "realtime": body })))
@@ -221,6 +228,7 @@ fn a_class_is_set_changed_and_undone_live() {
     assert!(cleaned.status.success(), "{cleaned:?}");
     assert_eq!(scheduling_class(pid), 0, "what a crash left is undone");
     let node = run(&site);
+    said(&site, &["undo"]);
     said(&site, &["undo"]);
     assert_eq!(client.text("/v1/document").unwrap(), document);
     site.stop(node);
