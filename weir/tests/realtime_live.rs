@@ -170,11 +170,7 @@ fn a_class_is_set_changed_and_undone_live() {
     let mut ping = site.inside("gold", "ping");
     ping.args(["-q", "-i", "0.01", "-c", "500", "-w", "60", "10.9.0.9"]);
     let mut ping = ping.stdout(Stdio::piped()).spawn().unwrap();
-    let class = || -> Value {
-        let all = client.get::<Value>("/v1/realtime").unwrap();
-        let all = all["routers"].as_array().unwrap().clone();
-        all.into_iter().find(|of| of["router"] == "voice").unwrap_or_default()
-    };
+    let class = || class_of(&client, "voice");
     let set = [&["set", "router", "voice"][..], &SET.split(' ').collect::<Vec<_>>()].concat();
     let process = pid.to_string();
     said(&site, &[&set[..], &["--process", &process]].concat());
@@ -198,14 +194,7 @@ fn a_class_is_set_changed_and_undone_live() {
     };
     patch(json!({ "cpu_ppm": 300_000 })).unwrap();
     assert!(soon(|| class()["budget_ppm"] == 300_000), "{}", class());
-    match patch(json!({ "cpu_ppm": 1_000_000, "deadline_ns": 10_000_000 })).unwrap_err() {
-        ClientError::Refused(refusal) => {
-            assert_eq!(refusal.code, ErrorCode::Refused);
-            assert!(refusal.message.contains("voice"), "{}", refusal.message);
-            assert_eq!(refusal.keys[0].key, "realtime.cpu");
-        }
-        ClientError::Io { error, .. } => panic!("{error}"),
-    }
+    is_refused(patch(json!({ "cpu_ppm": 1_000_000, "deadline_ns": 10_000_000 })));
     assert_eq!(class()["budget_ppm"], 300_000, "a refusal changes nothing");
     said(&site, &["undo"]);
     assert!(soon(|| class()["budget_ppm"] == 200_000), "{}", class());
@@ -232,6 +221,25 @@ fn a_class_is_set_changed_and_undone_live() {
     said(&site, &["undo"]);
     assert_eq!(client.text("/v1/document").unwrap(), document);
     site.stop(node);
+}
+
+/// The state of a router's class; null if it has none.
+fn class_of(client: &Client, router: &str) -> Value {
+    let all = client.get::<Value>("/v1/realtime").unwrap();
+    let all = all["routers"].as_array().unwrap().clone();
+    all.into_iter().find(|of| of["router"] == router).unwrap_or_default()
+}
+
+/// Checks that a share of the voice router was refused by name and key.
+fn is_refused(answer: Result<Value, ClientError>) {
+    match answer.unwrap_err() {
+        ClientError::Refused(refusal) => {
+            assert_eq!(refusal.code, ErrorCode::Refused);
+            assert!(refusal.message.contains("voice"), "{}", refusal.message);
+            assert_eq!(refusal.keys[0].key, "realtime.cpu");
+        }
+        ClientError::Io { error, .. } => panic!("{error}"),
+    }
 }
 
 /// Goal: weights that come together are given together, and each goes back alone.
