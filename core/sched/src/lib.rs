@@ -38,6 +38,7 @@ mod prefetch;
 mod queue;
 mod ring;
 mod scheduler;
+mod slab;
 mod smooth;
 mod smooth_control;
 mod strict;
@@ -61,6 +62,7 @@ pub use scheduler::{
     Backlog, ClassConfig, ClassCounters, ClassId, CodelConfig, ConfigError, Dequeue, DropReason,
     FlowCounters, FlowQueueConfig, LinkConfig, Packet, QueueConfig, Scheduler, WaitReason,
 };
+pub use slab::Slab;
 pub use smooth::SmoothShaper;
 pub use smooth_control::{
     IntervalMeasures, LinearPid, LogarithmicControl, SmoothConfig, WindowControl,

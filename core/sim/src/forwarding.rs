@@ -18,6 +18,7 @@
 
 use std::collections::VecDeque;
 
+use weir_sched::Slab;
 use weir_switch::IfaceId;
 use weir_units::{Instant, Nanos};
 
@@ -82,9 +83,7 @@ pub struct ForwardingCounts {
 pub struct ForwardingNetwork {
     stations: Vec<StationState>,
     flows: Vec<FlowState>,
-    packets: Vec<PathPacket>,
-    /// Places in `packets` that are free.
-    free: Vec<u32>,
+    packets: Slab<PathPacket>,
     events: EventQueue<ForwardingEvent>,
     now: Instant,
     /// Packets that a bottleneck has just dropped; empty between two steps.
@@ -157,8 +156,7 @@ impl ForwardingNetwork {
         Ok(Self {
             stations: stations.into_iter().map(state).collect(),
             flows: flows.into_iter().map(|flow| FlowState { flow, counts }).collect(),
-            packets: Vec::new(),
-            free: Vec::new(),
+            packets: Slab::new(),
             events,
             now: Instant::ZERO,
             lost: Vec::new(),
@@ -218,7 +216,7 @@ impl ForwardingNetwork {
         }
         for at in 0..self.stations.len() {
             while let Some((crossing, ends)) = self.release(at) {
-                self.packets[crossing.id as usize].stop += 1;
+                self.packets[crossing.id].stop += 1;
                 self.events.push(ends, ForwardingEvent::Come(crossing.id))?;
             }
         }
@@ -242,25 +240,16 @@ impl ForwardingNetwork {
         let number = of.source.advance();
         self.events.push(of.source.due().max(self.now), ForwardingEvent::Offer(flow))?;
         let packet = PathPacket { flow, stop: 0, number, offered: self.now, bytes };
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.packets[id as usize] = packet;
-                id
-            }
-            None => {
-                self.packets.push(packet);
-                u32::try_from(self.packets.len() - 1).unwrap_or(u32::MAX)
-            }
-        };
+        let id = self.packets.insert(packet);
         self.come(id, report)
     }
 
     /// Has a packet arrive at its stop, or behind its last.
     fn come(&mut self, id: u32, report: &mut dyn FnMut(Departure)) -> Result<(), SimError> {
-        let PathPacket { flow, stop, number, offered, bytes } = self.packets[id as usize];
+        let PathPacket { flow, stop, number, offered, bytes } = self.packets[id];
         let Some(stop) = self.flows[flow].flow.stops.get(stop).copied() else {
             self.flows[flow].counts.arrived += 1;
-            self.free.push(id);
+            self.packets.remove(id);
             let (at, iface, bytes) = (self.now, IfaceId(0), bytes.into());
             report(Departure { at, iface, source: flow, number, offered, bytes });
             return Ok(());
@@ -287,7 +276,7 @@ impl ForwardingNetwork {
 
     /// Has a free processor begin with a packet.
     fn work(&mut self, id: u32) -> Result<(), SimError> {
-        let PathPacket { flow, stop, bytes, .. } = self.packets[id as usize];
+        let PathPacket { flow, stop, bytes, .. } = self.packets[id];
         let Some(stop) = self.flows[flow].flow.stops.get(stop) else { return Ok(()) };
         let time = stop.cost.of(u64::from(bytes) + u64::from(stop.overhead));
         let state = &mut self.stations[stop.station];
@@ -297,7 +286,7 @@ impl ForwardingNetwork {
 
     /// Has a processor take its next packet, and the one that it is done with go on.
     fn done(&mut self, id: u32, report: &mut dyn FnMut(Departure)) -> Result<(), SimError> {
-        let packet = &mut self.packets[id as usize];
+        let packet = &mut self.packets[id];
         let stop = self.flows[packet.flow].flow.stops.get(packet.stop).copied();
         packet.stop += 1;
         if let Some(stop) = stop {
@@ -311,9 +300,9 @@ impl ForwardingNetwork {
     }
 
     fn lose(&mut self, id: u32) {
-        let flow = self.packets[id as usize].flow;
+        let flow = self.packets[id].flow;
         self.flows[flow].counts.lost += 1;
-        self.free.push(id);
+        self.packets.remove(id);
     }
 
     fn forget_lost(&mut self) {

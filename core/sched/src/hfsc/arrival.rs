@@ -4,8 +4,8 @@
 use weir_units::Instant;
 
 use super::Hfsc;
-use super::slab::NONE;
 use super::tree::ClassNode;
+use crate::slab::NONE;
 use crate::{ClassId, ClassQueues, DropReason, Packet};
 
 /// Appends a packet to a queue, and says whether the queue was empty.

@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 
 use self::tuning::Tuning;
 use super::heap::{Heap, HeapEntry, HeapPlaces};
-use super::slab::NONE;
 use crate::bits::Bits;
+use crate::slab::NONE;
 
 /// A priority queue of (key, id), least key first.
 ///

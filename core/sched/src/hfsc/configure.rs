@@ -12,8 +12,8 @@ use super::Hfsc;
 use super::calendar::Link;
 use super::curve::{Line, Runtime, ServiceCurve};
 use super::limit::Limit;
-use super::slab::NONE;
 use super::tree::{Branch, ClaimPlace, ClassNode, ROOT, STALE};
+use crate::slab::NONE;
 use crate::{ClassConfig, ClassId, ConfigError, Packet};
 
 impl Hfsc {

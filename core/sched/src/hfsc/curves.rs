@@ -4,7 +4,7 @@
 use alloc::collections::BTreeMap;
 
 use super::curve::{ServiceCurve, Steps};
-use super::slab::Slab;
+use crate::slab::Slab;
 
 /// A table of curves, each as often in it as it differs.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use super::slab::NONE;
+use crate::slab::NONE;
 
 /// A heap, least key first.
 ///

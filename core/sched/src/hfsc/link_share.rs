@@ -5,8 +5,8 @@
 //! so weights divide the whole and a guarantee is a floor under that, not on top.
 
 use super::Hfsc;
-use super::slab::NONE;
 use super::tree::{ClassNode, ROOT};
+use crate::slab::NONE;
 
 impl Hfsc {
     /// Enters `node`, and the classes above it, among those that have something to send.

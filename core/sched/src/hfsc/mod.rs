@@ -27,7 +27,6 @@ mod limit;
 mod link_share;
 mod real_time;
 mod shares;
-mod slab;
 mod tree;
 mod waking;
 
@@ -39,9 +38,9 @@ use self::calendar::{Calendar, Link};
 use self::curve::Line;
 use self::curves::Curves;
 use self::limit::Limit;
-use self::slab::{NONE, Slab};
 use self::tree::{Branch, ClassNode, ROOT};
 use crate::prefetch::prefetch;
+use crate::slab::{NONE, Slab};
 use crate::{
     Backlog, ClassConfig, ClassCounters, ClassId, ClassQueues, ConfigError, Dequeue, DropReason,
     FlowCounters, LinkConfig, Packet, Popped, Scheduler, WaitReason,

@@ -11,9 +11,9 @@ use weir_units::Instant;
 
 use super::Hfsc;
 use super::curve::{Line, Runtime, ServiceCurve};
-use super::slab::NONE;
 use super::tree::{ClaimPlace, ROOT, STALE};
 use crate::ClassId;
+use crate::slab::NONE;
 
 impl Hfsc {
     /// `leaf` has become backlogged at `now`.

@@ -11,7 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::hint::select_unpredictable;
 
-use super::slab::NONE;
+use crate::slab::NONE;
 
 /// Keys of children, each at a place of its own; the least one is known.
 ///

@@ -4,7 +4,7 @@
 use super::calendar::Calendar;
 use super::curve::Line;
 use super::shares::VirtualTimeOrder;
-use super::slab::NONE;
+use crate::slab::NONE;
 
 /// State of every class, beside its queue: the first 16 bytes share one cache line, the rest is one
 /// line more.

@@ -5,9 +5,9 @@
 //! it leaves the calendars of its parent, and with it all classes below, until it fits.
 
 use super::Hfsc;
-use super::slab::NONE;
 use super::tree::ClaimPlace;
 use crate::ClassId;
+use crate::slab::NONE;
 
 impl Hfsc {
     /// Enters the claims that have become eligible by `now`, and resumes the classes that fit.

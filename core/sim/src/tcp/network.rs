@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Connections through one bottleneck, and the loop that runs them.
 
+use weir_sched::Slab;
 use weir_units::{Instant, Nanos};
 
 use super::application::TcpApplication;
@@ -106,9 +107,7 @@ pub struct TcpNetwork<B> {
     delays: Vec<Nanos>,
     probes: Vec<ProbeState>,
     /// The contents of the packets in the bottleneck, by id.
-    packets: Vec<Vec<u8>>,
-    /// Ids that no packet has now.
-    free: Vec<u32>,
+    packets: Slab<Vec<u8>>,
     events: EventQueue<Event>,
     now: Instant,
     /// Bytes of each packet on the link beyond IP.
@@ -211,8 +210,7 @@ impl<B: Bottleneck> TcpNetwork<B> {
             hosts,
             delays,
             probes,
-            packets: Vec::new(),
-            free: Vec::new(),
+            packets: Slab::new(),
             events,
             now: Instant::ZERO,
             overhead: ETHERNET,
@@ -321,16 +319,7 @@ impl<B: Bottleneck> TcpNetwork<B> {
     /// Offers a packet to the bottleneck.
     fn offer(&mut self, flow: usize, backwards: bool, packet: Vec<u8>) {
         let bytes = u32::try_from(packet.len()).unwrap_or(u32::MAX).saturating_add(self.overhead);
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.packets[id as usize] = packet;
-                id
-            }
-            None => {
-                self.packets.push(packet);
-                u32::try_from(self.packets.len() - 1).unwrap_or(u32::MAX)
-            }
-        };
+        let id = self.packets.insert(packet);
         let crossing = Crossing { id, flow, backwards, bytes, offered: self.now };
         self.bottleneck.offer(self.now, crossing, &mut self.lost);
         self.forget_lost();
@@ -350,8 +339,8 @@ impl<B: Bottleneck> TcpNetwork<B> {
 
     /// Takes the contents of a packet that has left the bottleneck, and frees its id.
     fn take(&mut self, id: u32) -> Vec<u8> {
-        self.free.push(id);
-        core::mem::take(&mut self.packets[id as usize])
+        self.packets.remove(id);
+        core::mem::take(&mut self.packets[id])
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::tuning::Tuning;
 use super::{Calendar, EMPTY, Link};
-use crate::hfsc::slab::NONE;
+use crate::slab::NONE;
 
 impl Calendar {
     /// Makes the buckets as wide as the recent keys ask for. Amortized: it takes some steps for

@@ -5,18 +5,20 @@ use alloc::vec::Vec;
 
 /// A table with stable indexes; a freed one is used again.
 #[derive(Clone, Debug)]
-pub(super) struct Slab<T> {
+pub struct Slab<T> {
     items: Vec<T>,
     free: Vec<u32>,
 }
 
 impl<T> Slab<T> {
-    pub(super) const fn new() -> Self {
+    /// Makes an empty table.
+    #[must_use]
+    pub const fn new() -> Self {
         Self { items: Vec::new(), free: Vec::new() }
     }
 
-    /// Stores `item`; at most as many as there are classes, so a u32 counts them.
-    pub(super) fn insert(&mut self, item: T) -> u32 {
+    /// Stores `item` and returns its index. There are fewer than 2³² at a time.
+    pub fn insert(&mut self, item: T) -> u32 {
         if let Some(index) = self.free.pop() {
             self.items[index as usize] = item;
             return index;
@@ -26,13 +28,19 @@ impl<T> Slab<T> {
     }
 
     /// All indexes, free ones too.
-    pub(super) fn indexes(&self) -> impl Iterator<Item = u32> + use<T> {
+    pub fn indexes(&self) -> impl Iterator<Item = u32> + use<T> {
         (0..).take(self.items.len())
     }
 
     /// Frees `index`; the item stays until the index is used again.
-    pub(super) fn remove(&mut self, index: u32) {
+    pub fn remove(&mut self, index: u32) {
         self.free.push(index);
+    }
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -50,4 +58,4 @@ impl<T> core::ops::IndexMut<u32> for Slab<T> {
 }
 
 /// No index.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
