@@ -205,6 +205,12 @@ pub enum ObjectKey<'o> {
 }
 
 impl KernelObject {
+    /// Returns true for a device or a discipline of a device: it has one owner, and no values.
+    #[must_use]
+    pub const fn is_owned(&self) -> bool {
+        matches!(self, Self::Root(_) | Self::Inbound(_) | Self::Clsact(_))
+    }
+
     /// The identity.
     #[must_use]
     pub fn key(&self) -> ObjectKey<'_> {

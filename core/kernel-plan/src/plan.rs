@@ -65,13 +65,7 @@ impl KernelPlan {
         let mut plan = Self::between(before, after);
         let same = |object: &&KernelObject| before.find(object.key()) == Some(*object);
         let again = after.objects.iter().filter(same);
-        let made = |object: &KernelObject| {
-            matches!(
-                object,
-                KernelObject::Root(_) | KernelObject::Inbound(_) | KernelObject::Clsact(_)
-            )
-        };
-        let again = again.filter(|object| !made(object));
+        let again = again.filter(|object| !object.is_owned());
         let set = |object: &KernelObject| PlanStep {
             before: Some(object.clone()),
             after: Some(object.clone()),

@@ -561,14 +561,9 @@ fn run_together(a: &PlanStep, b: &PlanStep) -> bool {
     !alone && a.tc_line().is_some() && b.tc_line().is_some()
 }
 
-/// Tells whether a step makes a tree or a device, each of which has one owner.
+/// Tells whether a step makes a device or a discipline, each of which has one owner.
 fn makes_owned(step: &PlanStep) -> bool {
-    let object = step.object();
-    let is_owned = matches!(
-        object,
-        Some(KernelObject::Root(_) | KernelObject::Inbound(_) | KernelObject::Clsact(_))
-    );
-    step.action() == PlanAction::Add && is_owned
+    step.action() == PlanAction::Add && step.object().is_some_and(KernelObject::is_owned)
 }
 
 /// Returns the queue that a step makes, whose counters begin at zero. A queue of the same kind
