@@ -15,7 +15,7 @@
  *                   again, without this program
  *   weir_to_port    egress of a port's device, before the tree: counts what each class is offered
  *
- * Frames that are not dropped go on to other TCX programs of the device. The exception is a frame
+ * Frames that are not dropped go on to other programs at the hook. The exception is a frame
  * that leaves past the bridge (`exits`): programs after Weir's at that ingress do not see it.
  */
 #include <linux/bpf.h>

@@ -181,7 +181,7 @@ fn a_machine_adds_its_own_times() {
     let mut sources = [source(&node, 0, ArrivalProcess::Poisson(mbps(5)))];
     let (departures, made) = on_machine(&mut node, &mut sources);
     let waits = |one: &&Departure| one.at.saturating_since(one.offered).as_nanos();
-    // Those behind another one wait for the link.
+    // A frame that is behind another one waits for the link, too.
     let mut delays: Vec<u64> = departures.iter().map(|one| waits(&one)).collect();
     delays.sort_unstable();
     let (least, middle, most) =

@@ -182,14 +182,17 @@ impl HostClasses {
             return Err(error.into());
         }
         // A guest that was started again has the scheduler's default.
-        let in_force = if looks < GUEST_LOOKS { Ok(budget.share()) } else { guest.in_force() };
-        let next = if looks < GUEST_LOOKS { looks + 1 } else { 0 };
-        if !matches!(in_force, Ok(share) if share == budget.share()) {
+        let (in_force, next) = match looks < GUEST_LOOKS {
+            true => (Ok(budget.share()), looks + 1),
+            false => (guest.in_force(), 0),
+        };
+        let stays = matches!(in_force, Ok(share) if share == budget.share());
+        if !stays {
             guest.forget();
         }
         kept.guest = Some((guest, next));
-        if in_force? == budget.share() {
-            let budget = Some(budget.share());
+        let budget = Some(in_force?);
+        if stays {
             return Ok(AppliedClass { budget, threads: 1, used: None, exhausted: 0 });
         }
         Err(refused(wanted, "the guest has another budget; it gets its own again").into())

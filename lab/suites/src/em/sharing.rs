@@ -320,8 +320,8 @@ const FLOOD_LEAST: f64 = 58e6;
 
 const FEW_PPS: u64 = 200;
 
-/// A frame of 1460 bytes of packet.
-const FRAME: u16 = 1474;
+/// A frame of 1460 bytes of packet, layer-2 bytes without checksum.
+pub(super) const FRAME: u16 = 1474;
 
 const BETWEEN_REQUESTS: Duration = Duration::from_millis(200);
 

@@ -10,7 +10,7 @@ use weir_platform::run::Command;
 use weir_traffic::{FrameSizes, Mac, SendMethod, SendSpec, XdpSend, XdpStream};
 
 use crate::em::broker_lab::{parsed, run_at};
-use crate::em::sharing::{at, sink};
+use crate::em::sharing::{FRAME, at, sink};
 use crate::em::tables::{DESTINATION, SOURCE};
 
 /// The node in the middle of a path between the end nodes.
@@ -173,8 +173,8 @@ pub(super) fn changes(
         rec.keep(part, Series::count("1", count))?;
     }
     rec.keep("took", Series::unordered("s", took))?;
-    let fewest = MiddleNode::BOTH.iter().zip(before.iter().zip(after));
-    let fewest = fewest.map(|(_, (before, after))| after - before).min().unwrap_or(0);
+    let by_path = before.iter().zip(after).map(|(before, after)| after - before);
+    let fewest = by_path.min().unwrap_or(0);
     let text = "of the packets sent, those by the path that had fewer";
     let share = Series::unordered("1", vec![float(fewest) / float(sent.max(1))]);
     rec.claim_samples("moved", text, share, Rule::Min, Bound::at_least(MOVED_LEAST))?;
@@ -319,9 +319,8 @@ pub(crate) fn skipped(rec: &mut Recording<'_>, contender: &str, lacks: &str) {
 pub(super) const PORT: u16 = 7000;
 pub(super) const FLOOD_PORT: u16 = PORT + 2;
 
-/// Layer-2 bytes without checksum: those of a small packet, and of one of 1460 bytes.
+/// A small frame, layer-2 bytes without checksum.
 const SMALL_FRAME: u16 = 200;
-const FRAME: u16 = 1474;
 
 const APPLICATION_PPS: u64 = 500;
 
