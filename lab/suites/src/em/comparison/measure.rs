@@ -136,6 +136,17 @@ pub(super) fn set_ups(rec: &mut Recording<'_>, setter: &mut dyn PathSetter) -> R
     rec.none("left", "what nodes have of them afterwards", setter.left()?)
 }
 
+/// Measures the paths of a contender that can change them in either order.
+pub(super) fn use_paths(rec: &mut Recording<'_>, setter: &mut dyn PathSetter) -> Result {
+    for (name, order) in
+        [("made-first/", ChangeOrder::MadeFirst), ("all-at-once/", ChangeOrder::AllAtOnce)]
+    {
+        rec.within(name, |rec| changes(rec, setter, order))?;
+    }
+    rec.within("applications/", |rec| applications(rec, setter))?;
+    rec.within("guarantee/", |rec| guarantee(rec, setter, None))
+}
+
 /// Moves a flow to and fro, and returns the packets lost and reordered.
 pub(super) fn changes(
     rec: &mut Recording<'_>,
@@ -314,6 +325,9 @@ pub(crate) fn skipped(rec: &mut Recording<'_>, contender: &str, lacks: &str) {
     rec.say(&text);
     rec.result.add_note(&text);
 }
+
+/// The nodes between the end nodes: two equal paths lead from the first to the last.
+pub(super) const NODES: [&str; 4] = ["b1", "b2", "b3", "b4"];
 
 /// The ports of paths begin here.
 pub(super) const PORT: u16 = 7000;

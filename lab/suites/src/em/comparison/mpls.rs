@@ -19,8 +19,8 @@ use weir_platform::run::Command;
 use weir_traffic::Mac;
 
 use super::measure::{
-    AskedPath, ByPort, ChangeOrder, MiddleNode, PathSetter, applications, changes, guarantee,
-    limit_links, set_ups, skipped, take_frames,
+    AskedPath, ByPort, ChangeOrder, MiddleNode, NODES, PathSetter, limit_links, set_ups, skipped,
+    take_frames, use_paths,
 };
 use crate::em::broker_lab::{EndedChild, NAME, TOPOLOGY, run_at};
 use crate::em::tables::entry_mac;
@@ -35,22 +35,16 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         lab.down()?;
         return Ok(());
     }
-    for router in ROUTERS {
+    for router in NODES {
         run_at(router, Command::new("sh", ["-ec", TAKE_LABELS]))?;
     }
     take_frames()?;
     limit_links(rec)?;
-    let [b1, b2, b3, b4] = ROUTERS.map(|router| KeptShell::open(&lab.namespace(router)?));
+    let [b1, b2, b3, b4] = NODES.map(|router| KeptShell::open(&lab.namespace(router)?));
     let mut setter =
         LabelSetter { entry: b1?, middle: [b2?, b3?], exit: b4?, set_up: ByPort::new() };
     set_ups(rec, &mut setter)?;
-    for (name, order) in
-        [("made-first/", ChangeOrder::MadeFirst), ("all-at-once/", ChangeOrder::AllAtOnce)]
-    {
-        rec.within(name, |rec| changes(rec, &mut setter, order))?;
-    }
-    rec.within("applications/", |rec| applications(rec, &mut setter))?;
-    rec.within("guarantee/", |rec| guarantee(rec, &mut setter, None))?;
+    use_paths(rec, &mut setter)?;
     drop(setter);
     lab.down()?;
     Ok(())
@@ -147,7 +141,7 @@ impl PathSetter for LabelSetter {
 
     fn left(&self) -> Result<u64> {
         let mut left = run_at("b1", Command::line(&format!("ip -6 route show {DESTINATION}")))?;
-        for router in ROUTERS {
+        for router in NODES {
             left += &run_at(router, Command::line("ip -f mpls route show"))?;
         }
         Ok(left.lines().count() as u64)
@@ -214,8 +208,6 @@ impl KeptShell {
         }
     }
 }
-
-const ROUTERS: [&str; 4] = ["b1", "b2", "b3", "b4"];
 
 const DESTINATION: &str = "fd10:2::2";
 

@@ -23,8 +23,8 @@ use weir_testbed::Lab;
 use weir_traffic::Mac;
 
 use super::measure::{
-    AskedPath, ByPort, ChangeOrder, ComparisonScale, FLOOD_PORT, MiddleNode, PORT, PathSetter,
-    applications, changes, guarantee, limit_links, set_ups, skipped, take_frames,
+    AskedPath, ByPort, ChangeOrder, ComparisonScale, FLOOD_PORT, MiddleNode, NODES, PORT,
+    PathSetter, guarantee, limit_links, set_ups, skipped, take_frames, use_paths,
 };
 use crate::em::broker_lab::{EndedChild, NAME, device_mac, run_at};
 use crate::em::setup::timed_post;
@@ -47,13 +47,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let mut setter = FlowSetter { controller: lab.controller(), set_up: ByPort::new() };
     set_ups(rec, &mut setter)?;
     rec.within("unasked/", |rec| unasked(rec, &lab, &mut setter))?;
-    for (name, order) in
-        [("made-first/", ChangeOrder::MadeFirst), ("all-at-once/", ChangeOrder::AllAtOnce)]
-    {
-        rec.within(name, |rec| changes(rec, &mut setter, order))?;
-    }
-    rec.within("applications/", |rec| applications(rec, &mut setter))?;
-    rec.within("guarantee/", |rec| guarantee(rec, &mut setter, None))?;
+    use_paths(rec, &mut setter)?;
     setter.remove(FLOOD_PORT)?;
     // The rest of the link beside the application's fifth, and some room.
     let rest = BitRate::from_bps(ComparisonScale::of(rec).link_percent(70));
@@ -109,7 +103,7 @@ impl OpenFlowLab {
         }
         let controller = start_controller(&lab, &place)?;
         let mut switches = Vec::new();
-        for (index, name) in SWITCHES.iter().enumerate() {
+        for (index, name) in NODES.iter().enumerate() {
             let folder = place.folder().join(name);
             let switch = OpenVSwitch::start(&lab.namespace(name)?, folder, &[])?;
             let mut line = format!(
@@ -135,7 +129,7 @@ impl OpenFlowLab {
         let known = clock::wait_for(STARTED_WITHIN, POLL, || {
             let client = Client::new(&self.controller());
             let known: Result<Vec<String>, _> = client.get("/switches");
-            Ok((known.is_ok_and(|known| known == SWITCHES)).then_some(()))
+            Ok((known.is_ok_and(|known| known == NODES)).then_some(()))
         })?;
         let log = self.place.folder().join("controller.log");
         let said = std::fs::read_to_string(log).unwrap_or_default();
@@ -191,7 +185,7 @@ fn start_controller(lab: &Lab, place: &RunFolder) -> Result<EndedChild> {
     let file = |name: &str| place.folder().join(name);
     let program = file("controller.py");
     std::fs::write(&program, CONTROLLER).map_err(|error| ExperimentError::io(&program, error))?;
-    let numbered: serde_json::Map<String, Value> = SWITCHES
+    let numbered: serde_json::Map<String, Value> = NODES
         .iter()
         .enumerate()
         .map(|(index, name)| ((index + 1).to_string(), json!(name)))
@@ -262,7 +256,7 @@ impl PathSetter for FlowSetter {
 
     fn left(&self) -> Result<u64> {
         let mut left = 0;
-        for switch in SWITCHES {
+        for switch in NODES {
             let bridge = self.controller.with_file_name(switch).join("br0.mgmt");
             let words = ["-O", "OpenFlow13", "dump-flows", &format!("unix:{}", bridge.display())];
             let said = run_at(switch, Command::new("ovs-ofctl", words))?;
@@ -302,8 +296,6 @@ const MANAGER: &str = "/usr/bin/osken-manager";
 
 const CONTROLLER: &str = include_str!("../../../../scenarios/em/controller.py");
 const TOPOLOGY: &str = include_str!("../../../../scenarios/em/openflow-network.toml");
-
-const SWITCHES: [&str; 4] = ["b1", "b2", "b3", "b4"];
 
 const SOCKET: &str = "controller.sock";
 
