@@ -11,9 +11,13 @@ use crate::command;
 use crate::stolen::Stolen;
 use crate::summary::{TestSummary, report};
 
-/// A run that says nothing for so long hangs, and is ended with the last test that it named. The
-/// longest silence of a run that holds is its build: about ten minutes on two processors.
-const SILENCE: Duration = Duration::from_secs(1500);
+/// A build that says nothing for so long hangs, and is ended. It takes about ten minutes on two
+/// processors.
+const BUILD_SILENCE: Duration = Duration::from_secs(1500);
+
+/// A suite that says nothing for so long hangs. It is ended, its slow tests have failed, and the
+/// next suite begins. The slowest test takes about three minutes.
+const SUITE_SILENCE: Duration = Duration::from_secs(600);
 
 /// The variable from which proptest reads its seed.
 const SEED: &str = "PROPTEST_RNG_SEED";
@@ -63,7 +67,8 @@ pub(crate) fn some(arguments: &[String]) -> Result<(), String> {
 fn counted(command: &mut Command) -> (TestSummary, Result<(), String>) {
     let mut summary = TestSummary::default();
     command::show(command);
-    let outcome = stream(command.stdout(Stdio::piped()), &mut summary, SILENCE);
+    let command = command.stdout(Stdio::piped());
+    let outcome = stream(command, &mut summary, BUILD_SILENCE, SUITE_SILENCE);
     summary.close();
     (summary, outcome)
 }
@@ -71,46 +76,51 @@ fn counted(command: &mut Command) -> (TestSummary, Result<(), String>) {
 fn stream(
     command: &mut Command,
     summary: &mut TestSummary,
-    silence: Duration,
+    build_silence: Duration,
+    suite_silence: Duration,
 ) -> Result<(), String> {
     // Until its end is seen.
     summary.crashed = true;
     let mut child = command.spawn().map_err(|error| format!("cargo test: {error}"))?;
     let lines = child.stdout.take().map(lines_of);
-    let mut last = "the build".to_owned();
-    let mut silent = false;
+    let mut hangs = false;
     while let Some(lines) = &lines {
+        let silence = if summary.is_in_suite() { suite_silence } else { build_silence };
         let line = match lines.recv_timeout(silence) {
             Ok(line) => line,
             Err(RecvTimeoutError::Disconnected) => break,
+            // Cargo itself goes on with the next suite.
+            Err(RecvTimeoutError::Timeout) if summary.end_hung_suite() => {
+                println!("\nsilent for {silence:?}: the suite is ended; {CLEAN}");
+                end(&descendants(child.id()));
+                continue;
+            }
             Err(RecvTimeoutError::Timeout) => {
-                silent = true;
-                end(child.id());
+                hangs = true;
+                let mut all = vec![child.id()];
+                all.extend(descendants(child.id()));
+                end(&all);
                 break;
             }
         };
         let mut out = std::io::stdout().lock();
         // A closed terminal is no reason to leave the child alone.
         let _ = out.write_all(&line).and_then(|()| out.flush());
-        let line = String::from_utf8_lossy(&line);
-        summary.add_line(line.trim_end());
-        if line.starts_with("test ") {
-            last = line.trim_end().to_owned();
-        }
+        summary.add_line(String::from_utf8_lossy(&line).trim_end());
     }
     let status = child.wait().map_err(|error| format!("cargo test: {error}"))?;
     // Cargo's own status where tests have failed, if it is not for another reason.
     let failed = status.code() == Some(101) && summary.failed > 0;
-    summary.crashed = silent || !(status.success() || failed);
-    match (silent, status.success()) {
-        (true, _) => Err(format!(
-            "cargo test: silent for {silence:?} after `{last}`: ended; `weir clean --all` takes \
-             away what its labs left"
-        )),
+    summary.crashed = hangs || !(status.success() || failed);
+    match (hangs, status.success()) {
+        (true, _) => Err(format!("cargo test: silent for too long: ended; {CLEAN}")),
         (false, true) => Ok(()),
         (false, false) => Err(format!("cargo test: {status}")),
     }
 }
+
+/// What to do after a suite was ended.
+const CLEAN: &str = "`weir clean --all` takes away what its labs left";
 
 /// The lines of this pipe, with their ends, read by a thread of their own. Bytes, not strings: a
 /// test may print what is no UTF-8.
@@ -128,10 +138,9 @@ fn lines_of(stdout: ChildStdout) -> Receiver<Vec<u8>> {
     lines
 }
 
-/// Ends a process and what it has started, and what that has, without asking: it does not answer.
-/// All are known before the first one ends, for the children of a process that is gone are not its
-/// any more; and it comes first, so that it does not start the next suite.
-fn end(pid: u32) {
+/// Returns what a process has started, and what that has. All must be known before the first one
+/// ends, for the children of a process that is gone are not its any more.
+fn descendants(pid: u32) -> Vec<u32> {
     let mut all = vec![pid];
     let mut next = 0;
     while let Some(pid) = all.get(next) {
@@ -143,7 +152,12 @@ fn end(pid: u32) {
         }
         next += 1;
     }
-    for pid in all {
+    all.split_off(1)
+}
+
+/// Ends processes, in this order, without asking: they do not answer.
+fn end(pids: &[u32]) {
+    for pid in pids {
         // One that has ended meanwhile is no failure.
         let _ended = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
     }
@@ -153,24 +167,60 @@ fn end(pid: u32) {
 mod tests {
     use super::*;
 
-    /// A run that hangs is ended with all that it has started, and its last test is named.
-    #[test]
-    fn a_silent_run_is_ended() {
+    /// Runs a script in the place of cargo. Returns what it came to.
+    fn run(script: &str) -> (TestSummary, Result<(), String>) {
         let mut command = Command::new("sh");
-        let script = "sleep 1000 & echo test $! ... ok; wait";
         command.args(["-c", script]).stdout(Stdio::piped());
+        let mut summary = TestSummary::default();
         let silence = Duration::from_secs(5);
-        let error = stream(&mut command, &mut TestSummary::default(), silence).unwrap_err();
-        let (before, after) = error.split_once("`test ").unwrap();
-        assert_eq!(before, "cargo test: silent for 5s after ");
-        let (child, rest) = after.split_once(' ').unwrap();
-        assert!(rest.starts_with("... ok`: ended"), "{error}");
+        let outcome = stream(&mut command, &mut summary, silence, silence);
+        (summary, outcome)
+    }
+
+    /// Waits for the end of a process that a script wrote to a file.
+    fn assert_ends(file: &str) {
+        let child = std::fs::read_to_string(file).unwrap();
+        std::fs::remove_file(file).unwrap();
         let gone = || {
-            let stat = std::fs::read_to_string(format!("/proc/{child}/stat"));
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.trim()));
             stat.map_or(true, |stat| stat.contains(") Z "))
         };
         while !gone() {
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Goal: a build that hangs is ended with all that it has started.
+    #[test]
+    fn a_silent_build_is_ended() {
+        let file = std::env::temp_dir().join(format!("weir-t-build-{}", std::process::id()));
+        let file = file.to_str().unwrap();
+        let (summary, outcome) = run(&format!("sleep 1000 & echo $! > {file}; wait"));
+        assert_eq!(
+            outcome.unwrap_err(),
+            format!("cargo test: silent for too long: ended; {CLEAN}")
+        );
+        assert!(summary.crashed);
+        assert_ends(file);
+    }
+
+    /// Goal: a suite that hangs is ended with all that it has started, its slow test has failed,
+    /// and the next suite counts.
+    #[test]
+    fn a_silent_suite_has_failed() {
+        let file = std::env::temp_dir().join(format!("weir-t-suite-{}", std::process::id()));
+        let file = file.to_str().unwrap();
+        let (summary, outcome) = run(&format!(
+            "echo running 2 tests; echo 'test a ... ok'; \
+             echo 'test b has been running for over 60 seconds'; \
+             sh -c 'sleep 1000 & echo $! > {file}; wait'; \
+             echo running 1 test; echo 'test c ... ok'; \
+             echo 'test result: ok. 1 passed; 0 failed;'; exit 101"
+        ));
+        assert_eq!(outcome.unwrap_err(), "cargo test: exit status: 101");
+        assert_eq!(summary.to_string(), "2 passed, 1 failed, 0 skipped");
+        assert_eq!(summary.failures, ["b"]);
+        assert!(summary.may_be_flaky());
+        assert_ends(file);
     }
 }

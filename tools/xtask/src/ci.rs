@@ -131,12 +131,12 @@ impl Steps {
             println!("{name:<12} {verdict:<7} {seconds:7.1} s");
         }
         report(summary);
-        let failed: Vec<_> = self.0.iter().filter(|step| step.2.is_err()).collect();
-        if failed.is_empty() {
-            return Ok(());
-        }
-        let names: Vec<_> = failed.iter().map(|step| step.0).collect();
-        Err(format!("failed: {}", names.join(", ")))
+        let failed = self.0.iter().filter_map(|(name, _, outcome)| {
+            let problem = outcome.as_ref().err()?;
+            Some(format!("{name}: {problem}"))
+        });
+        let failed: Vec<_> = failed.collect();
+        if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join("; "))) }
     }
 }
 

@@ -28,6 +28,10 @@ pub(crate) struct TestSummary {
     pub(crate) failures: Vec<String>,
     /// Names of the tests that passed.
     held: Vec<String>,
+    /// Names of the tests of this suite that take long and have no outcome yet.
+    slow: Vec<String>,
+    /// Tests that had passed and failed when this suite began.
+    before: (usize, usize),
     /// Names of flaky tests: they failed in parallel and passed alone.
     flaky: Vec<String>,
     /// The test whose captured output is being read.
@@ -50,9 +54,14 @@ impl TestSummary {
             name.clone_into(&mut self.printing);
         } else if is_beginning(line) {
             self.begun += 1;
+            self.before = (self.held.len(), self.failures.len());
+        } else if let Some(name) = named(line, " has been running for over 60 seconds") {
+            self.slow.push(name.to_owned());
         } else if let Some(name) = named(line, " ... FAILED") {
+            self.slow.retain(|slow| slow != name);
             self.failures.push(name.to_owned());
         } else if let Some(name) = named(line, " ... ok") {
+            self.slow.retain(|slow| slow != name);
             self.held.push(name.to_owned());
         } else if let Some(rest) = line.strip_prefix("test result: ") {
             self.suites += 1;
@@ -63,6 +72,25 @@ impl TestSummary {
             let (name, reason) = line.split_once(" ... ").unwrap_or((line, ""));
             self.skipped.push(format!("{}: {reason}", name.trim_start_matches("test ")));
         }
+    }
+
+    /// Returns true between the first and the last line of a suite.
+    pub(crate) const fn is_in_suite(&self) -> bool {
+        self.begun > self.suites
+    }
+
+    /// Counts the slow tests of this suite as failed, and the suite as ended. Returns false, and
+    /// counts nothing, if no test of it is slow.
+    pub(crate) fn end_hung_suite(&mut self) -> bool {
+        if !self.is_in_suite() || self.slow.is_empty() {
+            return false;
+        }
+        self.failures.append(&mut self.slow);
+        let (held, failures) = self.before;
+        self.passed += (self.held.len() - held) as u64;
+        self.failed += (self.failures.len() - failures) as u64;
+        self.suites += 1;
+        true
     }
 
     /// Returns true if the failures may be flaky, for lack of a processor beside other tests: they
@@ -157,9 +185,9 @@ fn is_beginning(line: &str) -> bool {
     matches!(words[..], ["running", count, "test" | "tests"] if count.parse::<u64>().is_ok())
 }
 
-/// Returns the name in `test NAME ... FAILED`, if the line has that outcome.
-fn named<'l>(line: &'l str, outcome: &str) -> Option<&'l str> {
-    let name = line.strip_prefix("test ")?.strip_suffix(outcome)?;
+/// Returns the name in `test NAME ... FAILED`, if the line ends so.
+fn named<'l>(line: &'l str, end: &str) -> Option<&'l str> {
+    let name = line.strip_prefix("test ")?.strip_suffix(end)?;
     Some(name.strip_suffix(" - should panic").unwrap_or(name))
 }
 
