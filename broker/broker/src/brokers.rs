@@ -279,7 +279,9 @@ fn brokers_on_one_store_promise_nothing_twice() {
     assert_sound(&stored(&url));
     std::thread::sleep(Duration::from_millis(300));
     cluster.restart();
+    let restarted = Instant::now();
     while !callers.iter().all(std::thread::JoinHandle::is_finished) {
+        assert!(restarted.elapsed() < 3 * PATIENCE, "callers wait for their answers");
         assert_sound(&stored(&url));
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -150,7 +150,8 @@ impl BrokerSession<'_> {
             let (state, settings) = (Arc::clone(&self.state), self.settings.clone());
             let served = Writer::serve(state, store, orders, stop, settings).await;
             let Err(error) = served else { return Ok(()) };
-            if !is_shared || !error.may_pass() {
+            // A second wait would not see the same stop.
+            if !is_shared || !error.may_pass() || *stop.borrow() {
                 return Err(error);
             }
             self.settings.nodes.end();
