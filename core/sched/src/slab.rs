@@ -28,7 +28,7 @@ impl<T> Slab<T> {
     }
 
     /// All indexes, free ones too.
-    pub fn indexes(&self) -> impl Iterator<Item = u32> + use<T> {
+    pub(crate) fn indexes(&self) -> impl Iterator<Item = u32> + use<T> {
         (0..).take(self.items.len())
     }
 
