@@ -68,7 +68,8 @@ fn counted(command: &mut Command) -> (TestSummary, Result<(), String>) {
     let mut summary = TestSummary::default();
     command::show(command);
     let command = command.stdout(Stdio::piped());
-    let outcome = stream(command, &mut summary, BUILD_SILENCE, SUITE_SILENCE);
+    let silence = [BUILD_SILENCE, SUITE_SILENCE];
+    let outcome = stream(command, &mut summary, silence, &mut std::io::stdout());
     summary.close();
     (summary, outcome)
 }
@@ -76,8 +77,8 @@ fn counted(command: &mut Command) -> (TestSummary, Result<(), String>) {
 fn stream(
     command: &mut Command,
     summary: &mut TestSummary,
-    build_silence: Duration,
-    suite_silence: Duration,
+    [build_silence, suite_silence]: [Duration; 2],
+    out: &mut dyn Write,
 ) -> Result<(), String> {
     // Until its end is seen.
     summary.crashed = true;
@@ -91,7 +92,7 @@ fn stream(
             Err(RecvTimeoutError::Disconnected) => break,
             // Cargo itself goes on with the next suite.
             Err(RecvTimeoutError::Timeout) if summary.end_hung_suite() => {
-                println!("\nsilent for {silence:?}: the suite is ended; {CLEAN}");
+                let _ = writeln!(out, "\nsilent for {silence:?}: the suite is ended; {CLEAN}");
                 end(&descendants(child.id()));
                 continue;
             }
@@ -103,7 +104,6 @@ fn stream(
                 break;
             }
         };
-        let mut out = std::io::stdout().lock();
         // A closed terminal is no reason to leave the child alone.
         let _ = out.write_all(&line).and_then(|()| out.flush());
         summary.add_line(String::from_utf8_lossy(&line).trim_end());
@@ -173,7 +173,9 @@ mod tests {
         command.args(["-c", script]).stdout(Stdio::piped());
         let mut summary = TestSummary::default();
         let silence = Duration::from_secs(5);
-        let outcome = stream(&mut command, &mut summary, silence, silence);
+        // This run's own reader would take the script's lines for those of tests.
+        let mut out = std::io::sink();
+        let outcome = stream(&mut command, &mut summary, [silence; 2], &mut out);
         (summary, outcome)
     }
 

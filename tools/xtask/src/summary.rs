@@ -30,6 +30,8 @@ pub(crate) struct TestSummary {
     held: Vec<String>,
     /// Names of the tests of this suite that take long and have no outcome yet.
     slow: Vec<String>,
+    /// Tests of this suite without an outcome.
+    left: u64,
     /// Tests that had passed and failed when this suite began.
     before: (usize, usize),
     /// Names of flaky tests: they failed in parallel and passed alone.
@@ -52,16 +54,18 @@ impl TestSummary {
             self.on_host.insert(self.printing.clone());
         } else if let Some(name) = headed(line) {
             name.clone_into(&mut self.printing);
-        } else if is_beginning(line) {
+        } else if let Some(tests) = beginning(line) {
             self.begun += 1;
+            self.left = tests;
+            self.slow.clear();
             self.before = (self.held.len(), self.failures.len());
         } else if let Some(name) = named(line, " has been running for over 60 seconds") {
             self.slow.push(name.to_owned());
         } else if let Some(name) = named(line, " ... FAILED") {
-            self.slow.retain(|slow| slow != name);
+            self.end_test(name);
             self.failures.push(name.to_owned());
         } else if let Some(name) = named(line, " ... ok") {
-            self.slow.retain(|slow| slow != name);
+            self.end_test(name);
             self.held.push(name.to_owned());
         } else if let Some(rest) = line.strip_prefix("test result: ") {
             self.suites += 1;
@@ -70,8 +74,14 @@ impl TestSummary {
             self.failed += number_before(rest, " failed");
         } else if line.starts_with("test ") && line.contains(" ... ignored") {
             let (name, reason) = line.split_once(" ... ").unwrap_or((line, ""));
+            self.end_test(name);
             self.skipped.push(format!("{}: {reason}", name.trim_start_matches("test ")));
         }
+    }
+
+    fn end_test(&mut self, name: &str) {
+        self.left = self.left.saturating_sub(1);
+        self.slow.retain(|slow| slow != name);
     }
 
     /// Returns true between the first and the last line of a suite.
@@ -79,17 +89,18 @@ impl TestSummary {
         self.begun > self.suites
     }
 
-    /// Counts the slow tests of this suite as failed, and the suite as ended. Returns false, and
-    /// counts nothing, if no test of it is slow.
+    /// Counts the slow tests of this suite as failed, and the suite as ended, or as crashed if
+    /// others have not begun. Returns false, and counts nothing, if no test of it is slow.
     pub(crate) fn end_hung_suite(&mut self) -> bool {
         if !self.is_in_suite() || self.slow.is_empty() {
             return false;
         }
+        let has_begun = self.left <= self.slow.len() as u64;
         self.failures.append(&mut self.slow);
         let (held, failures) = self.before;
         self.passed += (self.held.len() - held) as u64;
         self.failed += (self.failures.len() - failures) as u64;
-        self.suites += 1;
+        self.suites += u64::from(has_begun);
         true
     }
 
@@ -179,10 +190,11 @@ pub(crate) fn report(summary: &TestSummary) {
     println!("\n{summary}");
 }
 
-/// Returns true for the first line of a suite: `running 12 tests`.
-fn is_beginning(line: &str) -> bool {
+/// Returns the number of tests in the first line of a suite: `running 12 tests`.
+fn beginning(line: &str) -> Option<u64> {
     let words: Vec<&str> = line.split(' ').collect();
-    matches!(words[..], ["running", count, "test" | "tests"] if count.parse::<u64>().is_ok())
+    let ["running", count, "test" | "tests"] = words[..] else { return None };
+    count.parse().ok()
 }
 
 /// Returns the name in `test NAME ... FAILED`, if the line ends so.
@@ -313,6 +325,24 @@ test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
         assert!(!of(&format!("test pure ... FAILED\n{}", failed("b"))));
     }
 
+    /// Goal: of a suite that hangs no test is forgotten that has not begun.
+    #[test]
+    fn a_hung_suite_without_all_its_tests_has_crashed() {
+        for (tests, may_be_flaky) in [(2, true), (3, false)] {
+            let mut summary = TestSummary::default();
+            for line in [
+                &format!("running {tests} tests"),
+                "test a ... ok",
+                "test b has been running for over 60 seconds",
+            ] {
+                summary.add_line(line);
+            }
+            assert!(summary.end_hung_suite() && !summary.end_hung_suite());
+            assert_eq!((summary.passed, summary.failed), (1, 1));
+            assert_eq!(summary.may_be_flaky(), may_be_flaky, "{tests}");
+        }
+    }
+
     #[test]
     fn many_failures_or_a_crash_are_no_accident() {
         let many = "test a ... FAILED\n".repeat(FLAKY_MAX + 1);
@@ -323,6 +353,6 @@ test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
         assert!(ended.may_be_flaky());
         ended.crashed = true;
         assert!(!ended.may_be_flaky());
-        assert!(!is_beginning("running away tests"));
+        assert_eq!(beginning("running away tests"), None);
     }
 }
