@@ -254,7 +254,7 @@ fn brokers_on_one_store_promise_nothing_twice() {
     let url = cluster.url();
     let mut config = test_config::with(&[test_config::TRIANGLE]);
     config.broker.store = url.clone().try_into().unwrap();
-    (config.broker.lease, config.broker.simulate) = (Duration::from_millis(600), true);
+    (config.broker.lease, config.broker.simulate) = (Duration::from_secs(2), true);
     let named = |name: &str| {
         let mut config = config.clone();
         name.clone_into(&mut config.broker.name);

@@ -150,15 +150,15 @@ impl BrokerSession<'_> {
             let (state, settings) = (Arc::clone(&self.state), self.settings.clone());
             let served = Writer::serve(state, store, orders, stop, settings).await;
             let Err(error) = served else { return Ok(()) };
-            // A second wait would not see the same stop.
-            if !is_shared || !error.may_pass() || *stop.borrow() {
+            if !is_shared || !error.may_pass() {
                 return Err(error);
             }
             self.settings.nodes.end();
             (self.say)(&format!("{error}; reading the store again"));
             let (opened, state) = tokio::select! {
                 opened = self.again() => opened?,
-                _ = stop.changed() => return Ok(()),
+                // The writer may have seen it already.
+                _ = stop.wait_for(|stop| *stop) => return Ok(()),
             };
             store = opened;
             *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
