@@ -187,7 +187,11 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
             tokio::select! {
                 biased;
                 // First, so that requests without end do not keep failures unseen.
-                _ = ticks.tick() => self.compare().await,
+                _ = ticks.tick() => {
+                    self.compare().await;
+                    // Requests have their turn even if a comparison takes longer than the interval.
+                    ticks.reset();
+                }
                 taken = requests.recv_many(&mut batch, BATCH_MAX) => {
                     if taken == 0 {
                         return;
