@@ -13,6 +13,7 @@
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use weir_platform::run::Command;
 use weir_policy::{MacAddr, Policy, Port, PortId, Slice, Vif, VifId};
 use weir_traffic::Mac;
 use weir_units::{BitRate, ByteCount, Nanos};
@@ -172,6 +173,13 @@ impl StarTopology {
     /// Returns both addresses of the switch node's host.
     pub const fn host() -> (Ipv4Addr, Mac) {
         (Ipv4Addr::new(198, 18, 0, 2), Mac([0x02, 0, 0, 0, 0, 2]))
+    }
+
+    /// Returns the command by which a tenant's TCP towards the wire has this congestion control,
+    /// whatever the host's default is.
+    #[must_use]
+    pub fn congestion_control(name: &str) -> Command {
+        Command::line(&format!("ip route replace {} dev eth0 congctl {name}", Self::wire().0))
     }
 
     /// Returns the IPv4 address of the wire's end.

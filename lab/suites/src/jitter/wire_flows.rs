@@ -15,20 +15,37 @@ enum WireQueue {
     HtbFifo,
 }
 
+/// What one run of the traffic meets.
+#[derive(Clone, Copy, Debug)]
+struct WireRun {
+    queue: WireQueue,
+    mbps: u64,
+    /// Milliseconds.
+    round_trip: u64,
+    /// Congestion control of the greedy connections.
+    control: &'static str,
+}
+
 /// Shows the part of one link speed, by its place in [`SPEEDS`].
 pub(super) fn show(rec: &mut Recording<'_>, speed: usize) -> Result<(), ExperimentError> {
     let (mbps, sparse_s) = SPEEDS[speed];
+    let cubic = |round_trip| WireRun { queue: WireQueue::Flows, mbps, round_trip, control: CUBIC };
     let round_trips = if rec.quick { &ROUND_TRIPS[..1] } else { &ROUND_TRIPS[..] };
     for round_trip in round_trips.iter().copied() {
         let prefix = format!("{mbps}M/{round_trip}ms");
-        measure(rec, &prefix, WireQueue::Flows, (mbps, round_trip))?;
+        measure(rec, &prefix, cubic(round_trip))?;
+        judge(rec, &prefix, mbps, sparse_s)?;
+    }
+    if !rec.quick && has_bbr() {
+        let prefix = format!("{mbps}M/bbr");
+        measure(rec, &prefix, WireRun { control: BBR, ..cubic(ROUND_TRIPS[0]) })?;
         judge(rec, &prefix, mbps, sparse_s)?;
     }
     // TBF drops what would wait for more than its own latency, so its queue is short, too.
     let peers = [(WireQueue::Tbf, "tbf", 1.0), (WireQueue::HtbFifo, "htb-pfifo", 0.5)];
     for (queue, name, most) in peers {
         let prefix = format!("{mbps}M/{name}");
-        measure(rec, &prefix, queue, (mbps, ROUND_TRIPS[0]))?;
+        measure(rec, &prefix, WireRun { queue, ..cubic(ROUND_TRIPS[0]) })?;
         let names = [format!("{mbps}M/{}ms/sparse", ROUND_TRIPS[0]), format!("{prefix}/sparse")];
         let text = format!("{mbps} Mb/s: a sparse flow's added delay p99, times that of {name}");
         let rule = Rule::RatioOfPercentiles { percent: 99.0 };
@@ -65,14 +82,14 @@ fn judge(
 fn measure(
     rec: &mut Recording<'_>,
     prefix: &str,
-    queue: WireQueue,
-    (mbps, round_trip): (u64, u64),
+    WireRun { queue, mbps, round_trip, control }: WireRun,
 ) -> Result<(), ExperimentError> {
     let rate = BitRate::from_mbps(mbps);
     let mut star = StarTopology::new("flows", 1, rate);
     star.round_trip = Nanos::from_millis(round_trip);
     let mut rig = Testbed::up(&star)?;
     put(&mut rig, &star, queue)?;
+    rig.ask(&star.tenants[0], StarTopology::congestion_control(control))?;
     let seconds = if rec.quick { 20 } else { 60 };
     let run = TrafficRun {
         senders: vec![star.udp(0, 0, 200, Some(Rate::Pps(50))), star.tcp(0, 1, GREEDY_COUNT)],
@@ -136,10 +153,18 @@ fn put(rig: &mut Testbed, star: &StarTopology, queue: WireQueue) -> Result<(), E
     limiter.up(star, PeerLimit { rate: star.rate, burst, queue })
 }
 
+/// Returns true if this kernel has BBR. Where it is a module, somebody must have loaded it.
+fn has_bbr() -> bool {
+    let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    known.is_ok_and(|known| known.split_whitespace().any(|name| name == BBR))
+}
+
 /// Mb/s, and the bound on a sparse flow's added delay in seconds.
 const SPEEDS: [(u64, f64); 2] = [(10, 10e-3), (100, 2e-3)];
 /// Milliseconds.
 const ROUND_TRIPS: [u64; 2] = [20, 80];
+const CUBIC: &str = "cubic";
+const BBR: &str = "bbr";
 const GREEDY_COUNT: u32 = 16;
 const _: () = assert!(GREEDY_COUNT as usize == GREEDY, "as many as in virtual time");
 /// Seconds that are not judged: connections start.

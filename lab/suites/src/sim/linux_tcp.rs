@@ -16,7 +16,6 @@ use serde::Deserialize;
 use weir_experiment::clock::nanos;
 use weir_experiment::prelude::*;
 use weir_experiment::{jain, mean};
-use weir_platform::run::Command;
 use weir_policy::Queue;
 use weir_sim::{
     BulkSender, CongestionControl, Seed, TcpApplication, TcpConnection, TcpNetwork, TcpPath,
@@ -176,9 +175,7 @@ fn on_the_wire(
     policy.vifs[0].send_queue = queue.of_policy(scenario.rate);
     let mut rig = Testbed::up(&star)?;
     rig.put(&policy.clone().into())?;
-    // The system's default may be another one.
-    let route = format!("ip route replace {} dev eth0 congctl cubic", StarTopology::wire().0);
-    rig.ask(&star.tenants[0], Command::line(&route))?;
+    rig.ask(&star.tenants[0], StarTopology::congestion_control("cubic"))?;
     let settle = usize::try_from(runs.settle.as_secs()).unwrap_or(0);
     let seconds = settle + usize::try_from(runs.duration.as_secs()).unwrap_or(0);
     let mut seen = SharedGoodput::default();
