@@ -93,7 +93,7 @@ impl BrokerState {
         };
         let entries = FlowDirection::BOTH.into_iter().filter_map(entry);
         self.numbers.find(entries).map_err(|node| {
-            let router = self.directory.router(node).map_or("", |(name, _)| name);
+            let router = self.directory.router(node).map_or("", |router| &router.name);
             let text = format!(
                 "{TUNNELS_PER_ROUTER_MAX} tunnels enter at router \"{router}\", which is the most"
             );

@@ -138,6 +138,20 @@ pub struct RouterConfig {
     /// The user there.
     #[serde(default = "default_user")]
     pub user: String,
+    /// Its means for tunnels. Routers of a network may differ.
+    #[serde(default)]
+    pub encapsulation: Encapsulation,
+}
+
+/// The means by which a router puts packets into tunnels of IPv6 in IPv6, and takes them out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Encapsulation {
+    /// Routes of segment routing (RFC 8986) with one segment, which need `CONFIG_IPV6_SEG6_LWTUNNEL`.
+    #[default]
+    SegmentRouting,
+    /// Devices of `ip6tnl` (RFC 2473), which need `CONFIG_IPV6_TUNNEL`.
+    Ip6tnl,
 }
 
 /// An end node. It needs no software; the broker never talks to it.
@@ -305,8 +319,25 @@ impl NetworkConfig {
                     let (router, device) = (&end.router, &end.device);
                     return Err(format!("device \"{router}:{device}\" is an end of two links"));
                 }
+                self.check_source(&link.name, end)?;
             }
             link.check_rates()?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the kernel would send tunnels of `ip6tnl` from the address of a link's end.
+    fn check_source(&self, link: &str, end: &LinkEnd) -> Result<(), String> {
+        let router = self.router.iter().find(|router| router.name == end.router);
+        let by_device = router.is_some_and(|of| of.encapsulation == Encapsulation::Ip6tnl);
+        let address = end.address;
+        let is_local = address.is_unspecified() || address.is_loopback();
+        let is_global = !is_local && !address.is_unicast_link_local() && !address.is_multicast();
+        if by_device && !is_global {
+            let name = &end.router;
+            return Err(format!(
+                "link \"{link}\": {address} of router \"{name}\" must be global with ip6tnl"
+            ));
         }
         Ok(())
     }
@@ -395,3 +426,26 @@ const PATH_CACHE_MOST: usize = 100_000;
 const REARRANGE_MOST: usize = 16;
 
 const LEAST_TIME: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_config;
+
+    /// Goal: the kernel sends no tunnel of `ip6tnl` from an address of one link.
+    #[test]
+    fn a_tunnel_device_needs_a_global_address() {
+        let network = test_config::pair("n", 1);
+        let by_device = network.replacen("{ name = ", "{ encapsulation = \"ip6tnl\", name = ", 1);
+        let config = test_config::parse(&by_device).unwrap();
+        let of = config.network[0].router.iter().map(|router| router.encapsulation);
+        assert!(of.eq([Encapsulation::Ip6tnl, Encapsulation::SegmentRouting]));
+        for address in ["fe80::1", "::", "::1", "ff02::1"] {
+            let put = |text: &str| test_config::parse(&text.replace("fd11:1::1", address));
+            let refusal = put(&by_device).unwrap_err();
+            let why = format!("link \"l\": {address} of router \"n-1\" must be global");
+            assert!(refusal.contains(&why), "{refusal}");
+            put(&network).unwrap();
+        }
+    }
+}

@@ -13,7 +13,9 @@ use weir_network::{
 };
 use weir_units::{BitRate, Nanos};
 
-use crate::config::{BrokerConfig, BrokerLink, BrokerSettings, HostConfig, LinkEnd, NetworkConfig};
+use crate::config::{
+    BrokerConfig, BrokerLink, BrokerSettings, Encapsulation, HostConfig, LinkEnd, NetworkConfig,
+};
 use crate::ids::StableIds;
 use crate::physical::PhysicalLinkConfig;
 
@@ -44,11 +46,13 @@ pub(crate) struct ConfiguredNetwork {
     pub(crate) outer: Ipv6Addr,
 }
 
+/// A configured router.
 #[derive(Debug)]
-struct KnownRouter {
-    name: String,
+pub(crate) struct KnownRouter {
+    pub(crate) name: String,
     /// A device for routes that end tunnels. The kernel asks for one, and does not use it.
-    device: String,
+    pub(crate) device: String,
+    pub(crate) encapsulation: Encapsulation,
 }
 
 /// One direction of a configured link.
@@ -56,9 +60,10 @@ struct KnownRouter {
 pub(crate) struct KnownArc {
     pub(crate) network: NetworkId,
     pub(crate) link: String,
-    /// The router that sends, its device, and the other end's address.
+    /// The router that sends, its device and address, and the other end's address.
     pub(crate) from: String,
     pub(crate) device: String,
+    pub(crate) address: Ipv6Addr,
     pub(crate) next_hop: Ipv6Addr,
     /// The router that receives, and its device.
     pub(crate) to: String,
@@ -107,7 +112,8 @@ impl NetworkDirectory {
         for router in &config.router {
             let device = devices.get(&router.name).copied().cloned().unwrap_or_default();
             let node = NodeId(ids.id("router", router.name.clone()));
-            self.routers.insert(node, KnownRouter { name: router.name.clone(), device });
+            let (name, encapsulation) = (router.name.clone(), router.encapsulation);
+            self.routers.insert(node, KnownRouter { name, device, encapsulation });
         }
         for host in &config.host {
             let end = EndNodeId(ids.id("host", format!("{}/{}", config.name, host.name)));
@@ -133,6 +139,7 @@ impl NetworkDirectory {
             link: link.name.clone(),
             from: near.router.clone(),
             device: near.device.clone(),
+            address: near.address,
             next_hop: far.address,
             to: far.router.clone(),
             far_device: far.device.clone(),
@@ -269,10 +276,9 @@ impl NetworkDirectory {
         self.arcs.get(&id)
     }
 
-    /// Returns a router's name and its device for routes that end tunnels; none if it is no longer
-    /// configured.
-    pub(crate) fn router(&self, id: NodeId) -> Option<(&str, &str)> {
-        self.routers.get(&id).map(|router| (router.name.as_str(), router.device.as_str()))
+    /// Returns a router; none if it is no longer configured.
+    pub(crate) fn router(&self, id: NodeId) -> Option<&KnownRouter> {
+        self.routers.get(&id)
     }
 }
 
@@ -286,7 +292,7 @@ fn topology(
     let nodes = (0..ids.count("router")).map(|place| {
         let known = directory.router(NodeId(number(place)));
         NetworkNode {
-            name: known.map_or(String::new(), |(name, _)| name.to_owned()),
+            name: known.map_or(String::new(), |router| router.name.clone()),
             is_up: known.is_some(),
         }
     });

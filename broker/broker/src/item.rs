@@ -3,8 +3,7 @@
 //!
 //! The plan of a connection says what is to be so on a node, without a dialect. Here it becomes
 //! items: an entry at the tunnel's first router, a relay at each router between, an exit at the
-//! last. An item is a whole value: putting it twice is putting it once, and its key alone is enough
-//! to remove it. Two paths of one tunnel have different outer addresses, so both can be in place
+//! last. An item is a whole value: putting it twice is putting it once. Two paths of one tunnel have different outer addresses, so both can be in place
 //! while the traffic moves from one to the other.
 
 use std::collections::BTreeMap;
@@ -15,7 +14,8 @@ use weir_network::{
     TunnelTransit,
 };
 
-use crate::directory::NetworkDirectory;
+use crate::config::Encapsulation;
+use crate::directory::{KnownRouter, NetworkDirectory};
 use crate::tunnel_numbers::EntryNumber;
 
 /// Items by key.
@@ -33,6 +33,8 @@ pub(crate) enum NodeItem {
     Link(LinkItem),
     /// Something is there under that key, but it is incomplete or was changed by somebody else.
     Broken,
+    /// A part of ours that no other item has.
+    Unused,
 }
 
 /// Steering, limiter and encapsulation of a tunnel.
@@ -42,11 +44,21 @@ pub(crate) struct EntryItem {
     /// Device towards the sender.
     pub(crate) access: String,
     pub(crate) selector: FlowSelector,
-    pub(crate) outer: Ipv6Addr,
-    pub(crate) next_hop: Ipv6Addr,
-    pub(crate) next_device: String,
+    pub(crate) path: EntryPath,
     /// Rate of the token bucket in bytes a second, with the tunnel's header.
     pub(crate) rate_bytes: u64,
+}
+
+/// Where an entry sends. The next hop is unspecified if the kernel took its route away with the
+/// device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EntryPath {
+    pub(crate) outer: Ipv6Addr,
+    /// Source of the packets, if a device of `ip6tnl` makes them; none with segment routing, which
+    /// finds one itself.
+    pub(crate) source: Option<Ipv6Addr>,
+    pub(crate) next_hop: Ipv6Addr,
+    pub(crate) next_device: String,
 }
 
 /// A fixed route of an outer address.
@@ -61,7 +73,8 @@ pub(crate) struct RelayItem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExitItem {
     pub(crate) outer: Ipv6Addr,
-    pub(crate) device: String,
+    /// Device of the route of segment routing; none if the exit is a device of `ip6tnl`.
+    pub(crate) device: Option<String>,
 }
 
 /// Classes of a link: tunnels, and everything else.
@@ -76,7 +89,8 @@ pub(crate) struct LinkItem {
 }
 
 impl NodeItem {
-    /// Returns the key of the item; none for a broken one, whose key is known to who found it.
+    /// Returns the key of the item; none for one that is not whole, whose key is known to who found
+    /// it.
     pub(crate) fn key(&self) -> Option<String> {
         match self {
             Self::Entry(entry) => Some(entry_key(entry.tunnel)),
@@ -84,7 +98,7 @@ impl NodeItem {
                 Some(outer_key(*outer))
             }
             Self::Link(link) => Some(format!("link/{}", link.device)),
-            Self::Broken => None,
+            Self::Broken | Self::Unused => None,
         }
     }
 }
@@ -129,16 +143,24 @@ impl NetworkDirectory {
         &self,
         intent: &NodeIntent,
     ) -> Result<(String, Vec<ItemChange>), NotConfigured> {
-        let (router, device) = self.router(intent.node).ok_or(NotConfigured("router"))?;
-        let changes = intent.commands.iter().map(|command| self.change(command, device));
-        Ok((router.to_owned(), changes.collect::<Result<_, _>>()?))
+        let router = self.router(intent.node).ok_or(NotConfigured("router"))?;
+        let changes = intent.commands.iter().map(|command| self.change(command, router));
+        Ok((router.name.clone(), changes.collect::<Result<_, _>>()?))
     }
 
-    fn change(&self, command: &NodeInstruction, device: &str) -> Result<ItemChange, NotConfigured> {
+    fn change(
+        &self,
+        command: &NodeInstruction,
+        router: &KnownRouter,
+    ) -> Result<ItemChange, NotConfigured> {
         let put = |item: NodeItem| (item.key().unwrap_or_default(), Some(item));
         Ok(match command {
             NodeInstruction::AddFarEnd(TunnelFarEnd { outer, .. }) => {
-                put(NodeItem::Exit(ExitItem { outer: *outer, device: device.to_owned() }))
+                let device = match router.encapsulation {
+                    Encapsulation::SegmentRouting => Some(router.device.clone()),
+                    Encapsulation::Ip6tnl => None,
+                };
+                put(NodeItem::Exit(ExitItem { outer: *outer, device }))
             }
             NodeInstruction::AddTransit(TunnelTransit { outer, next, .. }) => {
                 let arc = self.arc(*next).ok_or(NotConfigured("link"))?;
@@ -146,7 +168,7 @@ impl NetworkDirectory {
                 put(NodeItem::Relay(RelayItem { outer: *outer, next_hop, device }))
             }
             NodeInstruction::AddEntry(entry) | NodeInstruction::ChangeEntry { to: entry, .. } => {
-                put(NodeItem::Entry(self.entry(entry)?))
+                put(NodeItem::Entry(self.entry(entry, router)?))
             }
             NodeInstruction::RemoveFarEnd(TunnelFarEnd { outer, .. })
             | NodeInstruction::RemoveTransit(TunnelTransit { outer, .. }) => {
@@ -156,18 +178,26 @@ impl NetworkDirectory {
         })
     }
 
-    fn entry(&self, entry: &TunnelEntry) -> Result<EntryItem, NotConfigured> {
+    fn entry(&self, entry: &TunnelEntry, router: &KnownRouter) -> Result<EntryItem, NotConfigured> {
         let TunnelEntry { network, selector, limit, target, .. } = *entry;
         let sender = self.host_at(network, selector.source);
         let sender = sender.ok_or(NotConfigured("end node"))?;
         let next = target.next.and_then(|next| self.arc(next)).ok_or(NotConfigured("link"))?;
+        let source = match router.encapsulation {
+            Encapsulation::SegmentRouting => None,
+            Encapsulation::Ip6tnl => Some(next.address),
+        };
+        let path = EntryPath {
+            outer: target.outer,
+            source,
+            next_hop: next.next_hop,
+            next_device: next.device.clone(),
+        };
         Ok(EntryItem {
             tunnel: tunnel_of(target.outer),
             access: sender.device.clone(),
             selector,
-            outer: target.outer,
-            next_hop: next.next_hop,
-            next_device: next.device.clone(),
+            path,
             rate_bytes: limit.as_bps().div_ceil(8),
         })
     }

@@ -48,6 +48,7 @@ mod history;
 mod ids;
 #[cfg(test)]
 mod interface_tests;
+mod ip6tnl;
 mod item;
 mod links;
 mod linux;

@@ -3,14 +3,15 @@
 //!
 //! A tunnel's entry is a veth pair. Rules steer the packets of the connection into the pair's near
 //! end, whose root is the token bucket; at its far end they are encapsulated by segment routing
-//! with one segment, which is plain IPv6 in IPv6. The pair is there for three reasons: the bucket
-//! has a device of its own, a packet that is too large gets the right Packet Too Big, and a change
-//! of path is one replaced route behind the bucket.
+//! with one segment, which is plain IPv6 in IPv6, or by a device of [`ip6tnl`]. The pair is there
+//! for three reasons: the bucket has a device of its own, a packet that is too large gets the right
+//! Packet Too Big, and a change of path is one replaced route behind the bucket.
 //!
 //! Without the `unreachable` routes a missing tunnel would silently become best effort.
 //!
-//! Everything of ours is marked: devices `wcNUMBER`, rules and routes of protocol 87, queueing
-//! disciplines with handle `57:` on links. Other lines are neither read nor touched.
+//! Everything of ours is marked: devices `wcNUMBER` and those of [`ip6tnl`], rules and routes of
+//! protocol 87, queueing disciplines with handle `57:` on links. Other lines are neither read nor
+//! touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,7 +21,9 @@ use serde_json::Value;
 use weir_network::{FlowSelector, TUNNEL_MTU, TUNNEL_OVERHEAD, TransportProtocol};
 use weir_platform::inspect::without_plain_options;
 
-use crate::item::{EntryItem, ExitItem, Items, LinkItem, NodeItem, RelayItem};
+use crate::config::Encapsulation;
+use crate::ip6tnl::{self, TunnelDevices};
+use crate::item::{EntryItem, EntryPath, ExitItem, Items, LinkItem, NodeItem, RelayItem};
 use crate::item::{entry_key, outer_key, protocol_name};
 use crate::links::{self, BURST_LEAST, LinkReading, LinkWatch};
 
@@ -50,19 +53,15 @@ pub(crate) trait NodeDriver {
 
 /// The driver of a generic Linux router.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LinuxDriver;
+pub(crate) struct LinuxDriver {
+    pub(crate) encapsulation: Encapsulation,
+}
 
 impl NodeDriver for LinuxDriver {
     fn plan(&self, wanted: &Items, actual: &Items) -> String {
         let (mut ip, mut tc) = (String::new(), String::new());
-        let mut gone = Vec::new();
-        for key in actual.keys().filter(|key| !wanted.contains_key(*key)) {
-            match tunnel_of_key(key) {
-                Some(tunnel) => gone.push(tunnel),
-                None => remove(key, &mut ip),
-            }
-        }
-        remove_entries(&gone, &mut ip);
+        let gone = actual.iter().filter(|(key, _)| !wanted.contains_key(*key));
+        remove(gone, &mut ip);
         // Routes before entries, since an entry sends at once; entries in the order of their
         // numbers, which is that of their admission.
         let rank = |item: &NodeItem| match item {
@@ -85,9 +84,13 @@ impl NodeDriver for LinuxDriver {
     }
 
     fn reading(&self) -> String {
+        let devices = match self.encapsulation {
+            Encapsulation::SegmentRouting => "",
+            Encapsulation::Ip6tnl => ip6tnl::READING,
+        };
         format!(
             "ip -6 -j -batch - <<'WEIR'\nroute show table all proto {PROTOCOL}\nrule show\nWEIR\n\
-             tc -j qdisc show\n"
+             tc -j qdisc show\n{devices}\n"
         )
     }
 
@@ -96,12 +99,24 @@ impl NodeDriver for LinuxDriver {
         let documents: Result<Vec<Vec<Value>>, _> =
             serde_json::Deserializer::from_str(&answer).into_iter().collect();
         let documents = documents.map_err(|error| format!("{error}: {answer:.200}"))?;
-        let [routes, rules, qdiscs] = documents.as_slice() else {
-            return Err(format!("{} documents instead of three", documents.len()));
+        let (routes, rules, qdiscs, devices) = match (self.encapsulation, documents.as_slice()) {
+            (Encapsulation::SegmentRouting, [routes, rules, qdiscs]) => {
+                (routes, rules, qdiscs, TunnelDevices::new())
+            }
+            (Encapsulation::Ip6tnl, [routes, rules, qdiscs, devices]) => {
+                (routes, rules, qdiscs, ip6tnl::read(devices))
+            }
+            _ => return Err(format!("{} documents, which is another number", documents.len())),
         };
         let mut items = read_outer(routes);
-        items.extend(read_entries(routes, rules, qdiscs));
+        items.extend(ip6tnl::exits(&devices));
         items.extend(read_trees(qdiscs));
+        let reading = EntryReading::new(routes, rules, qdiscs, &devices);
+        items.extend(read_entries(&reading));
+        let unused = ip6tnl::unused(&devices, &items);
+        items.extend(unused);
+        let unused = unused_rules(&reading, &items);
+        items.extend(unused);
         Ok(items)
     }
 
@@ -118,38 +133,59 @@ impl NodeDriver for LinuxDriver {
     }
 }
 
-/// Writes the lines that remove an item.
-fn remove(key: &str, ip: &mut String) {
-    if let Some(tunnel) = tunnel_of_key(key) {
-        remove_entries(&[tunnel], ip);
-    } else if let Some(outer) = key.strip_prefix("outer/") {
-        let _ = writeln!(ip, "route del {outer}/128 proto {PROTOCOL}");
-    }
-}
-
-/// Writes the lines that remove entries. For each device that is removed alone the kernel waits
-/// until nothing uses it any more, some milliseconds; for a group of them it waits once.
-fn remove_entries(tunnels: &[u16], ip: &mut String) {
-    for tunnel in tunnels {
-        let of = Numbers::of(*tunnel);
-        for preference in [of.by_ports, of.by_addresses, of.behind] {
-            let _ = writeln!(ip, "rule del pref {preference} protocol {PROTOCOL}");
+/// Writes the lines that remove items. For each device that is removed alone the kernel waits until
+/// nothing uses it any more, some milliseconds; for a group of them it waits once.
+fn remove<'i>(items: impl Iterator<Item = (&'i String, &'i NodeItem)>, ip: &mut String) {
+    let (mut devices, mut tables) = (Vec::new(), Vec::new());
+    for (key, item) in items {
+        devices.extend(ip6tnl::device_of_key(key).map(str::to_owned));
+        devices.extend(ip6tnl::device_of(item));
+        if let Some(tunnel) = tunnel_of_key(key) {
+            let of = Numbers::of(tunnel);
+            for preference in [of.by_ports, of.by_addresses, of.behind] {
+                let _ = writeln!(ip, "rule del pref {preference} protocol {PROTOCOL}");
+            }
+            if let NodeItem::Entry(EntryItem { path, .. }) = item
+                && path.source.is_some()
+            {
+                remove_rule(tunnel, path.outer, ip);
+            }
+            devices.push(format!("wc{tunnel}"));
+            tables.extend([of.before_bucket, of.after_bucket]);
+        } else if let Some((tunnel, outer)) = rule_of_key(key) {
+            remove_rule(tunnel, outer, ip);
+        } else if let (Some(outer), None) = (key.strip_prefix("outer/"), ip6tnl::device_of(item)) {
+            let _ = writeln!(ip, "route del {outer}/128 proto {PROTOCOL}");
         }
     }
-    if let [tunnel] = tunnels {
-        let _ = writeln!(ip, "link del wc{tunnel}");
-    } else if !tunnels.is_empty() {
-        for tunnel in tunnels {
-            let _ = writeln!(ip, "link set dev wc{tunnel} group {GONE_GROUP}");
+    if let [device] = devices.as_slice() {
+        let _ = writeln!(ip, "link del {device}");
+    } else if !devices.is_empty() {
+        for device in devices {
+            let _ = writeln!(ip, "link set dev {device} group {GONE_GROUP}");
         }
         let _ = writeln!(ip, "link del group {GONE_GROUP}");
     }
-    for tunnel in tunnels {
-        let of = Numbers::of(*tunnel);
-        for table in [of.before_bucket, of.after_bucket] {
-            let _ = writeln!(ip, "route flush table {table}");
-        }
+    for table in tables {
+        let _ = writeln!(ip, "route flush table {table}");
     }
+}
+
+/// Writes the line that removes the rule for what an entry's device sends.
+fn remove_rule(tunnel: u16, outer: Ipv6Addr, ip: &mut String) {
+    let preference = Numbers::of(tunnel).outer;
+    let _ = writeln!(ip, "rule del pref {preference} to {outer} protocol {PROTOCOL}");
+}
+
+/// Returns the key of a rule that no entry uses.
+fn rule_key(tunnel: u16, outer: Ipv6Addr) -> String {
+    format!("rule/{tunnel}/{outer}")
+}
+
+/// Returns tunnel and outer address of that key.
+fn rule_of_key(key: &str) -> Option<(u16, Ipv6Addr)> {
+    let (tunnel, outer) = key.strip_prefix("rule/")?.split_once('/')?;
+    Some((tunnel.parse().ok()?, outer.parse().ok()?))
 }
 
 /// Returns the tunnel of an entry's key.
@@ -158,7 +194,7 @@ fn tunnel_of_key(key: &str) -> Option<u16> {
 }
 
 /// Writes the lines that put an item in the place of `actual`.
-fn put(key: &str, item: &NodeItem, actual: Option<&NodeItem>, ip: &mut String, tc: &mut String) {
+fn put(key: &String, item: &NodeItem, actual: Option<&NodeItem>, ip: &mut String, tc: &mut String) {
     match item {
         NodeItem::Relay(RelayItem { outer, next_hop, device }) => {
             let _ = writeln!(
@@ -167,6 +203,9 @@ fn put(key: &str, item: &NodeItem, actual: Option<&NodeItem>, ip: &mut String, t
             );
         }
         NodeItem::Exit(ExitItem { outer, device }) => {
+            let old = actual.filter(|old| ip6tnl::device_of(old) != ip6tnl::device_of(item));
+            remove(old.map(|old| (key, old)).into_iter(), ip);
+            let Some(device) = device else { return ip6tnl::put_exit(*outer, ip) };
             let _ = writeln!(
                 ip,
                 "route replace {outer}/128 encap seg6local action End.DT6 table 254 \
@@ -175,17 +214,15 @@ fn put(key: &str, item: &NodeItem, actual: Option<&NodeItem>, ip: &mut String, t
         }
         NodeItem::Link(link) => links::put(link, tc),
         NodeItem::Entry(entry) => match actual {
-            Some(NodeItem::Entry(old)) if old.steering() == entry.steering() => {
+            Some(NodeItem::Entry(old)) if old.can_become(entry) => {
                 change_entry(old, entry, ip, tc);
             }
             old => {
-                if old.is_some() {
-                    remove(key, ip);
-                }
+                remove(old.map(|old| (key, old)).into_iter(), ip);
                 put_entry(entry, ip, tc);
             }
         },
-        NodeItem::Broken => {}
+        NodeItem::Broken | NodeItem::Unused => {}
     }
 }
 
@@ -193,7 +230,7 @@ fn put(key: &str, item: &NodeItem, actual: Option<&NodeItem>, ip: &mut String, t
 fn put_entry(entry: &EntryItem, ip: &mut String, tc: &mut String) {
     let EntryItem { tunnel, access, selector, .. } = entry;
     let FlowSelector { source, destination, protocol, source_port, destination_port } = selector;
-    let Numbers { by_ports, by_addresses, behind, before_bucket, after_bucket } =
+    let Numbers { by_ports, by_addresses, behind, before_bucket, after_bucket, .. } =
         Numbers::of(*tunnel);
     let mac = format!("02:57:01:00:{:02x}:{:02x}", tunnel >> 8, tunnel & 0xff);
     // The kernel would let a super-frame pass the bucket as one packet with one header.
@@ -228,15 +265,16 @@ fn put_entry(entry: &EntryItem, ip: &mut String, tc: &mut String) {
     put_bucket(entry, tc);
 }
 
-/// Writes the lines that move an entry to another path or rate: no packet is lost by them.
+/// Writes the lines that move an entry to another path or rate: no packet is lost by them. A device
+/// of the old path, and its rule, go once the router was read with the new one.
 fn change_entry(old: &EntryItem, entry: &EntryItem, ip: &mut String, tc: &mut String) {
-    let old_path = (old.outer, old.next_hop, &old.next_device);
-    if old_path != (entry.outer, entry.next_hop, &entry.next_device) {
+    if old.path != entry.path {
         put_path(entry, ip);
         // Routes over a device that went down are gone already.
-        if old.outer != entry.outer && !old.outer.is_unspecified() {
+        let outer = old.path.outer;
+        if outer != entry.path.outer && !old.path.next_hop.is_unspecified() {
             let table = Numbers::of(entry.tunnel).after_bucket;
-            let _ = writeln!(ip, "route del {}/128 table {table} proto {PROTOCOL}", old.outer);
+            let _ = writeln!(ip, "route del {outer}/128 table {table} proto {PROTOCOL}");
         }
     }
     if old.rate_bytes != entry.rate_bytes {
@@ -249,16 +287,27 @@ fn change_entry(old: &EntryItem, entry: &EntryItem, ip: &mut String, tc: &mut St
 /// The destination's route is for that address alone: the packet with its outer header meets the
 /// same table again.
 fn put_path(entry: &EntryItem, ip: &mut String) {
-    let EntryItem { outer, next_hop, next_device, selector, .. } = entry;
+    let EntryItem { tunnel, path, selector, .. } = entry;
+    let EntryPath { outer, source, next_hop, next_device } = path;
     let destination = selector.destination;
-    let table = Numbers::of(entry.tunnel).after_bucket;
-    let _ = write!(
+    let Numbers { outer: preference, after_bucket: table, .. } = Numbers::of(*tunnel);
+    let _ = writeln!(
         ip,
-        "route replace {outer}/128 via {next_hop} dev {next_device} table {table} \
-         proto {PROTOCOL}\n\
-         route replace {destination}/128 table {table} encap seg6 mode encap.red segs {outer} \
-         dev {next_device} proto {PROTOCOL}\n"
+        "route replace {outer}/128 via {next_hop} dev {next_device} table {table} proto {PROTOCOL}"
     );
+    let into = match (source, ip6tnl::path_device(*tunnel, path)) {
+        (Some(source), Some(device)) => {
+            // The device keeps the route that it finds first.
+            let _ = writeln!(
+                ip,
+                "rule add pref {preference} to {outer} iif lo lookup {table} protocol {PROTOCOL}"
+            );
+            ip6tnl::put_entry(*tunnel, *outer, *source, ip);
+            format!("dev {device}")
+        }
+        _ => format!("encap seg6 mode encap.red segs {outer} dev {next_device}"),
+    };
+    let _ = writeln!(ip, "route replace {destination}/128 table {table} {into} proto {PROTOCOL}");
 }
 
 fn put_bucket(entry: &EntryItem, tc: &mut String) {
@@ -277,6 +326,7 @@ struct Numbers {
     by_ports: u32,
     by_addresses: u32,
     behind: u32,
+    outer: u32,
     before_bucket: u32,
     after_bucket: u32,
 }
@@ -284,11 +334,13 @@ struct Numbers {
 impl Numbers {
     fn of(tunnel: u16) -> Self {
         let tunnel = u32::from(tunnel);
-        // Rules with ports are met before those without.
+        // Rules with ports are met before those without, and rules for outer addresses last: a
+        // device of `ip6tnl` keeps the route that it has found.
         Self {
             by_ports: 10_000 + tunnel,
             by_addresses: 15_000 + tunnel,
             behind: 20_000 + tunnel,
+            outer: 25_000 + tunnel,
             before_bucket: TABLE_BEFORE + tunnel,
             after_bucket: TABLE_AFTER + tunnel,
         }
@@ -296,9 +348,15 @@ impl Numbers {
 }
 
 impl EntryItem {
-    /// Returns the part that cannot be changed in place.
-    fn steering(&self) -> impl PartialEq + '_ {
-        (self.tunnel, &self.access, self.selector)
+    /// Returns true if this entry can become another one in place. A device of `ip6tnl` keeps the
+    /// addresses with which it was made, and has its name from one of them.
+    fn can_become(&self, other: &Self) -> bool {
+        let steering = |of: &Self| (of.tunnel, of.selector);
+        let has_device = self.path.source.is_some() && other.path.source.is_some();
+        let keeps_name = has_device && self.path.outer == other.path.outer;
+        steering(self) == steering(other)
+            && self.access == other.access
+            && !(keeps_name && self.path.source != other.path.source)
     }
 }
 
@@ -308,7 +366,7 @@ fn read_outer(routes: &[Value]) -> Items {
         let outer: Ipv6Addr = text(route, "dst")?.parse().ok()?;
         let device = text(route, "dev")?.to_owned();
         let item = match (text(route, "action"), address(route, "gateway")) {
-            (Some("End.DT6"), None) => NodeItem::Exit(ExitItem { outer, device }),
+            (Some("End.DT6"), None) => NodeItem::Exit(ExitItem { outer, device: Some(device) }),
             (None, Some(next_hop)) => NodeItem::Relay(RelayItem { outer, next_hop, device }),
             _ => NodeItem::Broken,
         };
@@ -318,56 +376,84 @@ fn read_outer(routes: &[Value]) -> Items {
 }
 
 /// Answers of a router about entries, by device and by table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct EntryReading<'v> {
     routes: BTreeMap<u32, Vec<&'v Value>>,
     rules: BTreeMap<u32, Vec<&'v Value>>,
     buckets: BTreeMap<&'v str, &'v Value>,
+    devices: &'v TunnelDevices,
+    /// Tunnels of which there is a part.
+    tunnels: BTreeSet<u16>,
 }
 
-impl EntryReading<'_> {
-    fn routes(&self, table: u32) -> &[&Value] {
+impl<'v> EntryReading<'v> {
+    fn new(
+        routes: &'v [Value],
+        rules: &'v [Value],
+        qdiscs: &'v [Value],
+        devices: &'v TunnelDevices,
+    ) -> Self {
+        let (routes_of, rules_of) = (BTreeMap::new(), BTreeMap::new());
+        let (buckets, tunnels) = (BTreeMap::new(), BTreeSet::new());
+        let mut reading = Self { routes: routes_of, rules: rules_of, buckets, devices, tunnels };
+        for route in routes {
+            if let Some(table) = table(route) {
+                reading.routes.entry(table).or_default().push(route);
+                reading.tunnels.extend(tunnel_of_table(table));
+            }
+        }
+        for rule in rules {
+            if let Some(table) = table(rule) {
+                reading.rules.entry(table).or_default().push(rule);
+                let is_ours = text(rule, "protocol") == Some("87");
+                reading.tunnels.extend(tunnel_of_table(table).filter(|_| is_ours));
+            }
+        }
+        for qdisc in qdiscs {
+            let Some(device) = text(qdisc, "dev") else { continue };
+            let Some(number) = device.strip_prefix("wc") else { continue };
+            let number = number.strip_suffix('x').unwrap_or(number);
+            reading.tunnels.extend(number.parse::<u16>().ok());
+            if text(qdisc, "kind") == Some("tbf") {
+                reading.buckets.entry(device).or_insert(qdisc);
+            }
+        }
+        reading
+    }
+
+    fn routes(&self, table: u32) -> &[&'v Value] {
         self.routes.get(&table).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the rule that looks up a table; none if there is not exactly one.
-    fn rule(&self, table: u32) -> Option<&Value> {
-        match self.rules.get(&table)?.as_slice() {
-            [rule] => Some(rule),
-            _ => None,
-        }
+    fn rules(&self, table: u32) -> &[&'v Value] {
+        self.rules.get(&table).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Returns the outer addresses that rules lead to the table of a tunnel.
+    fn outer_rules(&self, tunnel: u16) -> impl Iterator<Item = Ipv6Addr> {
+        let rules = self.rules(Numbers::of(tunnel).after_bucket).iter();
+        rules.filter_map(|rule| address(rule, "dst"))
     }
 }
 
-fn read_entries(routes: &[Value], rules: &[Value], qdiscs: &[Value]) -> Items {
-    let (mut reading, mut tunnels) = (EntryReading::default(), BTreeSet::new());
-    for route in routes {
-        if let Some(table) = table(route) {
-            reading.routes.entry(table).or_default().push(route);
-            tunnels.extend(tunnel_of_table(table));
-        }
+fn read_entries(reading: &EntryReading<'_>) -> Items {
+    let read = |tunnel| read_entry(tunnel, reading).map(NodeItem::Entry);
+    let each = reading.tunnels.iter().copied();
+    each.map(|tunnel| (entry_key(tunnel), read(tunnel).unwrap_or(NodeItem::Broken))).collect()
+}
+
+/// Returns the rules for outer addresses that no entry uses.
+fn unused_rules(reading: &EntryReading<'_>, items: &Items) -> Items {
+    let used = |tunnel| match items.get(&entry_key(tunnel)) {
+        Some(NodeItem::Entry(entry)) => entry.path.source.map(|_| entry.path.outer),
+        _ => None,
+    };
+    let mut unused = Items::new();
+    for tunnel in reading.tunnels.iter().copied() {
+        let of_nobody = reading.outer_rules(tunnel).filter(|outer| Some(*outer) != used(tunnel));
+        unused.extend(of_nobody.map(|outer| (rule_key(tunnel, outer), NodeItem::Unused)));
     }
-    for rule in rules {
-        if let Some(table) = table(rule) {
-            reading.rules.entry(table).or_default().push(rule);
-            let is_ours = text(rule, "protocol") == Some("87");
-            tunnels.extend(tunnel_of_table(table).filter(|_| is_ours));
-        }
-    }
-    for qdisc in qdiscs {
-        let Some(device) = text(qdisc, "dev") else { continue };
-        let Some(number) = device.strip_prefix("wc") else { continue };
-        let number = number.strip_suffix('x').unwrap_or(number);
-        tunnels.extend(number.parse::<u16>().ok());
-        if text(qdisc, "kind") == Some("tbf") {
-            reading.buckets.entry(device).or_insert(qdisc);
-        }
-    }
-    let read = |tunnel| read_entry(tunnel, &reading).map(NodeItem::Entry);
-    let each = tunnels
-        .into_iter()
-        .map(|tunnel: u16| (entry_key(tunnel), read(tunnel).unwrap_or(NodeItem::Broken)));
-    each.collect()
+    unused
 }
 
 /// Reads an entry; none if a part of it is missing.
@@ -376,28 +462,11 @@ fn read_entry(tunnel: u16, reading: &EntryReading<'_>) -> Option<EntryItem> {
     let (device, far) = (format!("wc{tunnel}"), format!("wc{tunnel}x"));
     let in_table = |table: u32| reading.routes(table).iter().copied();
     in_table(of.before_bucket).find(|route| text(route, "dev") == Some(&device))?;
-    let behind = reading.rule(of.after_bucket)?;
-    (text(behind, "iif") == Some(&far)).then_some(())?;
-    let steering = reading.rule(of.before_bucket)?;
+    let rules = reading.rules(of.after_bucket).iter();
+    let behind = rules.filter(|rule| text(rule, "iif") == Some(&far)).count();
+    let ([steering], 1) = (reading.rules(of.before_bucket), behind) else { return None };
     let destination = address(steering, "dst")?;
-    let into = in_table(of.after_bucket).find(|route| text(route, "encap") == Some("seg6"));
-    let (outer, next_hop, next_device) = match into {
-        Some(into) => {
-            let [outer] = into["segs"].as_array()?.as_slice() else { return None };
-            let outer: Ipv6Addr = outer.as_str()?.parse().ok()?;
-            (address(into, "dst") == Some(destination)).then_some(())?;
-            let onwards =
-                in_table(of.after_bucket).find(|route| address(route, "dst") == Some(outer))?;
-            (outer, address(onwards, "gateway")?, text(onwards, "dev")?.to_owned())
-        }
-        // The kernel takes routes away with a device that goes down, but not the guard. The rest is
-        // as it was, and only the path is put anew.
-        None => {
-            let is_guard = |route: &Value| text(route, "type") == Some("unreachable");
-            in_table(of.after_bucket).find(|route| is_guard(route))?;
-            (Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED, String::new())
-        }
-    };
+    let path = read_path(tunnel, destination, reading)?;
     let bucket = reading.buckets.get(device.as_str())?;
     (bucket["options"]["overhead"] == TUNNEL_OVERHEAD).then_some(())?;
     let port = |key: &str| steering[key].as_u64().and_then(|port| u16::try_from(port).ok());
@@ -417,11 +486,43 @@ fn read_entry(tunnel: u16, reading: &EntryReading<'_>) -> Option<EntryItem> {
             source_port: port("sport"),
             destination_port: port("dport"),
         },
-        outer,
-        next_hop,
-        next_device,
+        path,
         rate_bytes: bucket["options"]["rate"].as_u64()?,
     })
+}
+
+/// Reads the path of an entry; none if a part of it is missing. The kernel takes routes away with a
+/// device that goes down, but not the guard: only they are put anew then.
+fn read_path(tunnel: u16, destination: Ipv6Addr, reading: &EntryReading<'_>) -> Option<EntryPath> {
+    let routes = reading.routes(Numbers::of(tunnel).after_bucket);
+    let to = |to: Ipv6Addr| routes.iter().find(|route| address(route, "dst") == Some(to));
+    let has_guard = || routes.iter().any(|route| text(route, "type") == Some("unreachable"));
+    let lost = |outer, source| {
+        let (next_hop, next_device) = (Ipv6Addr::UNSPECIFIED, String::new());
+        has_guard().then_some(EntryPath { outer, source, next_hop, next_device })
+    };
+    let Some(into) = to(destination) else { return lost(Ipv6Addr::UNSPECIFIED, None) };
+    let (outer, source) = match text(into, "encap") {
+        Some("seg6") => {
+            let [outer] = into["segs"].as_array()?.as_slice() else { return None };
+            (outer.as_str()?.parse().ok()?, None)
+        }
+        Some(_) => return None,
+        None => {
+            let (outer, source) = ip6tnl::entry(tunnel, text(into, "dev")?, reading.devices)?;
+            reading.outer_rules(tunnel).find(|with_rule| *with_rule == outer)?;
+            (outer, Some(source))
+        }
+    };
+    match to(outer) {
+        Some(onwards) => {
+            let next_hop = address(onwards, "gateway")?;
+            let next_device = text(onwards, "dev")?.to_owned();
+            Some(EntryPath { outer, source, next_hop, next_device })
+        }
+        None if source.is_some() => lost(outer, source),
+        None => None,
+    }
 }
 
 /// Reads which links have a tree of ours. Its classes are not in this answer.
@@ -479,12 +580,18 @@ mod tests {
                 source_port: Some(1000),
                 destination_port: Some(2000),
             },
-            outer: "fd0f::1:1".parse().unwrap(),
-            next_hop: "fd01:12::2".parse().unwrap(),
-            next_device: "n2".to_owned(),
+            path: EntryPath {
+                outer: "fd0f::1:1".parse().unwrap(),
+                source: None,
+                next_hop: "fd01:12::2".parse().unwrap(),
+                next_device: "n2".to_owned(),
+            },
             rate_bytes: 2_500_000,
         }
     }
+
+    const SEGMENT_ROUTING: LinuxDriver =
+        LinuxDriver { encapsulation: Encapsulation::SegmentRouting };
 
     fn with(item: NodeItem) -> Items {
         item.key().map(|key| (key, item)).into_iter().collect()
@@ -509,9 +616,9 @@ mod tests {
 
     #[test]
     fn an_entry_is_read_as_it_was_put() {
-        let read = LinuxDriver.read(ANSWER).unwrap();
+        let read = SEGMENT_ROUTING.read(ANSWER).unwrap();
         assert_eq!(read, with(NodeItem::Entry(entry())));
-        assert_eq!(LinuxDriver.plan(&read, &read), "");
+        assert_eq!(SEGMENT_ROUTING.plan(&read, &read), "");
     }
 
     /// Goal: a discipline of HFSC, which Debian 12 prints with plain text in it, hides nothing.
@@ -521,7 +628,158 @@ mod tests {
             r#"[{"kind":"hfsc","handle":"1:","dev":"e","options":{default 2 }},{"kind":"noq"#;
         let answer = ANSWER.replace("[{\"kind\":\"noq", hfsc);
         assert_ne!(answer, ANSWER);
-        assert_eq!(LinuxDriver.read(&answer).unwrap(), with(NodeItem::Entry(entry())));
+        assert_eq!(SEGMENT_ROUTING.read(&answer).unwrap(), with(NodeItem::Entry(entry())));
+    }
+
+    /// Answer of a router with [`entry`] by `ip6tnl`, and with an exit.
+    fn answer_of_ip6tnl() -> String {
+        let into = r#""encap":"seg6","mode":"encap.red","segs":["fd0f::1:1"],"dev":"n2""#;
+        let rule = r#"{"priority":32766,"#;
+        let outer = r#"{"priority":25001,"src":"all","dst":"fd0f::1:1","iif":"lo",
+            "table":"2000001","protocol":"87"},"#;
+        let answer = ANSWER.replace(into, r#""dev":"wc1t1""#);
+        let answer = answer.replace(rule, &format!("{outer}{rule}"));
+        let qdisc = |name: &str| format!(r#"{{"kind":"noqueue","handle":"0:","dev":"{name}"}},"#);
+        let names = ["wc1t1", "wda003"].map(qdisc).concat();
+        let answer = answer.replace(r#"[{"kind":"noq"#, &format!(r#"[{names}{{"kind":"noq"#));
+        answer
+            + r#"[{},{"ifname":"wc1t1","flags":["POINTOPOINT","NOARP","UP","LOWER_UP"],
+                "linkinfo":{"info_kind":"ip6tnl","info_data":{"proto":"ip6ip6",
+                "remote":"fd0f::1:1","local":"fd01:12::1","ip6_tnl_f_ign_encap_limit":true,
+                "ttl":64}},"addr_info":[{"family":"inet6","local":"fe80::1","prefixlen":64}]},
+               {"ifname":"wda003","flags":["NOARP","UP","LOWER_UP"],
+                "linkinfo":{"info_kind":"ip6tnl","info_data":{"proto":"ip6ip6",
+                "remote":"any","local":"fd0f::5:3","ip6_tnl_f_ign_encap_limit":true}},
+                "addr_info":[{"family":"inet6","local":"fd0f::5:3","prefixlen":128}]}]"#
+    }
+
+    const IP6TNL: LinuxDriver = LinuxDriver { encapsulation: Encapsulation::Ip6tnl };
+
+    /// Returns [`entry`] by `ip6tnl`, to this outer address.
+    fn entry_of_ip6tnl(outer: &str) -> NodeItem {
+        let (outer, source) = (outer.parse().unwrap(), Some("fd01:12::1".parse().unwrap()));
+        NodeItem::Entry(EntryItem { path: EntryPath { outer, source, ..entry().path }, ..entry() })
+    }
+
+    #[test]
+    fn devices_of_ip6tnl_are_read_as_they_were_put() {
+        let mut wanted = with(entry_of_ip6tnl("fd0f::1:1"));
+        let (outer, device) = ("fd0f::5:3".parse().unwrap(), None);
+        wanted.extend(with(NodeItem::Exit(ExitItem { outer, device })));
+        let read = IP6TNL.read(&answer_of_ip6tnl()).unwrap();
+        assert_eq!(read, wanted);
+        assert_eq!(IP6TNL.plan(&wanted, &read), "");
+    }
+
+    /// Goal: whatever part of a device is missing or was changed, what needs it is put anew; devices
+    /// of others stay.
+    #[test]
+    fn a_damaged_device_of_ip6tnl_is_put_anew() {
+        let (outer, device) = ("fd0f::5:3".parse().unwrap(), None);
+        let mut wanted = with(entry_of_ip6tnl("fd0f::1:1"));
+        wanted.extend(with(NodeItem::Exit(ExitItem { outer, device })));
+        for (part, other, name) in [
+            (r#"UP","LOWER_UP"],"#, r#"LOWER_UP"],"#, "wc1t1"),
+            (r#""proto":"ip6ip6""#, r#""proto":"any""#, "wc1t1"),
+            (r#","ip6_tnl_f_ign_encap_limit":true"#, "", "wc1t1"),
+            (r#""dst":"fd0f::1:1","iif":"lo""#, r#""dst":"fd0f::1:2","iif":"lo""#, "wc1t1"),
+            (r#""local":"fd0f::5:3","prefixlen""#, r#""local":"fe80::7","prefixlen""#, "wda003"),
+        ] {
+            let answer = answer_of_ip6tnl().replacen(part, other, 1);
+            assert_ne!(answer, answer_of_ip6tnl(), "{part}");
+            let read = IP6TNL.read(&answer).unwrap();
+            let script = IP6TNL.plan(&wanted, &read);
+            let removed = script.find(&format!("link del {name}\n"));
+            let removed = removed.or_else(|| script.find(&format!("link set dev {name} group")));
+            let put = script.find(&format!("link add {name} "));
+            assert!(removed.is_some() && removed < put, "{part}: {script}");
+        }
+        for (part, other) in [
+            (r#""remote":"fd0f::1:1""#, r#""remote":"fd0f::1:2""#),
+            (r#""remote":"any""#, r#""remote":"fd0f::7""#),
+            ("wda003", "wda004"),
+            ("wda003", "ip6tnl1"),
+        ] {
+            let answer = answer_of_ip6tnl().replace(part, other);
+            let script = IP6TNL.plan(&Items::new(), &IP6TNL.read(&answer).unwrap());
+            let foreign = if part.contains("1:1") { "wc1t1" } else { "wda" };
+            assert!(!script.contains(foreign) && !script.contains("ip6tnl1"), "{script}");
+        }
+        let lacks_one = answer_of_ip6tnl().replace("[{},{\"ifname\":\"wc1t1\"", "[{\"x\":\"y\"");
+        let end = lacks_one.find("[{\"x\"").unwrap();
+        IP6TNL.read(&lacks_one[..end]).unwrap_err();
+    }
+
+    /// Goal: another path has a device of its own; the old one, and its rule, are there until the
+    /// router was read with the new one, and then go.
+    #[test]
+    fn a_path_of_ip6tnl_is_made_before_the_old_one_goes() {
+        let old = IP6TNL.read(&answer_of_ip6tnl()).unwrap();
+        let mut wanted = with(entry_of_ip6tnl("fd0f::1:2"));
+        wanted.extend(
+            old.iter()
+                .filter(|(key, _)| key.starts_with("outer/"))
+                .map(|(key, item)| (key.clone(), item.clone())),
+        );
+        let script = IP6TNL.plan(&wanted, &old);
+        let order = [
+            "route replace fd0f::1:2/128 via fd01:12::2 dev n2 table 2000001",
+            "rule add pref 25001 to fd0f::1:2 iif lo lookup 2000001",
+            "link add wc1t2 up ",
+            "route replace fd01:3::2/128 table 2000001 dev wc1t2",
+            "route del fd0f::1:1/128 table 2000001",
+        ];
+        let places = order.map(|line| script.find(line));
+        assert!(places.is_sorted() && places[0].is_some(), "{script}");
+        let untouched = ["wc1 ", "tc ", "link del", "rule del", "group"];
+        assert!(untouched.iter().all(|word| !script.contains(word)), "{script}");
+        // As it is read after that.
+        let both = answer_of_ip6tnl();
+        let rule = r#"{"priority":25001,"src":"all","dst":"fd0f::1:1","iif":"lo","#;
+        let both = both.replace(
+            rule,
+            &format!(
+                r#"{{"priority":25001,"src":"all","dst":"fd0f::1:2","iif":"lo",
+               "table":"2000001","protocol":"87"}},{rule}"#
+            ),
+        );
+        let both = both.replace(r#""dev":"wc1t1","#, r#""dev":"wc1t2","#);
+        let both =
+            both.replace(r#"{"dst":"fd0f::1:1","gateway""#, r#"{"dst":"fd0f::1:2","gateway""#);
+        let device = r#"{"ifname":"wc1t1","#;
+        let begin = both.find(device).unwrap();
+        let end = begin + both[begin..].find(r#"{"ifname":"wda003""#).unwrap();
+        let other = both[begin..end].replace("wc1t1", "wc1t2").replace("fd0f::1:1", "fd0f::1:2");
+        let both = format!("{}{other}{}", &both[..begin], &both[begin..]);
+        let read = IP6TNL.read(&both).unwrap();
+        assert_eq!(read.get("entry/1"), Some(&entry_of_ip6tnl("fd0f::1:2")), "{both}");
+        let lines = ["link del wc1t1", "rule del pref 25001 to fd0f::1:1 protocol 87"];
+        let script = IP6TNL.plan(&wanted, &read);
+        assert!(lines.iter().all(|line| script.contains(line)), "{script}");
+        assert_eq!(script.lines().count(), 2 + lines.len(), "{script}");
+    }
+
+    /// Goal: a device keeps its addresses, so another source for the same outer address needs the
+    /// entry anew; a route that went with its device is put alone; with segment routing configured
+    /// instead, the path alone changes.
+    #[test]
+    fn an_entry_of_ip6tnl_changes_in_place_where_it_can() {
+        let old = IP6TNL.read(&answer_of_ip6tnl()).unwrap();
+        let NodeItem::Entry(mut other) = entry_of_ip6tnl("fd0f::1:1") else { panic!("an entry") };
+        other.path.source = Some("fd01:12::9".parse().unwrap());
+        let script = IP6TNL.plan(&with(NodeItem::Entry(other)), &old);
+        assert!(
+            script.find("link set dev wc1t1 group") < script.find("link add wc1t1"),
+            "{script}"
+        );
+        let route = r#"{"dst":"fd0f::1:1","gateway":"fd01:12::2","dev":"n2","table":"2000001","metric":1024},"#;
+        let lost = answer_of_ip6tnl().replace(route, "");
+        assert_ne!(lost, answer_of_ip6tnl());
+        let script = IP6TNL.plan(&with(entry_of_ip6tnl("fd0f::1:1")), &IP6TNL.read(&lost).unwrap());
+        assert!(script.contains("route replace fd0f::1:1/128 via fd01:12::2"), "{script}");
+        assert!(!script.contains("wc1 "), "{script}");
+        let script = SEGMENT_ROUTING.plan(&with(NodeItem::Entry(entry())), &old);
+        assert!(script.contains("encap seg6") && !script.contains("link add"), "{script}");
     }
 
     /// Goal: many entries are removed by one command for all their devices, and put in the order of
@@ -532,14 +790,14 @@ mod tests {
             let each = numbers.iter().map(|tunnel| EntryItem { tunnel: *tunnel, ..entry() });
             each.flat_map(|entry| with(NodeItem::Entry(entry))).collect()
         };
-        let script = LinuxDriver.plan(&entries(&[2]), &entries(&[2, 9, 10]));
+        let script = SEGMENT_ROUTING.plan(&entries(&[2]), &entries(&[2, 9, 10]));
         assert!(!script.contains("link del wc"), "{script}");
         assert_eq!(script.matches("link del group").count(), 1, "{script}");
         let grouped =
             ["wc9 ", "wc10 "].map(|name| format!("link set dev {name}group {GONE_GROUP}"));
         assert!(grouped.iter().all(|line| script.contains(line)), "{script}");
         assert_eq!(script.matches("route flush table").count(), 4, "{script}");
-        let script = LinuxDriver.plan(&entries(&[2, 9, 10]), &Items::new());
+        let script = SEGMENT_ROUTING.plan(&entries(&[2, 9, 10]), &Items::new());
         let places = ["wc2", "wc9", "wc10"].map(|name| script.find(&format!("link add {name} ")));
         assert!(places.is_sorted() && places[0].is_some(), "{script}");
     }
@@ -556,9 +814,9 @@ mod tests {
         ] {
             let answer = ANSWER.replace(part, other);
             assert_ne!(answer, ANSWER, "{part}");
-            let read = LinuxDriver.read(&answer).unwrap();
+            let read = SEGMENT_ROUTING.read(&answer).unwrap();
             assert_eq!(read.get("entry/1"), Some(&NodeItem::Broken), "{part}");
-            let script = LinuxDriver.plan(&with(NodeItem::Entry(entry())), &read);
+            let script = SEGMENT_ROUTING.plan(&with(NodeItem::Entry(entry())), &read);
             let (removed, put) = (script.find("link del wc1"), script.find("link add wc1"));
             assert!(removed.is_some() && removed < put, "{part}: {script}");
         }
@@ -574,8 +832,8 @@ mod tests {
             let end = begin + answer[begin..].find("},").unwrap() + 2;
             format!("{}{}", &answer[..begin], &answer[end..])
         });
-        let read = LinuxDriver.read(&answer).unwrap();
-        let script = LinuxDriver.plan(&with(NodeItem::Entry(entry())), &read);
+        let read = SEGMENT_ROUTING.read(&answer).unwrap();
+        let script = SEGMENT_ROUTING.plan(&with(NodeItem::Entry(entry())), &read);
         assert!(script.contains("route replace fd0f::1:1/128"), "{script}");
         let untouched = ["link", "rule", "tc ", "del"];
         assert!(untouched.iter().all(|word| !script.contains(word)), "{script}");
@@ -584,7 +842,7 @@ mod tests {
         let end = guard + answer[guard..].find('}').unwrap() + 1;
         let before = answer[..guard].trim_end().trim_end_matches(',');
         let answer = format!("{before}{}", &answer[end..]);
-        let read = LinuxDriver.read(&answer).unwrap();
+        let read = SEGMENT_ROUTING.read(&answer).unwrap();
         assert_eq!(read.get("entry/1"), Some(&NodeItem::Broken), "{answer}");
     }
 
@@ -593,11 +851,12 @@ mod tests {
     fn a_change_is_in_place() {
         let old = with(NodeItem::Entry(entry()));
         let rate = with(NodeItem::Entry(EntryItem { rate_bytes: 5_000_000, ..entry() }));
-        let script = LinuxDriver.plan(&rate, &old);
+        let script = SEGMENT_ROUTING.plan(&rate, &old);
         assert!(script.contains("tbf rate 5000000bps") && !script.contains("ip "), "{script}");
         let outer = "fd0f::1:2".parse().unwrap();
-        let path = with(NodeItem::Entry(EntryItem { outer, ..entry() }));
-        let script = LinuxDriver.plan(&path, &old);
+        let path = EntryPath { outer, ..entry().path };
+        let path = with(NodeItem::Entry(EntryItem { path, ..entry() }));
+        let script = SEGMENT_ROUTING.plan(&path, &old);
         assert!(!script.contains("link") && !script.contains("tc "), "{script}");
         let order = ["route replace fd0f::1:2", "route replace fd01:3::2", "route del fd0f::1:1"];
         let places = order.map(|line| script.find(line));

@@ -85,7 +85,8 @@ impl NodeStarter {
                     let access = ShellAccess { key, store, fence, patience };
                     let (check, changed) = (config.broker.check, Arc::clone(&self.changed));
                     let settings = QueueSettings { check, changed };
-                    NodeQueue::start(router.clone(), LinuxDriver, access, items, settings)
+                    let driver = LinuxDriver { encapsulation: router.encapsulation };
+                    NodeQueue::start(router.clone(), driver, access, items, settings)
                 }
             };
             (router.name.clone(), queue)

@@ -206,5 +206,5 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 /// Bytes of a line that tells of a change.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
-/// A node with 4000 tunnels answers with 6 MB.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// A node with 4000 tunnels answers with 6 MB, one of `ip6tnl` with 8 more.
+const ANSWER_BYTES_MAX: usize = 32 << 20;

@@ -57,10 +57,13 @@ impl BrokerLab {
     }
 
     /// Builds it with links of a rate that are VLANs of 8021q on their devices, under the names of
-    /// these, and a broker that compares routers that often. None if this kernel has no 8021q.
+    /// these, tunnels of `ip6tnl`, and a broker that compares routers that often. None if this
+    /// kernel has no 8021q or no `ip6tnl`.
     pub(super) fn on_vlans(rate: &str, check: &str) -> Result<Option<Self>> {
-        let lab = Self::with(&patient(rate, check))?;
-        if lab.run("b1", Command::new("sh", ["-ec", VLAN_PROBE])).is_err() {
+        let router = "[[network.router]]\n";
+        let with_devices = format!("{router}encapsulation = \"ip6tnl\"\n");
+        let lab = Self::with(&patient(rate, check).replace(router, &with_devices))?;
+        if lab.run("b1", Command::new("sh", ["-ec", PROBE])).is_err() {
             lab.down()?;
             return Ok(None);
         }
@@ -203,16 +206,25 @@ impl BrokerLab {
         Ok(EndedChild(spawn_logged(&self.lab.namespace(node)?, command, &log)?))
     }
 
-    /// Counts the outer addresses that a router has routes for, and its entries, from outside.
+    /// Counts the outer addresses that a router has routes or devices for, and its entries, from
+    /// outside.
     pub(super) fn tunnels_at(&self, router: &str) -> Result<(usize, usize)> {
         let line = "ip -6 -j route show table main proto 87";
         let routes: Vec<Value> = parsed(&self.run(router, Command::line(line))?)?;
         let links: Vec<Value> = parsed(&self.run(router, Command::line("ip -j link show"))?)?;
-        let entry = |link: &&Value| {
-            let name = link["ifname"].as_str().unwrap_or_default();
-            name.strip_prefix("wc").is_some_and(|number| number.parse::<u16>().is_ok())
+        let names = links.iter().filter_map(|link| link["ifname"].as_str());
+        let exits = names.clone().filter(|name| name.starts_with("wd")).count();
+        let is_number = |text: &str| text.parse::<u16>().is_ok();
+        let count = |is_ours: &dyn Fn(&str) -> bool| {
+            names
+                .clone()
+                .filter_map(|name| name.strip_prefix("wc"))
+                .filter(|of| is_ours(of))
+                .count()
         };
-        Ok((routes.len(), links.iter().filter(entry).count()))
+        // A path that has lost its entry counts as one.
+        let paths = count(&|of| of.split_once('t').is_some_and(|(tunnel, _)| is_number(tunnel)));
+        Ok((routes.len() + exits, count(&is_number).max(paths)))
     }
 
     /// Sends a request with `curl`: path and options. Returns the answer and its status.
@@ -419,7 +431,9 @@ pub(super) const ROUTERS: [&str; 6] = ["b1", "b2", "b3", "b4", "r1", "r2"];
 /// The VLAN of each link that is one.
 const VLAN: u16 = 10;
 
-const VLAN_PROBE: &str = "ip link add link mg name probe type vlan id 10
+const PROBE: &str = "ip link add link mg name probe type vlan id 10
+ip link del probe
+ip link add probe type ip6tnl mode ip6ip6 remote ::2 local ::1
 ip link del probe";
 
 const MANAGEMENT: &str = "mg";

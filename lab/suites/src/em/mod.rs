@@ -91,7 +91,7 @@ const ROWS: &[Requirement] = &[
     row(13, "drift is repaired within a second, foreign lines stay", &[Plain(drift::show)]),
     row(
         14,
-        "functional rows hold on routers of a full kernel, whose links are VLANs of 8021q",
+        "functional rows hold on a full kernel, by VLANs of 8021q and tunnels of ip6tnl",
         &[Plain(vlans::show)],
     ),
     row(

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The broker's functions on a full kernel: routers whose links are VLANs of 8021q
-//! (`lab/kernel-guest/run.sh FOLDER PROGRAMS em.14`).
+//! The broker's functions on a full kernel: routers whose links are VLANs of 8021q and whose
+//! tunnels are devices of `ip6tnl` (`lab/kernel-guest/run.sh FOLDER PROGRAMS em.14`).
 //!
-//! All routers are namespaces of one kernel, with an SSH server each. Tunnels are the broker's own
-//! as everywhere: IPv6 in IPv6 by segment routing, which that kernel has, too.
+//! All routers are namespaces of one kernel, with an SSH server each.
 
 use weir_experiment::prelude::*;
 
@@ -14,17 +13,18 @@ use super::{crash, drift, tables};
 /// Shows the row, or says what this kernel lacks for it.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let Some(lab) = BrokerLab::on_vlans(&comparison::link_rate(rec), "10s")? else {
-        comparison::skipped(rec, "links that are VLANs", "this kernel has no 8021q");
+        let lacks = "this kernel has no 8021q or no ip6tnl";
+        comparison::skipped(rec, "VLANs and tunnel devices", lacks);
         return Ok(());
     };
     let broker = lab.broker()?;
     rec.within("connections/", |rec| comparison::show_connections(rec, &lab))?;
-    tables::mtu(&lab, rec)?;
     broker.terminate();
     lab.down()?;
     for (name, show) in [
         ("drift/", drift::show_in as fn(&mut Recording<'_>, BrokerLab) -> Result),
         ("restart/", crash::show_in),
+        ("mtu/", mtu_in),
     ] {
         // The kernel had it before.
         if let Some(lab) = BrokerLab::on_vlans("100Mbit", "1s")? {
@@ -32,4 +32,11 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         }
     }
     Ok(())
+}
+
+fn mtu_in(rec: &mut Recording<'_>, lab: BrokerLab) -> Result {
+    let broker = lab.broker()?;
+    tables::mtu(&lab, rec)?;
+    broker.terminate();
+    lab.down()
 }

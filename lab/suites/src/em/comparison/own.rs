@@ -17,7 +17,6 @@ use crate::em::tables::entry_mac;
 /// Measures it, and holds it to what the table promises.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let lab = BrokerLab::with_links(&link_rate(rec))?;
-    take_frames()?;
     let broker = lab.broker()?;
     show_connections(rec, &lab)?;
     broker.terminate();
@@ -26,6 +25,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 
 /// Measures connections in a lab with a broker.
 pub(crate) fn show_connections(rec: &mut Recording<'_>, lab: &BrokerLab) -> Result {
+    take_frames()?;
     let mut setter = ConnectionSetter { lab, made: ByPort::new() };
     set_ups(rec, &mut setter)?;
     let [lost, reordered] =
