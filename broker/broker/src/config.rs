@@ -147,7 +147,8 @@ pub struct RouterConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encapsulation {
-    /// Routes of segment routing (RFC 8986) with one segment, which need `CONFIG_IPV6_SEG6_LWTUNNEL`.
+    /// Routes of segment routing (RFC 8986) with one segment, which need
+    /// `CONFIG_IPV6_SEG6_LWTUNNEL`.
     #[default]
     SegmentRouting,
     /// Devices of `ip6tnl` (RFC 2473), which need `CONFIG_IPV6_TUNNEL`.

@@ -35,8 +35,8 @@ pub struct StampedDatagram {
 }
 
 impl StampedSocket {
-    /// Binds a socket that waits at most `patience` for each datagram. As root it keeps thousands of
-    /// small ones, so that a reader that starves loses none.
+    /// Binds a socket that waits at most `patience` for each datagram. With the right to it, it
+    /// keeps thousands of small ones, so that a reader that starves loses none.
     ///
     /// # Errors
     /// The address is not free, or the kernel gives no times.

@@ -119,7 +119,7 @@ fn stream(
     }
 }
 
-/// What to do after a suite was ended.
+/// Said after a suite was ended.
 const CLEAN: &str = "`weir clean --all` takes away what its labs left";
 
 /// The lines of this pipe, with their ends, read by a thread of their own. Bytes, not strings: a

@@ -15,7 +15,7 @@ enum WireQueue {
     HtbFifo,
 }
 
-/// What one run of the traffic meets.
+/// One run of the traffic: queue, link and senders.
 #[derive(Clone, Copy, Debug)]
 struct WireRun {
     queue: WireQueue,
