@@ -106,7 +106,8 @@ impl NodeDriver for LinuxDriver {
             (Encapsulation::Ip6tnl, [routes, rules, qdiscs, devices]) => {
                 (routes, rules, qdiscs, ip6tnl::read(devices))
             }
-            _ => return Err(format!("{} documents, which is another number", documents.len())),
+            (Encapsulation::SegmentRouting, some) => return Err(another_number(some.len(), 3)),
+            (Encapsulation::Ip6tnl, some) => return Err(another_number(some.len(), 4)),
         };
         let mut items = read_outer(routes);
         items.extend(ip6tnl::exits(&devices));
@@ -131,6 +132,10 @@ impl NodeDriver for LinuxDriver {
     fn watch(&self, wanted: &Items) -> LinkWatch {
         links::watch(wanted)
     }
+}
+
+fn another_number(count: usize, wanted: usize) -> String {
+    format!("{count} documents instead of {wanted}")
 }
 
 /// Writes the lines that remove items. For each device that is removed alone the kernel waits until
