@@ -3,8 +3,9 @@
 //!
 //! The plan of a connection says what is to be so on a node, without a dialect. Here it becomes
 //! items: an entry at the tunnel's first router, a relay at each router between, an exit at the
-//! last. An item is a whole value: putting it twice is putting it once. Two paths of one tunnel have
-//! different outer addresses, so both can be in place while the traffic moves from one to the other.
+//! last. An item is a whole value: putting it twice is putting it once. Two paths of one tunnel
+//! have different outer addresses, so both can be in place while the traffic moves from one to the
+//! other.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -49,8 +50,8 @@ pub(crate) struct EntryItem {
     pub(crate) rate_bytes: u64,
 }
 
-/// The path of an entry's packets. The next hop is unspecified if the kernel took its route away with the
-/// device.
+/// The path of an entry's packets. The next hop is unspecified if the kernel took its route away
+/// with the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EntryPath {
     pub(crate) outer: Ipv6Addr,
