@@ -187,10 +187,12 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
             tokio::select! {
                 biased;
                 // First, so that requests without end do not keep failures unseen.
-                _ = ticks.tick() => {
+                begun = ticks.tick() => {
                     self.compare().await;
-                    // Requests have their turn even if a comparison takes longer than the interval.
-                    ticks.reset();
+                    // The next one would be due at once, and no request would have its turn.
+                    if begun.elapsed() >= check {
+                        ticks.reset();
+                    }
                 }
                 taken = requests.recv_many(&mut batch, BATCH_MAX) => {
                     if taken == 0 {
