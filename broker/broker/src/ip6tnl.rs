@@ -13,7 +13,7 @@ use std::net::Ipv6Addr;
 use serde_json::Value;
 use weir_network::TUNNEL_MTU;
 
-use crate::item::{EntryPath, ExitItem, Items, NodeItem, outer_key};
+use crate::item::{EntryItem, ExitItem, Items, NodeItem, outer_key};
 
 /// Devices of ours, by name.
 pub(crate) type TunnelDevices = BTreeMap<String, TunnelDevice>;
@@ -39,14 +39,15 @@ pub(crate) fn put_exit(outer: Ipv6Addr, ip: &mut String) {
     );
 }
 
-/// Writes the line that makes the device of an entry's path.
-pub(crate) fn put_entry(tunnel: u16, outer: Ipv6Addr, source: Ipv6Addr, ip: &mut String) {
+/// Writes the line that makes the device of an entry's path, and returns its name.
+pub(crate) fn put_entry(tunnel: u16, outer: Ipv6Addr, source: Ipv6Addr, ip: &mut String) -> String {
     let device = entry_device(tunnel, outer);
     let _ = writeln!(
         ip,
         "link add {device} up mtu {TUNNEL_MTU} type ip6tnl mode ip6ip6 remote {outer} \
          local {source} encaplimit none"
     );
+    device
 }
 
 /// Returns the command that reads the devices.
@@ -105,15 +106,12 @@ pub(crate) fn unused(devices: &TunnelDevices, items: &Items) -> Items {
 /// Returns the device of an item; none if it has none of `ip6tnl`.
 pub(crate) fn device_of(item: &NodeItem) -> Option<String> {
     match item {
-        NodeItem::Entry(entry) => path_device(entry.tunnel, &entry.path),
+        NodeItem::Entry(EntryItem { tunnel, path, .. }) => {
+            path.source.map(|_| entry_device(*tunnel, path.outer))
+        }
         NodeItem::Exit(ExitItem { outer, device: None }) => Some(exit_device(*outer)),
         _ => None,
     }
-}
-
-/// Returns the device of an entry's path; none if it has none of `ip6tnl`.
-pub(crate) fn path_device(tunnel: u16, path: &EntryPath) -> Option<String> {
-    path.source.map(|_| entry_device(tunnel, path.outer))
 }
 
 /// Returns the name of a device by its key as an unused one.

@@ -84,7 +84,8 @@ fn stream(
     summary.crashed = true;
     let mut child = command.spawn().map_err(|error| format!("cargo test: {error}"))?;
     let lines = child.stdout.take().map(lines_of);
-    let mut hangs = false;
+    let mut last = "the build".to_owned();
+    let mut hung = None;
     while let Some(lines) = &lines {
         let silence = if summary.is_in_suite() { suite_silence } else { build_silence };
         let line = match lines.recv_timeout(silence) {
@@ -97,7 +98,7 @@ fn stream(
                 continue;
             }
             Err(RecvTimeoutError::Timeout) => {
-                hangs = true;
+                hung = Some(silence);
                 let mut all = vec![child.id()];
                 all.extend(descendants(child.id()));
                 end(&all);
@@ -106,16 +107,22 @@ fn stream(
         };
         // A closed terminal is no reason to leave the child alone.
         let _ = out.write_all(&line).and_then(|()| out.flush());
-        summary.add_line(String::from_utf8_lossy(&line).trim_end());
+        let line = String::from_utf8_lossy(&line);
+        summary.add_line(line.trim_end());
+        if line.starts_with("test ") {
+            last = line.trim_end().to_owned();
+        }
     }
     let status = child.wait().map_err(|error| format!("cargo test: {error}"))?;
     // Cargo's own status where tests have failed, if it is not for another reason.
     let failed = status.code() == Some(101) && summary.failed > 0;
-    summary.crashed = hangs || !(status.success() || failed);
-    match (hangs, status.success()) {
-        (true, _) => Err(format!("cargo test: silent for too long: ended; {CLEAN}")),
-        (false, true) => Ok(()),
-        (false, false) => Err(format!("cargo test: {status}")),
+    summary.crashed = hung.is_some() || !(status.success() || failed);
+    match (hung, status.success()) {
+        (Some(silence), _) => {
+            Err(format!("cargo test: silent for {silence:?} after `{last}`: ended; {CLEAN}"))
+        }
+        (None, true) => Ok(()),
+        (None, false) => Err(format!("cargo test: {status}")),
     }
 }
 
@@ -192,16 +199,15 @@ mod tests {
         }
     }
 
-    /// Goal: a build that hangs is ended with all that it has started.
+    /// Goal: a run that hangs is ended with all that it has started, and its last test is named.
     #[test]
-    fn a_silent_build_is_ended() {
+    fn a_silent_run_is_ended() {
         let file = std::env::temp_dir().join(format!("weir-t-build-{}", std::process::id()));
         let file = file.to_str().unwrap();
-        let (summary, outcome) = run(&format!("sleep 1000 & echo $! > {file}; wait"));
-        assert_eq!(
-            outcome.unwrap_err(),
-            format!("cargo test: silent for too long: ended; {CLEAN}")
-        );
+        let script = format!("sleep 1000 & echo $! > {file}; echo test a ... ok; wait");
+        let (summary, outcome) = run(&script);
+        let why = format!("cargo test: silent for 5s after `test a ... ok`: ended; {CLEAN}");
+        assert_eq!(outcome.unwrap_err(), why);
         assert!(summary.crashed);
         assert_ends(file);
     }

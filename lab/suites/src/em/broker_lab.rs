@@ -214,17 +214,13 @@ impl BrokerLab {
         let links: Vec<Value> = parsed(&self.run(router, Command::line("ip -j link show"))?)?;
         let names = links.iter().filter_map(|link| link["ifname"].as_str());
         let exits = names.clone().filter(|name| name.starts_with("wd")).count();
+        let of_entries = names.filter_map(|name| name.strip_prefix("wc"));
         let is_number = |text: &str| text.parse::<u16>().is_ok();
-        let count = |is_ours: &dyn Fn(&str) -> bool| {
-            names
-                .clone()
-                .filter_map(|name| name.strip_prefix("wc"))
-                .filter(|of| is_ours(of))
-                .count()
-        };
+        let entries = of_entries.clone().filter(|name| is_number(name)).count();
+        let paths = of_entries.filter_map(|name| name.split_once('t'));
         // A path that has lost its entry counts as one.
-        let paths = count(&|of| of.split_once('t').is_some_and(|(tunnel, _)| is_number(tunnel)));
-        Ok((routes.len() + exits, count(&is_number).max(paths)))
+        let paths = paths.filter(|(tunnel, _)| is_number(tunnel)).count();
+        Ok((routes.len() + exits, entries.max(paths)))
     }
 
     /// Sends a request with `curl`: path and options. Returns the answer and its status.
