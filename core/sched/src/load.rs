@@ -46,18 +46,23 @@ pub struct Subject {
     owners: u32,
     /// Set if phases are lent.
     borrow: bool,
+    /// Packets queued at first in each class; 0: [`queued`] says how many in all.
+    backlog: u32,
+    /// Accounted length of each packet.
+    bytes: u32,
 }
 
 /// Makes the scheduler of a subject, with so many classes.
 type Make = fn(&LinkConfig, Subject, u32) -> Result<Box<dyn Load>, ConfigError>;
 
-/// A scheduler under load. With `FLOWS` each packet is of a flow with a queue of its own, as many
-/// flows as packets; without, nobody says which flow it is of.
-struct Bed<S, const FLOWS: bool> {
+/// A scheduler under load. `FLOWS` is the number of flows of each class, which have queues of their
+/// own. With [`NONE`] no packet says of which flow it is; with [`EACH`] each is a flow.
+struct Bed<S, const FLOWS: u32> {
     scheduler: S,
     leaves: Vec<ClassId>,
     /// The length of each frame.
     frames: Vec<u32>,
+    classes: u32,
     /// Time in units of 1/100 ns.
     centi: u64,
     seed: u64,
@@ -67,24 +72,24 @@ impl Subject {
     /// All of them.
     pub const ALL: [Self; 17] = [
         Self::flat("fifo", |link, this, n| {
-            Ok(Box::new(Bed::<_, false>::new(Fifo::new(link), this, n)?))
+            Ok(Box::new(Bed::<_, NONE>::new(Fifo::new(link), this, n)?))
         }),
         Self::flat("strict", |link, this, n| {
-            Ok(Box::new(Bed::<_, false>::new(StrictPriority::new(link), this, n)?))
+            Ok(Box::new(Bed::<_, NONE>::new(StrictPriority::new(link), this, n)?))
         }),
         Self::flat("wrr", |link, this, n| {
-            Ok(Box::new(Bed::<_, false>::new(Wrr::new(link), this, n)?))
+            Ok(Box::new(Bed::<_, NONE>::new(Wrr::new(link), this, n)?))
         }),
         Self::DRR,
         Self::flat("wfq", |link, this, n| {
-            Ok(Box::new(Bed::<_, false>::new(Wfq::new(link), this, n)?))
+            Ok(Box::new(Bed::<_, NONE>::new(Wfq::new(link), this, n)?))
         }),
         Self::hfsc("hfsc-flat", false, false),
         Self::hfsc("hfsc-tree", true, false),
         Self::hfsc("hfsc-flat-min", false, true),
         Self::HFSC_TREE_MIN,
         Self::flat("drr-flows", |link, this, n| {
-            Ok(Box::new(Bed::<_, true>::new(Drr::new(link), this, n)?))
+            Ok(Box::new(Bed::<_, EACH>::new(Drr::new(link), this, n)?))
         }),
         Self::PACED_DRR,
         Self::cyclic_drr("cyclic-drr-3", 3, false),
@@ -98,7 +103,7 @@ impl Subject {
     /// Deficit round robin behind the clock of a link.
     const PACED_DRR: Self = Self::flat("paced-drr", |link, this, n| {
         let link = paced(link);
-        Ok(Box::new(Bed::<_, false>::new(Paced::new(Drr::new(&link), &link), this, n)?))
+        Ok(Box::new(Bed::<_, NONE>::new(Paced::new(Drr::new(&link), &link), this, n)?))
     });
 
     /// HFSC of two levels behind the clock of a link.
@@ -106,13 +111,26 @@ impl Subject {
         owners: 3,
         ..Self::flat("paced-hfsc", |link, this, n| {
             let link = paced(link);
-            Ok(Box::new(Bed::<_, false>::new(Paced::new(Hfsc::new(&link), &link), this, n)?))
+            Ok(Box::new(Bed::<_, NONE>::new(Paced::new(Hfsc::new(&link), &link), this, n)?))
         })
     };
 
+    /// Deficit round robin of classes with 32 long packets each: in one queue, and in those of 16
+    /// flows, each of which sends one packet a turn and never runs empty.
+    pub const BUSY: [Self; 2] = [
+        Self { name: "drr-32", backlog: BACKLOG, bytes: LONG_BYTES, ..Self::DRR },
+        Self {
+            backlog: BACKLOG,
+            bytes: LONG_BYTES,
+            ..Self::flat("drr-32-flows", |link, this, n| {
+                Ok(Box::new(Bed::<_, 16>::new(Drr::new(link), this, n)?))
+            })
+        },
+    ];
+
     /// Deficit round robin.
     pub const DRR: Self = Self::flat("drr", |link, this, n| {
-        Ok(Box::new(Bed::<_, false>::new(Drr::new(link), this, n)?))
+        Ok(Box::new(Bed::<_, NONE>::new(Drr::new(link), this, n)?))
     });
 
     /// HFSC with two levels, weights and guarantees.
@@ -121,10 +139,10 @@ impl Subject {
     /// The one of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|subject| subject.name == name)
+        Self::ALL.into_iter().chain(Self::BUSY).find(|subject| subject.name == name)
     }
 
-    /// A scheduler with so many classes, each with [`queued`] packets on average.
+    /// A scheduler with so many classes, and packets in them.
     ///
     /// # Errors
     /// [`ConfigError`], where a class is refused.
@@ -133,18 +151,24 @@ impl Subject {
             rate: None,
             catch_up: Nanos::ZERO,
             classes_max: 2 * classes + 2,
-            packets_max: queued(classes) + 1024,
+            packets_max: self.queued(classes) + 1024,
         };
         (self.make)(&link, self, classes)
     }
 
+    /// Packets queued at first in all classes.
+    fn queued(self, classes: u32) -> u32 {
+        if self.backlog > 0 { self.backlog * classes } else { queued(classes) }
+    }
+
     const fn flat(name: &'static str, make: Make) -> Self {
-        Self { name, make, tree: false, min: false, owners: 0, borrow: false }
+        let bytes = PACKET_BYTES;
+        Self { name, make, tree: false, min: false, owners: 0, borrow: false, backlog: 0, bytes }
     }
 
     const fn hfsc(name: &'static str, tree: bool, min: bool) -> Self {
         let make: Make =
-            |link, this, n| Ok(Box::new(Bed::<_, false>::new(Hfsc::new(link), this, n)?));
+            |link, this, n| Ok(Box::new(Bed::<_, NONE>::new(Hfsc::new(link), this, n)?));
         Self { tree, min, ..Self::flat(name, make) }
     }
 
@@ -177,14 +201,17 @@ pub fn queued(classes: u32) -> u32 {
     (4 * classes).max(2 * QUEUE_PACKETS).min(QUEUE_PACKETS * classes)
 }
 
-impl<S: Scheduler, const FLOWS: bool> Bed<S, FLOWS> {
+impl<S: Scheduler, const FLOWS: u32> Bed<S, FLOWS> {
     fn new(mut scheduler: S, subject: Subject, classes: u32) -> Result<Self, ConfigError> {
         let rate = if subject.min { LINK_BPS / 2 / u64::from(classes.max(1)) } else { 0 };
         let min_rate = BitRate::from_bps(rate);
         let bytes = ByteCount::new(1 << 20);
-        let flows = FLOWS.then_some(FlowQueueConfig { flows: QUEUE_PACKETS, l4s: None });
-        let codel = FLOWS.then(CodelConfig::default);
-        let queue = QueueConfig { packets: QUEUE_PACKETS, bytes, codel, flows };
+        let told_apart = FLOWS != NONE;
+        let flows = told_apart.then_some(FlowQueueConfig { flows: QUEUE_PACKETS, l4s: None });
+        let codel = told_apart.then(CodelConfig::default);
+        // Half of each queue stays free, so that none is refused.
+        let packets = QUEUE_PACKETS.max(2 * subject.backlog);
+        let queue = QueueConfig { packets, bytes, codel, flows };
         let slices = match subject.owners {
             0 if subject.tree => classes.isqrt().next_power_of_two(),
             owners => owners.min(classes),
@@ -201,17 +228,17 @@ impl<S: Scheduler, const FLOWS: bool> Bed<S, FLOWS> {
             let parent = parents.get(index as usize % parents.len().max(1)).copied();
             leaves.push(scheduler.add_class(Instant::ZERO, parent, &config)?);
         }
-        let packets = queued(classes);
+        let packets = subject.queued(classes);
         for (id, &leaf) in (0..packets).zip(leaves.iter().cycle()) {
             // No queue is fuller than the others, so none refuses.
             let _taken = scheduler.enqueue(
                 Instant::ZERO,
                 leaf,
-                Self::packet(id, PACKET_BYTES, Instant::ZERO),
+                Self::packet(id, classes, subject.bytes, Instant::ZERO),
             );
         }
-        let frames = vec![PACKET_BYTES; packets as usize];
-        Ok(Self { scheduler, leaves, frames, centi: 0, seed: 1 })
+        let frames = vec![subject.bytes; packets as usize];
+        Ok(Self { scheduler, leaves, frames, classes, centi: 0, seed: 1 })
     }
 
     fn now(&self) -> Instant {
@@ -234,13 +261,17 @@ impl<S: Scheduler, const FLOWS: bool> Bed<S, FLOWS> {
 
     fn enqueue(&mut self, now: Instant, class: ClassId, id: u32) -> bool {
         let bytes = self.frames.get(id as usize).copied().unwrap_or(PACKET_BYTES);
-        self.scheduler.enqueue(now, class, Self::packet(id, bytes, now)).is_ok()
+        self.scheduler.enqueue(now, class, Self::packet(id, self.classes, bytes, now)).is_ok()
     }
 
     #[inline(always)]
-    fn packet(id: u32, bytes: u32, now: Instant) -> Packet {
+    fn packet(id: u32, classes: u32, bytes: u32, now: Instant) -> Packet {
         let packet = Packet::new(id, bytes, now);
-        if FLOWS { packet.of_flow(id) } else { packet }
+        match FLOWS {
+            NONE => packet,
+            EACH => packet.of_flow(id),
+            flows => packet.of_flow(id / classes % flows),
+        }
     }
 
     /// xorshift64: the same each time, in a few cycles.
@@ -284,7 +315,7 @@ impl<S: Scheduler, const FLOWS: bool> Bed<S, FLOWS> {
     }
 }
 
-impl<S: Scheduler> Bed<Cyclic<S>, false> {
+impl<S: Scheduler> Bed<Cyclic<S>, NONE> {
     /// Owners of one phase each, as long as a phase of 100 µs at 1 Gb/s is in packets.
     fn with_phases(
         scheduler: Cyclic<S>,
@@ -306,7 +337,7 @@ impl<S: Scheduler> Bed<Cyclic<S>, false> {
     }
 }
 
-impl<S: Scheduler, const FLOWS: bool> Load for Bed<S, FLOWS> {
+impl<S: Scheduler, const FLOWS: u32> Load for Bed<S, FLOWS> {
     fn refill(&mut self, packets: u64) -> u64 {
         self.cycle(packets, |_, from| from)
     }
@@ -323,6 +354,14 @@ impl<S: Scheduler, const FLOWS: bool> Load for Bed<S, FLOWS> {
 /// Packets that leave before as many come in.
 const BATCH: usize = 32;
 const QUEUE_PACKETS: u32 = 64;
+/// Packets of a busy class: two of each of its flows.
+const BACKLOG: u32 = 32;
+/// The longest frame without a tag, which is all that a flow may send in a turn.
+const LONG_BYTES: u32 = 1514;
+/// No flow is told apart.
+const NONE: u32 = 0;
+/// Each packet is a flow.
+const EACH: u32 = u32::MAX;
 /// Accounted length of every packet.
 const PACKET_BYTES: u32 = 64;
 /// 100 Gb/s.

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
-use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
+use weir_platform::cpu::{self, Class, CpuRequest, CpuReservation};
 use weir_platform::error::HostError;
 use weir_ports::{FramePort, PacketConfig, PacketPort, Pool, PortError, WaitMode, Waiter, now};
 use weir_switch::{Frame, FramePool};
@@ -106,9 +106,10 @@ impl DelayLine {
 
     /// Forwards until a device fails.
     fn forward(mut self) -> io::Error {
-        // If the process has no right to this, the line is later on a busy machine.
-        let _reservation =
-            CpuReservation::take(CpuRequest { cpu: None, class: Class::Normal { nice: -15 } });
+        // What the line is late counts as the delay of whatever is before it, so it runs before all
+        // traffic beside it. If the process has no right to this, it is later on a busy machine.
+        let cpu = cpu::division().others.first().copied();
+        let _reservation = CpuReservation::take(CpuRequest { cpu, class: LINE_CLASS });
         let mut frames = Vec::with_capacity(BATCH);
         loop {
             let [a, b] = &mut self.ports;
@@ -174,6 +175,8 @@ impl DelayedDirection {
     }
 }
 
+/// Above ordinary processes, below a worker.
+const LINE_CLASS: Class = Class::Fifo { priority: 1 };
 /// The text that a line prints when it is open.
 pub const READY: &str = "ready";
 

@@ -2,8 +2,9 @@
 //! Row 16: the processor time that flow queues add to a packet, beside one queue a class without
 //! CoDel, in turns.
 //!
-//! Each packet is of a flow of its own, so that a flow begins and ends with each: the most that
-//! flow queues can cost. No allocation is counted by `core/switch/tests/allocations.rs`.
+//! `greedy` is the case of row 12: the packets of a class are of 16 flows that never run empty. In
+//! the others each packet is a flow, which begins and ends with it: the most that flow queues can
+//! cost. No allocation is counted by `core/switch/tests/allocations.rs`.
 
 use weir_experiment::prelude::*;
 use weir_experiment::senders::on_worker_cpu;
@@ -13,9 +14,9 @@ use crate::sched_turns::{TurnLoad, in_turns};
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let runs = if rec.quick { RUNS_QUICK } else { RUNS };
-    for (load, name) in LOADS {
+    for (subjects, load, name) in CASES {
         for classes in CLASSES {
-            let times = on_worker_cpu(move || in_turns(&SUBJECTS, classes, load, runs))?;
+            let times = on_worker_cpu(move || in_turns(&subjects, classes, load, runs))?;
             let more = more_ns(&times);
             for (subject, times) in times {
                 rec.keep(&format!("{name}/{classes}/{subject}"), Series::unordered("s", times))?;
@@ -39,8 +40,11 @@ fn more_ns(times: &[(String, Vec<f64>)]) -> Vec<f64> {
     without.iter().zip(with).map(|(without, with)| (with - without) * 1e9).collect()
 }
 
-const SUBJECTS: [&str; 2] = ["drr", "drr-flows"];
-const LOADS: [(TurnLoad, &str); 2] = [(TurnLoad::Refill, "refill"), (TurnLoad::Random, "random")];
+const CASES: [([&str; 2], TurnLoad, &str); 3] = [
+    (["drr-32", "drr-32-flows"], TurnLoad::Refill, "greedy"),
+    (["drr", "drr-flows"], TurnLoad::Refill, "refill"),
+    (["drr", "drr-flows"], TurnLoad::Random, "random"),
+];
 const CLASSES: [u32; 2] = [64, 4096];
 /// Beyond these the states of all classes are in no first cache, and what a packet costs is what
 /// memory takes.

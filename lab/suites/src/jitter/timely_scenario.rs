@@ -69,6 +69,7 @@ pub(crate) struct ServerCase {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BulkCase {
+    pub(super) pairs: u32,
     pub(super) period: Text<Nanos>,
     pub(super) cpu: Text<CpuShare>,
     pub(super) rate: f64,

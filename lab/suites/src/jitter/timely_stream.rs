@@ -26,6 +26,7 @@ pub(super) fn web(rec: &mut Recording<'_>) -> Result {
 pub(crate) fn bulk(rec: &mut Recording<'_>) -> Result {
     let scenario = TimelyScenario::read()?;
     let (pairs, length) = scenario.runs(rec.quick);
+    let pairs = if rec.quick { pairs } else { scenario.bulk.pairs };
     let mut rates = [Vec::new(), Vec::new()];
     for _ in 0..pairs {
         for (at, realtime) in [false, true].into_iter().enumerate() {

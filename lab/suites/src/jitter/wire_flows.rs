@@ -3,6 +3,7 @@
 //! kernel and a sparse flow in one tenant's queue, through a running node, TBF and HTB.
 
 use weir_experiment::prelude::*;
+use weir_traffic::SendSpec;
 
 use super::flow_runs::{GREEDY, default_queue};
 use crate::peers::{Limiter, PeerLimit, StarBridge};
@@ -90,9 +91,15 @@ fn measure(
     let mut rig = Testbed::up(&star)?;
     put(&mut rig, &star, queue)?;
     rig.ask(&star.tenants[0], StarTopology::congestion_control(control))?;
-    let seconds = if rec.quick { 20 } else { 60 };
+    let seconds = if rec.quick { 25 } else { 60 };
+    let later = |seconds: usize| Some(seconds as u64 * SECOND_NS);
+    let sparse = |stream| star.udp(0, stream, 200, Some(Rate::Pps(50)));
     let run = TrafficRun {
-        senders: vec![star.udp(0, 0, 200, Some(Rate::Pps(50))), star.tcp(0, 1, GREEDY_COUNT)],
+        senders: vec![
+            SendSpec { start_ns: later(WARM_UP), ..sparse(SPARSE) },
+            SendSpec { start_ns: later(ALONE), ..star.tcp(0, 1, GREEDY_COUNT) },
+            sparse(ALL_ALONG),
+        ],
         receivers: vec![star.sink(), star.tcp_server()],
         ..TrafficRun::new(&star, star.policy(), seconds)
     };
@@ -111,10 +118,18 @@ fn keep(
     seen: &TrafficRecord,
     rate: BitRate,
 ) -> Result<(), ExperimentError> {
-    let sparse = seen.stream(0, 0);
-    let delay = |k| sparse.map_or(0, |seen| seen.delays.quantile_ns(k, 1000));
-    // A packet that met no queue was delayed by the link and its delay line alone.
-    let added = (1..=1000).map(|k| float(delay(k).saturating_sub(delay(1))) / 1e9).collect();
+    let few = |stream| {
+        ExperimentError::Node(format!("{prefix}: stream {stream}: under {DELAYS_MIN} packets came"))
+    };
+    let delays = |stream| {
+        let delays = seen.stream(0, stream).map(|seen| &seen.delays);
+        delays.filter(|delays| delays.count >= DELAYS_MIN).ok_or_else(|| few(stream))
+    };
+    // A packet that met no queue was delayed by the link and its delay line alone: those before the
+    // connections began.
+    let (least, sparse) = (delays(ALL_ALONG)?.quantile_ns(1, 1000), delays(SPARSE)?);
+    let added = |k| float(sparse.quantile_ns(k, 1000).saturating_sub(least)) / 1e9;
+    let added = (1..=1000).map(added).collect();
     rec.keep(&format!("{prefix}/sparse"), Series::unordered("s", added))?;
     let bits = seen.got_from(0, StarTopology::mac(0));
     let used = bits.iter().skip(WARM_UP).map(|bits| bits / float(rate.as_bps())).collect();
@@ -167,6 +182,14 @@ const CUBIC: &str = "cubic";
 const BBR: &str = "bbr";
 const GREEDY_COUNT: u32 = 16;
 const _: () = assert!(GREEDY_COUNT as usize == GREEDY, "as many as in virtual time");
-/// Seconds that are not judged: connections start.
-const WARM_UP: usize = 5;
+/// Seconds before the connections begin.
+const ALONE: usize = 1;
+/// Seconds that are not judged: connections start, and their first losses are of slow start.
+const WARM_UP: usize = 10;
+/// The sparse flow that is judged, and the one that is there from the start.
+const SPARSE: u16 = 0;
+const ALL_ALONG: u16 = 2;
+/// Packets of a sparse flow in half of the shortest run.
+const DELAYS_MIN: u64 = 300;
+const SECOND_NS: u64 = 1_000_000_000;
 const LOOKS_A_SECOND: usize = 20;

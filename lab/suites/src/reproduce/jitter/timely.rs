@@ -64,14 +64,13 @@ impl TimelyExperiment {
         Self {
             name: "activation",
             title: "Alone, activated every 1, 10, 20 and 40 ms",
-            length: Duration::from_secs(60),
+            length: Duration::from_secs(240),
             text: "The VM runs alone on a dedicated CPU core; under Xen's Credit Scheduler, the VM \
                    is activated every 1ms, 10ms, 20ms and 40ms respectively.",
             record: timely::alone_both,
             cases: |scenario| {
-                let case = |every: Nanos| TimelyCase {
-                    title: format!("every {every}"),
-                    series: [format!("every-{every}/fair"), format!("every-{every}")],
+                let case = |every: Nanos| {
+                    TimelyCase::of(&format!("every {every}"), &format!("every-{every}"), &["/"; 2])
                 };
                 scenario.alone.every.iter().map(|text| case(text.0)).collect()
             },
@@ -89,7 +88,7 @@ impl TimelyExperiment {
         Self {
             name: "iperf",
             title: "Bulk as of iperf, beside two neighbours at 60/20/20",
-            length: Duration::from_secs(45),
+            length: Duration::from_secs(135),
             text: SHARED_CORE,
             record: timely_stream::bulk,
             cases: |_| vec![TimelyCase::of("bulk", "bulk", &[""; 2])],
