@@ -9,6 +9,7 @@ mount -t devtmpfs dev /dev
 mount -t tmpfs run /run
 mount -t tmpfs tmp /tmp
 mount -t bpf bpf /sys/fs/bpf
+mount -t cgroup2 cgroup /sys/fs/cgroup
 mkdir -p /run/netns
 for module in $(cat /etc/modules); do modprobe "$module"; done
 ip link set lo up

@@ -51,6 +51,9 @@ fn line(of: &ClassStatusView) -> String {
         let (deadline, period) = (Nanos::new(deadline), Nanos::new(period));
         let _fits = write!(text, ", {} of each {period} within {deadline}", share(cpu));
     }
+    if let Some(core) = asked.core {
+        let _fits = write!(text, " on processor {core} alone");
+    }
     if let Some(weight) = asked.weight {
         let _fits = write!(text, ", weight {weight}");
     }

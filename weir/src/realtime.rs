@@ -23,6 +23,9 @@ pub(crate) struct RealtimeArgs {
     /// Guaranteed share of one processor, such as 20%
     #[arg(long)]
     cpu: Option<CpuShare>,
+    /// Exclusive processor of its threads, in a partition of the host; any: those that all share
+    #[arg(long, value_name = "NUMBER", value_parser = core)]
+    core: Option<CoreOrAny>,
     /// True: a guest of Xen gets no spare time beyond its guarantee
     #[arg(long, value_name = "BOOL")]
     ceiling: Option<bool>,
@@ -53,6 +56,10 @@ enum ClassOrNone {
     None,
 }
 
+/// An exclusive processor; `None`: those that all share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CoreOrAny(Option<u32>);
+
 impl RealtimeArgs {
     /// The change that the options ask for; nothing without any.
     pub(crate) fn change(&self) -> Given<RealtimeChange> {
@@ -66,6 +73,7 @@ impl RealtimeArgs {
             deadline_ns: time(self.deadline),
             period_ns: self.period.map(period),
             cpu_ppm: self.cpu.map(|cpu| Some(cpu.as_ppm())),
+            core: self.core.map(|core| core.0),
             ceiling: self.ceiling.map(Some),
             weight: self.weight.map(Some),
             process: self.process.clone().map(Some),
@@ -83,6 +91,7 @@ impl RealtimeArgs {
                 change.deadline_ns = change.deadline_ns.or(Some(None));
                 change.period_ns = change.period_ns.or(Some(None));
                 change.cpu_ppm = change.cpu_ppm.or(Some(None));
+                change.core = change.core.or(Some(None));
                 change.ceiling = change.ceiling.or(Some(None));
             } else {
                 change.weight = change.weight.or(Some(None));
@@ -144,6 +153,14 @@ fn class(text: &str) -> Result<ClassOrNone, String> {
     }
 }
 
+fn core(text: &str) -> Result<CoreOrAny, String> {
+    match (text, text.parse()) {
+        ("any", _) => Ok(CoreOrAny(None)),
+        (_, Ok(number)) => Ok(CoreOrAny(Some(number))),
+        _ => Err("must be the number of a processor, or any".to_owned()),
+    }
+}
+
 /// The name of a class in the policy.
 pub(crate) const fn name(class: RealtimeClass) -> &'static str {
     match class {
@@ -173,12 +190,15 @@ mod tests {
             realtime: Some(class("periodic").unwrap()),
             deadline: Some(Nanos::from_millis(5)),
             cpu: Some(CpuShare::from_percent(20)),
+            core: Some(core("any").unwrap()),
             interface: vec!["v0=eth0".into(), "v1".into()],
             ..RealtimeArgs::default()
         };
         let change = periodic.change().flatten().unwrap();
         assert_eq!((change.cpu_ppm, change.weight), (Some(Some(200_000)), Some(None)));
-        assert_eq!(change.period_ns, None);
+        assert_eq!((change.period_ns, change.core), (None, Some(None)));
+        assert_eq!(core("3"), Ok(CoreOrAny(Some(3))));
+        assert!(core("-1").is_err());
         let interfaces = change.interface.flatten().unwrap();
         assert_eq!((interfaces[0].inside.as_deref(), &interfaces[1].inside), (Some("eth0"), &None));
         assert!(class("fast").is_err());

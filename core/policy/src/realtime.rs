@@ -28,6 +28,9 @@ pub struct RouterRealtime {
     pub period: Nanos,
     /// The share of one processor that is guaranteed; zero for a normal class.
     pub cpu: CpuShare,
+    /// The exclusive processor of its threads, in a partition that the host's owner made; `None`:
+    /// those that all share.
+    pub core: Option<u32>,
     /// True if a guest of Xen gets no spare time beyond its guarantee.
     pub ceiling: bool,
     /// The weight among normal processes, or among the normal guests of the policy.
@@ -95,6 +98,10 @@ pub(crate) struct RouterRealtimeTable {
     #[schemars(extend("x-minimum" = 1, "x-maximum" = CpuShare::ONE.as_ppm()))]
     #[schemars(extend("x-default" = "none"))]
     cpu: Option<Text<CpuShare>>,
+    /// The exclusive processor of its threads, from 0 on: the host's owner has put it and them in a
+    /// partition of control groups. For `process` and `group`, without `xtc`.
+    #[schemars(range(max = CORE_MAX), extend("x-default" = "those that all share"))]
+    core: Option<u32>,
     /// True if a guest of Xen gets no spare time beyond `cpu`; threads of Linux never get any. For
     /// `domain`.
     #[schemars(extend("default" = false))]
@@ -131,6 +138,7 @@ impl RouterRealtime {
             deadline,
             period: deadline,
             cpu,
+            core: None,
             ceiling: false,
             weight: WEIGHT,
             process: None,
@@ -190,6 +198,7 @@ impl RouterRealtimeTable {
             ("deadline", self.deadline.is_some(), true),
             ("cpu", self.cpu.is_some(), true),
             ("period", self.period.is_some(), false),
+            ("core", self.core.is_some(), false),
         ];
         for (key, given, required) in times {
             match kind {
@@ -216,6 +225,7 @@ impl RouterRealtimeTable {
             deadline,
             period: self.period.map_or(deadline, |text| text.0),
             cpu: self.cpu.map_or(CpuShare::ZERO, |text| text.0),
+            core: self.core,
             ceiling: self.ceiling.unwrap_or(false),
             weight: self.weight.unwrap_or(WEIGHT),
             process: self.process.clone(),
@@ -235,6 +245,7 @@ impl RouterRealtimeTable {
             deadline: guaranteed.then_some(Text(class.deadline)),
             period: guaranteed.then_some(Text(class.period)),
             cpu: guaranteed.then_some(Text(class.cpu)),
+            core: class.core,
             ceiling: class.ceiling.then_some(true),
             weight: (!guaranteed).then_some(class.weight),
             process: class.process.clone(),
@@ -250,5 +261,7 @@ impl RouterRealtimeTable {
 const TIME_MIN: u64 = 100_000;
 /// And its longest is 4.19 s (`kernel.sched_deadline_period_max_us`).
 const TIME_MAX: u64 = 4 * SECOND;
+/// Linux has 8192 processors at most (`CONFIG_NR_CPUS`).
+const CORE_MAX: u32 = 8191;
 /// The weight of a control group of version 2 which nobody gave another.
 const WEIGHT: u32 = 100;

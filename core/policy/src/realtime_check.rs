@@ -83,6 +83,13 @@ fn check_source(router: &Router, class: &RouterRealtime, wrong: &mut dyn FnMut(&
         let message = "needs process, group, domain, or an interface with inside";
         wrong("", message.to_string());
     }
+    let source = router.thread_source();
+    let can_be_bound = matches!(source, Some(ThreadSource::Process(_) | ThreadSource::Group(_)));
+    if class.core.is_some() && source.is_some() && !can_be_bound {
+        wrong("core", "belongs to process or group".to_string());
+    } else if class.core.is_some() && of_xtc.is_some() {
+        wrong("core", "beside xtc: caps are of the processors that all share".to_string());
+    }
     if class.is_guaranteed() {
         if matches!(of_xtc, Some(ThreadSource::Domain(_))) {
             let message = "beside xtc with actuator \"xl\": that caps under Xen's credit and \

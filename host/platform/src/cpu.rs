@@ -4,6 +4,7 @@
 
 use std::io;
 use std::marker::PhantomData;
+use std::path::Path;
 use std::thread;
 
 use serde::Serialize;
@@ -234,9 +235,24 @@ pub fn count() -> u32 {
     u32::try_from(of_process().len()).unwrap_or(u32::MAX).max(1)
 }
 
+/// Says whether the machine has a processor, which may be off.
+#[must_use]
+pub fn exists(cpu: u32) -> bool {
+    Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")).exists()
+}
+
+/// Returns the processors that a thread may use, in order; `None`: it is gone.
+#[must_use]
+pub fn processors_of(thread: Identity) -> Option<Vec<u32>> {
+    let cpus = affinity(libc::pid_t::try_from(thread.pid).ok()?).ok()?;
+    // Only now it is known that the number was not another thread's.
+    thread.is_alive().then_some(cpus)
+}
+
 /// The processors of the process's first thread, which takes no [`CpuReservation`]: the calling
 /// thread may be bound to one. Empty if they cannot be read.
-fn of_process() -> Vec<u32> {
+#[must_use]
+pub fn of_process() -> Vec<u32> {
     let first = libc::pid_t::try_from(std::process::id());
     first.ok().and_then(|thread| affinity(thread).ok()).unwrap_or_default()
 }
@@ -453,6 +469,21 @@ mod tests {
                 "a_pinned_thread_runs_where_it_was_put_and_is_free_afterwards (nice given back)",
             );
         }
+    }
+
+    #[test]
+    fn the_processors_of_a_thread_are_those_that_it_may_use() {
+        let cpu = super::division().worker;
+        let bound = thread::spawn(move || {
+            let _cpu = CpuReservation::take(CpuRequest { cpu: Some(cpu), class: Class::Batch });
+            let own = std::fs::read_link("/proc/thread-self").unwrap();
+            let number = own.file_name().unwrap().to_str().unwrap().parse().unwrap();
+            processors_of(Identity::of(number).unwrap())
+        });
+        assert_eq!(bound.join().unwrap(), Some(vec![cpu]));
+        let own = Identity::own().unwrap();
+        assert_eq!(processors_of(Identity { start_ticks: own.start_ticks + 1, ..own }), None);
+        assert!(super::exists(super::division().worker) && !super::exists(8191));
     }
 
     #[test]

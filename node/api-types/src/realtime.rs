@@ -39,6 +39,11 @@ pub struct RealtimeChange {
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)]
     pub cpu_ppm: Given<u32>,
+    /// The exclusive processor of its threads, in a partition that the host's owner made. Default:
+    /// those that all share.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>, maximum = 8191)]
+    pub core: Given<u32>,
     /// True if a guest of Xen gets no spare time beyond its guarantee. Default: false.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<bool>)]
@@ -95,6 +100,9 @@ pub struct RealtimeClassView {
     /// Guaranteed share, in millionths of a processor. Absent for a normal class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ppm: Option<u32>,
+    /// The exclusive processor of its threads. Absent for those that all share, and for a tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<u32>,
     /// Weight of a normal class. Absent for the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,

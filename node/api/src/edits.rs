@@ -162,6 +162,7 @@ impl Edits {
         self.add(at("deadline"), of.deadline_ns.map(time));
         self.add(at("period"), of.period_ns.map(time));
         self.add(at("cpu"), of.cpu_ppm.map(|value| value.map(share)));
+        self.add(at("core"), of.core);
         self.add(at("ceiling"), of.ceiling);
         self.add(at("weight"), of.weight);
         let texts = [

@@ -75,17 +75,17 @@ pub(crate) fn policy(whole: &Policy, caller: &Caller) -> PolicyView {
         node: whole.node.name.clone(),
         ports: whole.ports.iter().filter(|_| all).map(port).collect(),
         slices: slices.map(slice).collect(),
-        routers: routers.map(router).collect(),
+        routers: routers.map(|one| router(one, all)).collect(),
         vifs: vifs.map(|one| vif(whole, one)).collect(),
     }
 }
 
-fn router(of: &Router) -> RouterGroupView {
+fn router(of: &Router, all: bool) -> RouterGroupView {
     RouterGroupView {
         name: of.name.clone(),
         send: share(&of.send),
         receive: share(&of.receive),
-        realtime: of.realtime.as_ref().map(class_view),
+        realtime: of.realtime.as_ref().map(|class| class_view(class, all)),
     }
 }
 
@@ -103,6 +103,7 @@ pub(crate) fn class_status(of: &ClassStatus, caller: &Caller) -> ClassStatusView
             deadline_ns: guaranteed.then_some(of.deadline.as_nanos()),
             period_ns: guaranteed.then_some(of.period.as_nanos()),
             cpu_ppm: guaranteed.then_some(of.cpu.as_ppm()),
+            core: of.core.filter(|_| caller.slice().is_none()),
             weight: (!guaranteed).then_some(of.weight),
         },
         in_force: of.is_in_force(),
@@ -119,13 +120,14 @@ pub(crate) fn class_status(of: &ClassStatus, caller: &Caller) -> ClassStatusView
     }
 }
 
-fn class_view(of: &RouterRealtime) -> RealtimeClassView {
+fn class_view(of: &RouterRealtime, all: bool) -> RealtimeClassView {
     let guaranteed = of.is_guaranteed();
     RealtimeClassView {
         class: class(of.kind),
         deadline_ns: guaranteed.then_some(of.deadline.as_nanos()),
         period_ns: guaranteed.then_some(of.period.as_nanos()),
         cpu_ppm: guaranteed.then_some(of.cpu.as_ppm()),
+        core: of.core.filter(|_| all),
         weight: (!guaranteed).then_some(of.weight),
     }
 }

@@ -19,7 +19,7 @@ use weir_platform::cap::{BudgetUser, Budgets, GuaranteeError, RtdsBudget, RtdsCl
 use weir_platform::meter::CpuSource;
 use weir_platform::process::{self, Identity};
 use weir_platform::run::{Host, Platform};
-use weir_platform::{HostError, Journal, StateDir, Undo, host};
+use weir_platform::{HostError, Journal, StateDir, Undo, cpu, host};
 use weir_units::CpuShare;
 
 use super::classes::{AppliedClass, ClassPlatform, NamedThreads, RouterClass};
@@ -36,6 +36,8 @@ pub(crate) struct HostClasses {
     kept: BTreeMap<String, KeptThreads>,
     /// The guarantees of guests of Xen, on its processors; `None`: not needed yet, or no Xen.
     guests: Option<AllotmentLedger>,
+    /// The processors on which the node could run when it started.
+    shared: Vec<u32>,
     /// The guests that the policy gives a budget, by name.
     named: Vec<String>,
     /// The routers that are guests with a weight, and their weights.
@@ -68,7 +70,8 @@ impl HostClasses {
         let journal = HostJournal::new(state, name, "classes are not in force yet", tell);
         let (kept, guests) = (BTreeMap::new(), None);
         let (named, weights) = (Vec::new(), Vec::new());
-        Self { node: node.to_owned(), budgets, journal, kept, guests, named, weights }
+        let (node, shared) = (node.to_owned(), cpu::of_process());
+        Self { node, budgets, journal, kept, guests, shared, named, weights }
     }
 
     fn keep(&mut self, wanted: &RouterClass) -> Result<AppliedClass, RouterError> {
@@ -86,6 +89,11 @@ impl HostClasses {
         };
         kept.add(mark, journal);
         let threads = kept_threads?;
+        if let Err(error) = check_processors(wanted, &threads, &self.shared) {
+            // A budget that they have is counted where they are no more.
+            let _tried_again = self.budgets.end_guarantee(&wanted.router);
+            return Err(error);
+        }
         self.budgets.enter(&wanted.router, &threads, BudgetUser::Class)?;
         let Some(demand) = wanted.demand() else { return Ok(AppliedClass::default()) };
         self.budgets.guarantee(&wanted.router, demand)?;
@@ -264,8 +272,12 @@ impl ClassPlatform for HostClasses {
         Ok(())
     }
 
+    fn check_core(&self, core: u32) -> Result<(), RouterError> {
+        check_core(core, &self.shared, cpu::exists)
+    }
+
     fn check(&self, classes: &[RouterClass]) -> Result<(), UnfitRouter> {
-        check(classes, &self.budgets)
+        check_sums(classes, &self.budgets)
     }
 
     fn end(&mut self) -> Result<(), RouterError> {
@@ -458,20 +470,77 @@ pub(crate) fn plan(wanted: &RouterClass) -> String {
     let class = &wanted.class;
     let what = match wanted.demand() {
         Some(demand) => format!(
-            "{} of every {} within {}, density {}",
+            "{} of every {} within {}, density {}{}",
             demand.share,
             demand.period,
             demand.deadline,
-            demand.density()
+            demand.density(),
+            demand.core.map_or_else(String::new, |core| format!(", on processor {core} alone"))
         ),
         None => format!("weight {}", class.weight),
     };
     format!("router {}: class {}, {what}", wanted.router, class.kind.name())
 }
 
+/// Checks that a class and its threads are on the same processors.
+fn check_processors(
+    wanted: &RouterClass,
+    threads: &[CpuSource],
+    shared: &[u32],
+) -> Result<(), RouterError> {
+    if let Some(core) = wanted.class.core {
+        check_core(core, shared, cpu::exists)?;
+    }
+    // The kernel's own threads cannot have an exclusive processor by policy.
+    if matches!(wanted.threads, NamedThreads::Interfaces(..)) {
+        return Ok(());
+    }
+    for thread in threads.iter().map(|thread| thread.identity()) {
+        // One that ended just now needs no processor.
+        let Some(may) = cpu::processors_of(thread) else { continue };
+        check_thread(thread.pid, &may, wanted.class.core, shared)?;
+    }
+    Ok(())
+}
+
+/// Checks the processors that a thread may run on: that of its class only; without one, any but a
+/// single exclusive one.
+fn check_thread(
+    thread: u32,
+    may: &[u32],
+    core: Option<u32>,
+    shared: &[u32],
+) -> Result<(), RouterError> {
+    match (core, may) {
+        (Some(core), may) if may != [core] => Err(RouterError::NotOnCore { thread, core }),
+        (None, &[core]) if !shared.contains(&core) => {
+            Err(RouterError::BoundToCore { thread, core })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the processor of a class is there, and none of those that all share.
+fn check_core(core: u32, shared: &[u32], exists: impl Fn(u32) -> bool) -> Result<(), RouterError> {
+    match core {
+        core if !exists(core) => Err(RouterError::NoCore(core)),
+        core if shared.contains(&core) => Err(RouterError::SharedCore(core)),
+        _ => Ok(()),
+    }
+}
+
 /// Checks that classes could be in force together: those of threads on `budgets`, those of guests
 /// on Xen's processors.
 pub(crate) fn check(classes: &[RouterClass], budgets: &Budgets) -> Result<(), UnfitRouter> {
+    let shared = cpu::of_process();
+    for (one, core) in classes.iter().filter_map(|one| Some((one, one.class.core?))) {
+        let unfit = |error| UnfitRouter { router: one.router.clone(), error };
+        check_core(core, &shared, cpu::exists).map_err(unfit)?;
+    }
+    check_sums(classes, budgets)
+}
+
+fn check_sums(classes: &[RouterClass], budgets: &Budgets) -> Result<(), UnfitRouter> {
     let Some((router, _)) = demands(classes, true).next() else {
         return check_on(classes, budgets, None);
     };
@@ -514,6 +583,35 @@ mod tests {
         let class = RouterRealtime::new(RealtimeKind::Periodic, deadline, cpu);
         let slice = "gold".to_owned();
         RouterClass { router: router.to_owned(), slice, class, threads }
+    }
+
+    /// Goal: a class has an exclusive processor, or those that all share, and no mixture.
+    #[test]
+    fn a_class_and_its_threads_are_on_the_same_processors() {
+        let on = |core| check_core(core, &[0, 1], |cpu| cpu < 3).map_err(|error| error.to_string());
+        assert_eq!(on(2), Ok(()));
+        let shared = "realtime.core: processor 1 was shared when this node started: it could run \
+                      there";
+        assert_eq!(on(1).unwrap_err(), shared);
+        assert_eq!(on(3).unwrap_err(), "realtime.core: there is no processor 3");
+        let check = |may: &[u32], core| {
+            check_thread(77, may, core, &[0, 1]).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(&[2], Some(2)), Ok(()));
+        let elsewhere = "realtime.core: thread 77 may run elsewhere than on processor 2";
+        assert_eq!(check(&[1, 2], Some(2)).unwrap_err(), elsewhere);
+        assert_eq!(check(&[1], Some(2)).unwrap_err(), elsewhere);
+        assert_eq!(
+            [check(&[1], None), check(&[0, 1, 2], None), check(&[2, 3], None)],
+            [(); 3].map(Ok)
+        );
+        let bound = "realtime.core: is missing: thread 77 is bound to processor 2";
+        assert_eq!(check(&[2], None).unwrap_err(), bound);
+        let mut wanted = class("voice", 20, NamedThreads::Process("1".to_owned()));
+        wanted.class.core = Some(8191);
+        let own = [CpuSource::Process(Identity::own().unwrap())];
+        let missing = check_processors(&wanted, &own, &[]).unwrap_err();
+        assert!(matches!(missing, RouterError::NoCore(8191)), "{missing}");
     }
 
     /// Goal: what does not fit is refused with sum and bound, threads and guests each on their own

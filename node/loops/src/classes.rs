@@ -40,6 +40,12 @@ pub trait ClassPlatform: Send {
     /// The leftovers, which stay in the journal.
     fn release(&mut self, router: &str) -> Result<(), RouterError>;
 
+    /// Checks that a processor is there and exclusive.
+    ///
+    /// # Errors
+    /// It is not.
+    fn check_core(&self, core: u32) -> Result<(), RouterError>;
+
     /// Checks that these classes could be in force together.
     ///
     /// # Errors
@@ -107,6 +113,8 @@ pub struct ClassStatus {
     pub deadline: Nanos,
     /// The period; zero for a weight.
     pub period: Nanos,
+    /// The processor that it is bound to; `None`: those that all share.
+    pub core: Option<u32>,
     /// The weight among normal processes.
     pub weight: u32,
     /// The budgets in force; `None`: there are none. They are not those of the policy while
@@ -162,15 +170,16 @@ impl RouterClass {
     /// Returns what it demands of the processors; `None` for a weight.
     #[must_use]
     pub fn demand(&self) -> Option<TimingDemand> {
-        let RouterRealtime { deadline, period, cpu, .. } = self.class;
-        let demand = TimingDemand { share: cpu, deadline, period, core: None };
+        let RouterRealtime { deadline, period, cpu, core, .. } = self.class;
+        let demand = TimingDemand { share: cpu, deadline, period, core };
         self.class.is_guaranteed().then_some(demand)
     }
 
     /// Returns true if the class can turn to `new` while it stays in force.
     fn turns_to(&self, new: &Self) -> bool {
-        let guaranteed = self.class.is_guaranteed();
-        self.threads == new.threads && guaranteed == new.class.is_guaranteed()
+        let kept = |one: &Self| (one.class.is_guaranteed(), one.class.core);
+        // What moves to other processors is released before others are admitted there.
+        self.threads == new.threads && kept(self) == kept(new)
     }
 }
 
@@ -252,7 +261,17 @@ impl ClassKeeper {
     /// # Errors
     /// The router, the sum and the bound.
     pub fn check(&self, policy: &Policy) -> Result<(), UnfitRouter> {
-        self.platform.check(&RouterClass::of(policy))
+        let classes = RouterClass::of(policy);
+        // A processor that a class has already is not asked for: if it is exclusive no more, the
+        // status says so, and no other change is refused.
+        for (one, core) in classes.iter().filter_map(|one| Some((one, one.class.core?))) {
+            let before = self.entries.iter().find(|entry| entry.wanted.router == one.router);
+            if before.and_then(|entry| entry.wanted.class.core) != Some(core) {
+                let unfit = |error| UnfitRouter { router: one.router.clone(), error };
+                self.platform.check_core(core).map_err(unfit)?;
+            }
+        }
+        self.platform.check(&classes)
     }
 
     /// Returns the status of all classes in the policy's order, or of one router's.
@@ -379,7 +398,7 @@ impl KeptClass {
     }
 
     fn status(&self) -> ClassStatus {
-        let RouterRealtime { kind, cpu, deadline, period, weight, .. } = self.wanted.class;
+        let RouterRealtime { kind, cpu, deadline, period, core, weight, .. } = self.wanted.class;
         ClassStatus {
             router: self.wanted.router.clone(),
             slice: self.wanted.slice.clone(),
@@ -387,6 +406,7 @@ impl KeptClass {
             cpu,
             deadline,
             period,
+            core,
             weight,
             applied: self.applied.map(|(applied, _)| applied),
             trouble: self.trouble.clone(),
@@ -458,6 +478,10 @@ mod tests {
 
         fn release(&mut self, router: &str) -> Result<(), RouterError> {
             self.act(format!("release {router}"))
+        }
+
+        fn check_core(&self, core: u32) -> Result<(), RouterError> {
+            self.act(format!("core {core}"))
         }
 
         fn check(&self, _: &[RouterClass]) -> Result<(), UnfitRouter> {
@@ -541,6 +565,29 @@ mod tests {
         assert_eq!(host.log(), ["release a", "apply b", "apply a"]);
         keeper.end().unwrap();
         assert_eq!(host.log(), ["release a", "release b", "end"]);
+    }
+
+    /// Goal: two classes change places, and one whose processor is exclusive no more is in no
+    /// change's way.
+    #[test]
+    fn a_class_leaves_its_processor_before_another_comes() {
+        let host = FakeHost::default();
+        let mut keeper = ClassKeeper::new(Box::new(host.clone()));
+        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        let on = |class: &str, core: u32| format!("{class}, core = {core}");
+        let before = policy(&[("a", &on(SMALL, 1)), ("b", &on(LARGE, 2)), ("c", SMALL)]);
+        keeper.check(&before).unwrap();
+        assert_eq!(host.log(), ["core 1", "core 2"]);
+        keeper.follow(at(0), &before);
+        host.log();
+        let after = policy(&[("a", &on(SMALL, 2)), ("b", &on(LARGE, 1)), ("c", SMALL)]);
+        keeper.follow(at(100), &after);
+        let log = ["release a", "release b", "apply c", "apply a", "apply b"];
+        assert_eq!(host.log(), log);
+        host.fail("core 1", true);
+        keeper.check(&after).unwrap();
+        let refused = keeper.check(&policy(&[("c", &on(SMALL, 1))])).unwrap_err();
+        assert_eq!(refused.router, "c");
     }
 
     /// Goal: sets are admitted by density, so that a change that makes a class denser at the same

@@ -62,6 +62,28 @@ pub enum RouterError {
     /// Its real-time class does not fit beside the others.
     #[error("realtime: {0}")]
     Class(AdmissionBound),
+    /// There is no such processor.
+    #[error("realtime.core: there is no processor {0}")]
+    NoCore(u32),
+    /// The processor is not exclusive.
+    #[error("realtime.core: processor {0} was shared when this node started: it could run there")]
+    SharedCore(u32),
+    /// A thread of the router may run elsewhere than its class.
+    #[error("realtime.core: thread {thread} may run elsewhere than on processor {core}")]
+    NotOnCore {
+        /// The thread.
+        thread: u32,
+        /// The processor of its class.
+        core: u32,
+    },
+    /// A thread of the router is bound to an exclusive processor, and its class is not.
+    #[error("realtime.core: is missing: thread {thread} is bound to processor {core}")]
+    BoundToCore {
+        /// The thread.
+        thread: u32,
+        /// Its processor, on which this node could not run when it started.
+        core: u32,
+    },
     /// A thread could not be given its budget.
     #[error("{0}")]
     Budget(CapError),

@@ -147,6 +147,9 @@ impl LoopsClient {
                 RouterError::Class(_) => {
                     refusal.about([KeyPath::of("router", &unfit.router, "realtime.cpu")])
                 }
+                RouterError::NoCore(_) | RouterError::SharedCore(_) => {
+                    refusal.about([KeyPath::of("router", &unfit.router, "realtime.core")])
+                }
                 _ => refusal,
             }
         })

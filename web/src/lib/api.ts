@@ -422,6 +422,11 @@ export interface QueueView {
 export interface RealtimeChange {
   /** True if a guest of Xen gets no spare time beyond its guarantee. Default: false. */
   ceiling?: boolean | null;
+  /**
+   * The exclusive processor of its threads, in a partition that the host's owner made. Default:
+   * those that all share.
+   */
+  core?: number | null;
   /** Guaranteed share, in millionths of a processor. */
   cpu_ppm?: number | null;
   /** Time from an activation to the end of its work. */
@@ -448,6 +453,8 @@ export type RealtimeClass = "normal" | "periodic" | "aperiodic";
 
 /** Class of a router, as the policy gives it. */
 export interface RealtimeClassView {
+  /** The exclusive processor of its threads. Absent for those that all share, and for a tenant. */
+  core?: number;
   /** Guaranteed share, in millionths of a processor. Absent for a normal class. */
   cpu_ppm?: number;
   /** Time from an activation to the end of its work. Absent for a normal class. */

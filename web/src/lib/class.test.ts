@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { classFields, classRequest, exactShare, parseInterfaces, parseShare } from "./class";
 
 const unnamed = { process: "", group: "", domain: "", namespace: "", interface: "" };
-const none = { deadline_ns: null, period_ns: null, cpu_ppm: null, weight: null };
+const none = { deadline_ns: null, period_ns: null, cpu_ppm: null, core: null, weight: null };
 
 test("a class is shown as a person would type it", () => {
   expect(classFields(undefined)).toEqual({
@@ -12,6 +12,7 @@ test("a class is shown as a person would type it", () => {
     deadline: "",
     period: "",
     cpu: "",
+    core: "",
     weight: "",
     ...unnamed,
   });
@@ -21,10 +22,12 @@ test("a class is shown as a person would type it", () => {
     deadline: "5 ms",
     period: "10 ms",
     cpu: "12.5 %",
+    core: "",
     weight: "",
     ...unnamed,
   });
-  expect(classFields({ ...held, period_ns: 5e6 }).period).toBe("");
+  const bound = classFields({ ...held, period_ns: 5e6, core: 3 });
+  expect(bound).toMatchObject({ period: "", core: "3" });
 });
 
 test("a class is asked for with its own keys alone", () => {
@@ -37,6 +40,8 @@ test("a class is asked for with its own keys alone", () => {
   expect(classRequest({ ...periodic, class: "normal" })).toEqual({
     body: { realtime: { ...none, type: "normal", weight: 7 } },
   });
+  const bound = { body: { realtime: { core: 3 } } };
+  expect(classRequest({ ...periodic, core: "3" })).toMatchObject(bound);
   expect(classRequest({ ...periodic, cpu: "0.2" })).toEqual({
     key: "cpu",
     message: "“0.2” is not a share such as 20 %",

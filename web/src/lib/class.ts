@@ -14,6 +14,7 @@ export interface ClassFields {
   deadline: string;
   period: string;
   cpu: string;
+  core: string;
   weight: string;
   process: string;
   group: string;
@@ -33,6 +34,7 @@ export const classFields = (of: RealtimeClassView | undefined): ClassFields => (
     ? ""
     : exactTime(of.period_ns),
   cpu: of?.cpu_ppm === undefined ? "" : exactShare(of.cpu_ppm),
+  core: of?.core === undefined ? "" : String(of.core),
   weight: of?.weight === undefined ? "" : String(of.weight),
   process: "",
   group: "",
@@ -46,9 +48,11 @@ export function classRequest(
   typed: ClassFields,
 ): { body: RouterChange } | { key: ClassKey; message: string } {
   if (typed.class === "") return { body: { realtime: null } };
-  const none = { deadline_ns: null, period_ns: null, cpu_ppm: null, weight: null };
+  const none = { deadline_ns: null, period_ns: null, cpu_ppm: null, core: null, weight: null };
   const change: RealtimeChange = { ...none, type: typed.class as RealtimeClassView["type"] };
-  const keys: TimingKey[] = typed.class === "normal" ? ["weight"] : ["deadline", "period", "cpu"];
+  const keys: TimingKey[] = typed.class === "normal"
+    ? ["weight"]
+    : ["deadline", "period", "cpu", "core"];
   for (const key of keys) {
     const text = typed[key].trim();
     if (text === "") continue;
@@ -104,7 +108,7 @@ export const exactShare = (ppm: number): string => `${ppm / 10_000} %`;
 
 const whole = (typed: string) => (/^\d{1,5}$/.test(typed) ? Number(typed) : undefined);
 
-type Named = "deadline_ns" | "period_ns" | "cpu_ppm" | "weight";
+type Named = "deadline_ns" | "period_ns" | "cpu_ppm" | "core" | "weight";
 
 interface Field {
   name: Named;
@@ -114,11 +118,12 @@ interface Field {
 
 const TIME = { parse: parseTime, example: "a time such as 5 ms" };
 
-type TimingKey = "deadline" | "period" | "cpu" | "weight";
+type TimingKey = "deadline" | "period" | "cpu" | "core" | "weight";
 
 const FIELDS: Record<TimingKey, Field> = {
   deadline: { ...TIME, name: "deadline_ns" },
   period: { ...TIME, name: "period_ns" },
   cpu: { name: "cpu_ppm", parse: parseShare, example: "a share such as 20 %" },
+  core: { name: "core", parse: whole, example: "the number of a processor" },
   weight: { name: "weight", parse: whole, example: "a whole number" },
 };

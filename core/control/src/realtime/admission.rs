@@ -5,8 +5,8 @@
 //! δ = C ÷ min(deadline, period). On `m` processors that all may use (global EDF) every deadline
 //! holds if the densities add up to at most m − (m − 1) · δ_max: while the router with the largest
 //! density waits, all processors are busy, so that it is the one that loses most. On one processor
-//! this is 1. A router that is pinned to a processor of its own set shares it with those pinned
-//! there alone.
+//! this is 1. Routers that are bound to an exclusive processor, which all others may not use, share
+//! only that one.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -23,16 +23,17 @@ pub struct TimingDemand {
     pub deadline: Nanos,
     /// The least time between two activations.
     pub period: Nanos,
-    /// The processor that it is pinned to, which no other set uses; `None`: any.
+    /// The exclusive processor that it is bound to; `None`: those that all share.
     pub core: Option<u32>,
 }
 
 /// The processors that real-time routers of a node share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessorPool {
-    /// The number of processors.
+    /// The number of shared processors, without exclusive ones.
     pub count: u32,
-    /// The share of each that real-time threads may have; the kernel keeps the rest for others.
+    /// The share that real-time threads may have of each, shared or exclusive; the kernel keeps the
+    /// rest for others.
     pub granted: CpuShare,
 }
 
@@ -66,7 +67,7 @@ pub enum AdmissionBound {
         /// The largest sum that the kernel grants.
         bound: CpuShare,
     },
-    /// The sum of densities on one processor.
+    /// The sum of densities on an exclusive processor.
     Pinned {
         /// The processor.
         core: u32,
@@ -74,13 +75,6 @@ pub enum AdmissionBound {
         sum: CpuShare,
         /// The largest sum.
         bound: CpuShare,
-    },
-    /// There is no such processor.
-    NoCore {
-        /// The processor.
-        core: u32,
-        /// The number of processors.
-        processors: u32,
     },
 }
 
@@ -153,10 +147,9 @@ impl DemandSums {
     /// Adds a demand.
     fn add(&mut self, demand: TimingDemand) -> Result<(), AdmissionBound> {
         match demand.core {
-            None => self.add_shared(demand)?,
-            Some(core) => self.add_pinned(core, demand.density())?,
+            None => self.add_shared(demand),
+            Some(core) => self.add_pinned(core, demand.density()),
         }
-        self.check_shared()
     }
 
     /// Adds a demand whether or not it fits.
@@ -168,13 +161,13 @@ impl DemandSums {
     /// deadline and those of all others are to hold.
     pub(super) fn room(&self, timing: TimingDemand, by_density: bool) -> CpuShare {
         if let Some(core) = timing.core {
-            return self.room_pinned(core, timing, by_density);
+            return self.room_pinned(core, timing);
         }
         let time = self.time_bound().saturating_sub(self.time);
         if !by_density {
             return share_of(time);
         }
-        let processors = self.shared_processors();
+        let processors = self.pool.count;
         let bound = u64::from(density_bound(processors, self.largest).as_ppm());
         let beside_largest = bound.saturating_sub(self.density);
         // If this density δ becomes the largest, the bound is S + δ ≤ m − (m − 1) · δ.
@@ -190,7 +183,7 @@ impl DemandSums {
     /// Returns what is left of the shared processors for budgets of which none is larger than the
     /// second value, so that all deadlines hold.
     pub(super) fn spare(&self) -> (CpuShare, CpuShare) {
-        let (processors, largest) = (self.shared_processors(), self.largest);
+        let (processors, largest) = (self.pool.count, self.largest);
         let density = u64::from(density_bound(processors, largest).as_ppm());
         let time = self.time_bound().saturating_sub(self.time);
         let left = time.min(density.saturating_sub(self.density));
@@ -200,18 +193,10 @@ impl DemandSums {
         (share_of(left), most)
     }
 
-    /// Returns the largest share that still fits on one processor, by density as
-    /// [`Self::add_pinned`] counts it; none where the shared demands need that processor.
-    fn room_pinned(&self, core: u32, timing: TimingDemand, by_density: bool) -> CpuShare {
-        let mut sums = self.clone();
-        let taken = *sums.pinned.entry(core).or_default();
-        let shared_fits = match by_density {
-            true => sums.check_shared().is_ok(),
-            false => sums.time <= sums.time_bound(),
-        };
-        if core >= self.pool.count || !shared_fits {
-            return CpuShare::ZERO;
-        }
+    /// Returns the largest share that still fits on an exclusive processor, by density as
+    /// [`Self::add_pinned`] counts it.
+    fn room_pinned(&self, core: u32, timing: TimingDemand) -> CpuShare {
+        let taken = self.pinned.get(&core).copied().unwrap_or_default();
         let density = u64::from(self.pool.granted.as_ppm()).saturating_sub(taken);
         let within = timing.deadline.min(timing.period).as_nanos();
         let share =
@@ -223,14 +208,10 @@ impl DemandSums {
         self.time += u64::from(demand.share.as_ppm());
         self.density += u64::from(demand.density().as_ppm());
         self.largest = self.largest.max(demand.density());
-        Ok(())
+        self.check_shared()
     }
 
     fn add_pinned(&mut self, core: u32, density: CpuShare) -> Result<(), AdmissionBound> {
-        let processors = self.pool.count;
-        if core >= processors {
-            return Err(AdmissionBound::NoCore { core, processors });
-        }
         let sum = self.pinned.entry(core).or_default();
         *sum += u64::from(density.as_ppm());
         let (sum, bound) = (share_of(*sum), self.pool.granted);
@@ -240,13 +221,13 @@ impl DemandSums {
         Ok(())
     }
 
-    /// Checks the shared processors, of which a pinned router may have taken one.
+    /// Checks the shared processors.
     fn check_shared(&self) -> Result<(), AdmissionBound> {
         let (sum, bound) = (share_of(self.time), share_of(self.time_bound()));
         if sum > bound {
             return Err(AdmissionBound::Time { sum, bound });
         }
-        let (processors, largest) = (self.shared_processors(), self.largest);
+        let (processors, largest) = (self.pool.count, self.largest);
         let (sum, bound) = (share_of(self.density), density_bound(processors, largest));
         if sum > bound {
             return Err(AdmissionBound::Density { sum, largest, processors, bound });
@@ -254,13 +235,8 @@ impl DemandSums {
         Ok(())
     }
 
-    fn shared_processors(&self) -> u32 {
-        let taken = u32::try_from(self.pinned.len()).unwrap_or(u32::MAX);
-        self.pool.count.saturating_sub(taken)
-    }
-
     fn time_bound(&self) -> u64 {
-        u64::from(self.shared_processors()) * u64::from(self.pool.granted.as_ppm())
+        u64::from(self.pool.count) * u64::from(self.pool.granted.as_ppm())
     }
 }
 
@@ -284,9 +260,6 @@ impl fmt::Display for AdmissionBound {
             }
             Self::Pinned { core, sum, bound } => {
                 write!(f, "densities on processor {core} add up to {sum}, must be at most {bound}")
-            }
-            Self::NoCore { core, processors } => {
-                write!(f, "there is no processor {core}, only {processors} from 0 on")
             }
         }
     }
@@ -346,20 +319,16 @@ mod tests {
     }
 
     #[test]
-    fn a_pinned_router_takes_its_processor_from_the_others() {
-        let pinned = |percent| TimingDemand { core: Some(1), ..demand(percent, 10, 10) };
-        let fits = [("a", pinned(50)), ("b", pinned(40)), ("c", demand(90, 10, 10))];
+    fn an_exclusive_processor_has_a_sum_of_its_own() {
+        let pinned = |percent| TimingDemand { core: Some(2), ..demand(percent, 10, 10) };
+        let shared = |percent| demand(percent, 10, 10);
+        let fits = [("a", pinned(50)), ("b", pinned(40)), ("c", shared(60)), ("d", shared(60))];
         assert_eq!(admit(TWO, fits), Ok(()));
         let refused = admit(TWO, [("a", pinned(50)), ("b", pinned(41))]).unwrap_err().to_string();
-        let text = "router b: densities on processor 1 add up to 91%, must be at most 90%";
+        let text = "router b: densities on processor 2 add up to 91%, must be at most 90%";
         assert_eq!(refused, text);
-        let both = [("a", demand(60, 10, 10)), ("b", demand(40, 10, 10)), ("c", pinned(1))];
-        let refused = admit(TWO, both).unwrap_err();
-        assert_eq!(refused.router, "c");
-        assert!(matches!(refused.bound, AdmissionBound::Time { .. }), "{refused}");
-        let nowhere = TimingDemand { core: Some(2), ..demand(1, 10, 10) };
-        let refused = admit(TWO, [("a", nowhere)]).unwrap_err().to_string();
-        assert_eq!(refused, "router a: there is no processor 2, only 2 from 0 on");
+        let other = TimingDemand { core: Some(3), ..shared(90) };
+        assert_eq!(admit(TWO, [("a", pinned(90)), ("b", other)]), Ok(()));
     }
 
     /// The room that is named is the largest share that is admitted.

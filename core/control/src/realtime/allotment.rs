@@ -28,7 +28,7 @@ pub struct Allotment {
     pub deadline: Nanos,
     /// The period of its threads.
     pub period: Nanos,
-    /// The processor that it is pinned to; `None`: any.
+    /// The exclusive processor that it is bound to; `None`: those that all share.
     pub core: Option<u32>,
 }
 
@@ -119,11 +119,9 @@ impl AllotmentLedger {
         router: &str,
         demand: TimingDemand,
     ) -> Result<(), AdmissionRefusal> {
-        let others = self
-            .allotments
-            .iter()
-            .filter(|(name, one)| name.as_str() != router && one.is_guaranteed());
-        let others = others.map(|(name, one)| (name.as_str(), one.demand(one.guarantee)));
+        let others =
+            self.on(demand.core).filter(|(name, one)| *name != router && one.is_guaranteed());
+        let others = others.map(|(name, one)| (name, one.demand(one.guarantee)));
         self.check(others.chain([(router, demand)]))?;
         let before = self.allotments.get(router).copied();
         let TimingDemand { share: guarantee, deadline, period, core } = demand;
@@ -131,14 +129,14 @@ impl AllotmentLedger {
         let floor = before.map_or(CpuShare::ZERO, |one| one.floor);
         let allotment = Allotment { guarantee, ceiling, floor, deadline, period, core };
         self.allotments.insert(router.to_string(), allotment);
-        self.cut_ceilings().inspect_err(|_| match before {
+        self.cut_ceilings(core).inspect_err(|_| match before {
             Some(before) => drop(self.allotments.insert(router.to_string(), before)),
             None => drop(self.allotments.remove(router)),
         })
     }
 
     /// Takes a router's guarantee away; its cap, if any, stays, in periods of `timing`. Caps are
-    /// cut where one that was pinned to a processor stands in the way of a guarantee from now on.
+    /// cut where one that comes from an exclusive processor stands in the way of a guarantee.
     pub fn end_guarantee(&mut self, router: &str, timing: TimingDemand) {
         let Some(allotment) = self.allotments.get_mut(router) else { return };
         *allotment = Allotment {
@@ -152,9 +150,7 @@ impl AllotmentLedger {
         if allotment.ceiling.is_none() {
             self.allotments.remove(router);
         }
-        if self.allotments.values().any(Allotment::is_guaranteed) {
-            let _least_caps_may_not_fit = self.cut_ceilings();
-        }
+        let _least_caps_may_not_fit = self.cut_ceilings(timing.core);
     }
 
     /// Caps a router, in place of its cap before, and returns what was granted: less than `asked`
@@ -179,7 +175,8 @@ impl AllotmentLedger {
         });
         let room = self.room(router, &allotment);
         if room < least && !allotment.is_guaranteed() {
-            let (others, bound) = (self.budgets_but(router), self.bound());
+            let others = self.on(allotment.core).filter(|(name, _)| *name != router);
+            let (others, bound) = (sum_of_budgets(others), self.bound_on(allotment.core));
             return Err(CeilingRefusal { others, bound });
         }
         allotment.ceiling = Some(asked.min(room.max(allotment.guarantee)));
@@ -245,58 +242,70 @@ impl AllotmentLedger {
     /// Returns the sum of all budgets.
     #[must_use]
     pub fn granted(&self) -> CpuShare {
-        self.budgets_but("")
+        sum_of_budgets(self.allotments.iter().map(|(name, one)| (name.as_str(), one)))
     }
 
-    /// Returns the largest sum of budgets that the kernel grants, beside the worker.
+    /// Returns the largest sum of budgets that the kernel grants on the shared processors, beside
+    /// the worker.
     #[must_use]
     pub fn bound(&self) -> CpuShare {
-        self.sums_beside().room(TimingDemand::NONE, false)
+        self.bound_on(None)
+    }
+
+    fn bound_on(&self, core: Option<u32>) -> CpuShare {
+        self.sums_beside().room(TimingDemand { core, ..TimingDemand::NONE }, false)
+    }
+
+    /// Returns the allotments on an exclusive processor, or on those that all share.
+    fn on(&self, core: Option<u32>) -> impl Iterator<Item = (&str, &Allotment)> {
+        let all = self.allotments.iter().map(|(name, one)| (name.as_str(), one));
+        all.filter(move |(_, one)| one.core == core)
     }
 
     /// Returns the room for the budget of one router beside all others' budgets. Densities count
-    /// only where somebody has a guarantee.
+    /// only where somebody has a guarantee on the same processors.
     fn room(&self, router: &str, allotment: &Allotment) -> CpuShare {
         let mut sums = self.sums_beside();
-        let others = || self.allotments.iter().filter(|(name, _)| name.as_str() != router);
+        let others = || self.on(allotment.core).filter(|(name, _)| *name != router);
         others().for_each(|(_, one)| sums.count(one.demand(one.budget())));
         let guaranteed = allotment.is_guaranteed() || others().any(|(_, one)| one.is_guaranteed());
         sums.room(allotment.demand(CpuShare::ZERO), guaranteed)
     }
 
-    /// Cuts all caps by the same part, as little as lets all guarantees hold beside them.
-    fn cut_ceilings(&mut self) -> Result<(), AdmissionRefusal> {
-        if self.check_scaled(WHOLE).is_ok() {
+    /// Cuts the caps on an exclusive processor, or on those that all share, by the same part: as
+    /// little as lets the guarantees there hold beside them, if there are any.
+    fn cut_ceilings(&mut self, core: Option<u32>) -> Result<(), AdmissionRefusal> {
+        let is_guaranteed = self.on(core).any(|(_, one)| one.is_guaranteed());
+        if !is_guaranteed || self.check_scaled(core, WHOLE).is_ok() {
             return Ok(());
         }
-        self.check_scaled(0)?;
+        self.check_scaled(core, 0)?;
         let (mut fits, mut exceeds) = (0, WHOLE);
         while exceeds - fits > 1 {
             let middle = fits.midpoint(exceeds);
-            match self.check_scaled(middle) {
+            match self.check_scaled(core, middle) {
                 Ok(()) => fits = middle,
                 Err(_) => exceeds = middle,
             }
         }
-        for allotment in self.allotments.values_mut() {
+        for allotment in self.allotments.values_mut().filter(|one| one.core == core) {
             *allotment = allotment.scaled(fits);
         }
         Ok(())
     }
 
-    /// Checks all budgets, with all caps cut to so many thousandths.
-    fn check_scaled(&self, thousandths: u32) -> Result<(), AdmissionRefusal> {
-        self.check(self.allotments.iter().map(|(name, one)| {
+    /// Checks the budgets there, with all caps cut to so many thousandths.
+    fn check_scaled(&self, core: Option<u32>, thousandths: u32) -> Result<(), AdmissionRefusal> {
+        self.check(self.on(core).map(|(name, one)| {
             let scaled = one.scaled(thousandths);
-            (name.as_str(), scaled.demand(scaled.budget()))
+            (name, scaled.demand(scaled.budget()))
         }))
     }
+}
 
-    fn budgets_but(&self, router: &str) -> CpuShare {
-        let others = self.allotments.iter().filter(|(name, _)| name.as_str() != router);
-        let ppm = others.fold(0_u32, |sum, (_, one)| sum.saturating_add(one.budget().as_ppm()));
-        CpuShare::from_ppm(ppm)
-    }
+fn sum_of_budgets<'a>(of: impl Iterator<Item = (&'a str, &'a Allotment)>) -> CpuShare {
+    let ppm = of.fold(0_u32, |sum, (_, one)| sum.saturating_add(one.budget().as_ppm()));
+    CpuShare::from_ppm(ppm)
 }
 
 /// The least that a cap is cut to: below, a router could never show what it needs.
@@ -376,21 +385,23 @@ mod tests {
         assert_eq!(ledger.of("r").unwrap().budget(), percent(60), "a guarantee stays as it is");
     }
 
-    /// The cap of a pinned router has the room of its own processor only.
+    /// The cap of a router on an exclusive processor has the room of that one only.
     #[test]
-    fn a_cap_of_a_pinned_router_leaves_the_guarantees_of_its_processor() {
+    fn a_cap_on_an_exclusive_processor_leaves_the_guarantees_there() {
         let pinned = |share| TimingDemand { core: Some(1), ..timing(share) };
         let mut ledger = ledger();
         ledger.guarantee("a", pinned(20)).unwrap();
         ledger.guarantee("b", pinned(60)).unwrap();
         assert_eq!(ledger.cap("a", percent(90), percent(1), pinned(0)), Ok(percent(30)));
         assert_eq!(ledger.cap("b", percent(90), percent(1), pinned(0)), Ok(percent(60)));
-        // The shared processor is left to others.
+        // The two shared processors are left to others, and no guarantee there is in their way.
         assert_eq!(ledger.cap("c", percent(90), percent(1), timing(0)), Ok(percent(90)));
-        let other = TimingDemand { core: Some(0), ..timing(0) };
-        assert!(ledger.cap("d", percent(10), percent(1), other).is_err(), "c needs processor 0");
-        let beyond = TimingDemand { core: Some(2), ..timing(0) };
-        assert!(ledger.cap("e", percent(10), percent(1), beyond).is_err());
+        assert_eq!(ledger.cap("d", percent(90), percent(1), timing(0)), Ok(percent(90)));
+        let refused = ledger.cap("e", percent(10), percent(1), pinned(0)).unwrap_err();
+        let a_and_b = CeilingRefusal { others: percent(90), bound: percent(90) };
+        assert_eq!(refused, a_and_b);
+        ledger.guarantee("f", TimingDemand { core: Some(2), ..timing(90) }).unwrap();
+        assert_eq!(ledger.of("d").unwrap().ceiling, Some(percent(90)), "f is elsewhere");
     }
 
     /// Who is no router counts in each sum, and is not what a refusal names.
@@ -430,7 +441,7 @@ mod tests {
         assert_eq!(alone.divide(&[]), []);
     }
 
-    /// Guarantees stay for any order of caps, and all budgets pass the test of admission.
+    /// Guarantees stay for any order of caps, and budgets beside them pass the test of admission.
     #[test]
     fn no_order_of_caps_and_guarantees_breaks_a_guarantee() {
         let mut state = 7_u64;
@@ -468,10 +479,12 @@ mod tests {
                 for (name, guarantee) in &guaranteed {
                     assert!(ledger.of(name).unwrap().budget() >= *guarantee);
                 }
-                if !guaranteed.is_empty() {
-                    let all = ledger.allotments.iter();
-                    let all = all.map(|(name, one)| (name.as_str(), one.demand(one.budget())));
-                    assert_eq!(admit(ledger.pool, all), Ok(()));
+                for core in [None, Some(1)] {
+                    if ledger.on(core).any(|(_, one)| one.is_guaranteed()) {
+                        let all = ledger.on(core);
+                        let all = all.map(|(name, one)| (name, one.demand(one.budget())));
+                        assert_eq!(admit(ledger.pool, all), Ok(()));
+                    }
                 }
             }
         }

@@ -74,7 +74,7 @@ impl Budgets {
         Self(Arc::new(Mutex::new(BudgetTable { ledger, threads: BTreeMap::new(), caps: 0 })))
     }
 
-    /// Returns the most that all routers may have together.
+    /// Returns the most that all routers may have together on the shared processors.
     #[must_use]
     pub fn bound(&self) -> CpuShare {
         self.table().ledger.bound()

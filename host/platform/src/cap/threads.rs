@@ -338,7 +338,10 @@ fn refused(router: &str, thread: Identity, error: &io::Error) -> CapError {
     }
     let hint = match error.raw_os_error() {
         Some(libc::EBUSY) => " (the kernel's sum of deadline budgets is full: others have one)",
-        Some(libc::EPERM) => " (without CAP_SYS_NICE, or the thread is pinned)",
+        Some(libc::EPERM) => {
+            " (without CAP_SYS_NICE, or the thread may run on a part of the processors of its \
+             partition only, or has not run since it was moved there)"
+        }
         _ => "",
     };
     CapError::Refused {

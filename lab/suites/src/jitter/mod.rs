@@ -2,6 +2,7 @@
 //! Jitter: packets that leave at the right time, not only at the right rate.
 
 mod admission;
+mod apart;
 mod flow_cost;
 mod flow_queues;
 pub(crate) mod flow_runs;
@@ -44,7 +45,7 @@ const ROWS: &[Requirement] = &[
     row(
         5,
         "what is admitted holds its deadlines, and no cap breaks a guarantee",
-        &[Plain(admission::show)],
+        &[Plain(admission::show), Plain(apart::show)],
     )
     .correctness(),
     row(6, "guests of a real Xen under RTDS have their budgets", &[Plain(rtds::show)]),

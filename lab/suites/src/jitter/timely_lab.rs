@@ -91,21 +91,35 @@ impl TimelyLab {
 
     /// Has the node give all machines their classes, and waits until the kernel says so.
     pub(super) fn apply(&mut self) -> Result {
+        self.ask_for_classes()?;
+        self.wait_for_classes()
+    }
+
+    /// Has the node give all machines their classes.
+    pub(super) fn ask_for_classes(&mut self) -> Result {
         let policy = self.policy();
-        let changed = match &self.node {
+        match &self.node {
             None => {
                 let node = NodeProcess::start(Namespace::open(NAME)?, &policy, &self.place)?;
                 self.node = Some(node);
                 Ok(())
             }
             Some(node) => node.reload(&policy),
-        };
-        changed?;
+        }
+    }
+
+    /// Waits until the kernel says that all machines have their classes.
+    pub(super) fn wait_for_classes(&self) -> Result {
         let done = clock::wait_for(APPLIED_WITHIN, POLL, || {
             Ok(self.machines.iter().all(PlacedMachine::is_in_class).then_some(()))
         })?;
         let said = || self.node.as_ref().map(NodeProcess::said).unwrap_or_default();
         done.ok_or_else(|| ExperimentError::Node(format!("classes not in force: {}", said())))
+    }
+
+    /// Returns the number of machines whose class is in force, as the kernel says.
+    pub(super) fn count_in_class(&self) -> usize {
+        self.machines.iter().filter(|one| one.is_in_class()).count()
     }
 
     /// Lets a worker begin.

@@ -536,6 +536,11 @@ impl ClassPlatform for SwarmWorld {
         Ok(())
     }
 
+    fn check_core(&self, core: u32) -> Result<(), RouterError> {
+        // All of its processors are shared.
+        Err(RouterError::SharedCore(core))
+    }
+
     fn check(&self, classes: &[RouterClass]) -> Result<(), UnfitRouter> {
         let state = self.lock();
         if state.mutant == Some(SwarmMutant::AdmitsEverything) {

@@ -102,6 +102,7 @@ fn classes() -> [ClassStatus; 2] {
         cpu: CpuShare::from_percent(20),
         deadline: Nanos::from_millis(5),
         period: Nanos::from_millis(10),
+        core: None,
         weight: 300,
         applied: None,
         trouble: None,
