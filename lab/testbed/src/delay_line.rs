@@ -106,8 +106,9 @@ impl DelayLine {
 
     /// Forwards until a device fails.
     fn forward(mut self) -> io::Error {
-        // What the line is late counts as the delay of whatever is before it, so it runs before all
-        // traffic beside it. If the process has no right to this, it is later on a busy machine.
+        // An experiment takes the lateness of the line for the delay of the queue that it measures,
+        // so the line runs before the traffic on its processor. Without the right to a real-time
+        // class it is late on a busy machine.
         let cpu = cpu::division().others.first().copied();
         let _reservation = CpuReservation::take(CpuRequest { cpu, class: LINE_CLASS });
         let mut frames = Vec::with_capacity(BATCH);

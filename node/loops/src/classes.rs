@@ -178,7 +178,7 @@ impl RouterClass {
     /// Returns true if the class can turn to `new` while it stays in force.
     fn turns_to(&self, new: &Self) -> bool {
         let kept = |one: &Self| (one.class.is_guaranteed(), one.class.core);
-        // What moves to other processors is released before others are admitted there.
+        // A class that moves to another processor is released first, so that two can change places.
         self.threads == new.threads && kept(self) == kept(new)
     }
 }
