@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use weir_units::Instant;
 
-use crate::connection::{FlowDirection, TimeWindow};
+use crate::connection::{ByDirection, FlowDirection, TimeWindow};
 use crate::ids::{ArcId, ConnectionId};
 use crate::virtual_network::ArcShare;
 
@@ -37,8 +37,9 @@ struct ChargedArc {
     /// The rate that connections may be promised together.
     sellable: u64,
     /// Rates of flows that are charged for all time and do not move: nearly all of them, and most
-    /// of the memory of a network with many connections.
-    steady: BTreeMap<FlowKey, u64>,
+    /// of the memory of a network with many connections. A key with its direction would take half
+    /// as much again.
+    steady: ByDirection<BTreeMap<ConnectionId, u64>>,
     /// All other charges.
     others: BTreeMap<FlowKey, ArcCharge>,
     /// The sum of all charges, whenever they are.
@@ -113,8 +114,11 @@ impl ArcLedger {
     /// Connections that charge an arc.
     pub(crate) fn connections_on(&self, arc: ArcId) -> impl Iterator<Item = ConnectionId> {
         let charged = self.find(arc).into_iter();
-        let flows = charged.flat_map(|charged| charged.steady.keys().chain(charged.others.keys()));
-        flows.map(|(connection, _)| *connection)
+        charged.flat_map(|charged| {
+            let ByDirection { forward, backward } = &charged.steady;
+            let others = charged.others.keys().map(|(connection, _)| connection);
+            forward.keys().chain(backward.keys()).chain(others).copied()
+        })
     }
 
     /// The highest sum of charges of an arc at any time.
@@ -162,7 +166,7 @@ impl ChargedArc {
         Self {
             arc: share.arc,
             sellable: sellable_of(share),
-            steady: BTreeMap::new(),
+            steady: ByDirection::default(),
             others: BTreeMap::new(),
             total: 0,
             windowed: 0,
@@ -171,7 +175,9 @@ impl ChargedArc {
 
     fn charge(&self, flow: FlowKey) -> Option<ArcCharge> {
         let steady = |rate: &u64| ArcCharge { current: *rate, next: 0, window: TimeWindow::ALWAYS };
-        self.steady.get(&flow).map(steady).or_else(|| self.others.get(&flow).copied())
+        let (connection, direction) = flow;
+        let rate = self.steady.of(direction).get(&connection);
+        rate.map(steady).or_else(|| self.others.get(&flow).copied())
     }
 
     fn set(&mut self, flow: FlowKey, side: ChargeSide, rate: u64, window: TimeWindow) {
@@ -188,7 +194,7 @@ impl ChargedArc {
         }
         let is_steady = charge.next == 0 && charge.window == TimeWindow::ALWAYS;
         if charge.rate() == 0 || !is_steady {
-            self.steady.remove(&flow);
+            self.steady.of_mut(flow.1).remove(&flow.0);
         }
         if charge.rate() == 0 || is_steady {
             self.others.remove(&flow);
@@ -199,7 +205,7 @@ impl ChargedArc {
         self.total = self.total.saturating_add(charge.rate());
         self.windowed += usize::from(charge.window != TimeWindow::ALWAYS);
         if is_steady {
-            self.steady.insert(flow, charge.current);
+            self.steady.of_mut(flow.1).insert(flow.0, charge.current);
         } else {
             self.others.insert(flow, charge);
         }
@@ -212,8 +218,12 @@ impl ChargedArc {
         if self.windowed == 0 {
             return self.total - own.map_or(0, |charge| charge.rate());
         }
-        let steady = self.steady.iter().filter(|(flow, _)| Some(**flow) != except);
-        let mut always = steady.fold(0u64, |sum, (_, rate)| sum.saturating_add(*rate));
+        let mut always = 0u64;
+        for direction in FlowDirection::BOTH {
+            let rates = self.steady.of(direction).iter();
+            let others = rates.filter(|(id, _)| Some((**id, direction)) != except);
+            always = others.fold(always, |sum, (_, rate)| sum.saturating_add(*rate));
+        }
         // Charges that begin or end within the window. At the same instant, ends sort first.
         let mut events: Vec<(Instant, bool, u64)> = Vec::new();
         for (flow, charge) in &self.others {
