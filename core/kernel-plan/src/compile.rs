@@ -117,7 +117,7 @@ fn number<'p>(
     by_rule: &BTreeSet<&str>,
 ) -> Result<Numbered<'p>, Vec<KernelProblem>> {
     let names = owner_names(policy, &here);
-    let problem = match before.numbers(&names) {
+    let problem = match before.numbers(&names, OWNERS_MAX) {
         Ok(owners) => return Ok(Numbered { owners, present: here, postponed: Vec::new() }),
         Err(problem) => Vec::from([problem]),
     };
@@ -129,7 +129,7 @@ fn number<'p>(
     };
     let postponed = here.iter().copied().filter(is_new).map(|vif| vif.name.clone()).collect();
     here.retain(|vif| !is_new(vif));
-    let owners = before.numbers(&owner_names(policy, &here));
+    let owners = before.numbers(&owner_names(policy, &here), OWNERS_MAX);
     owners.map(|owners| Numbered { owners, present: here, postponed }).map_err(|_| problem)
 }
 
@@ -206,7 +206,7 @@ fn is_here(policy: &Policy, facts: &HostFacts, vif: &Vif) -> bool {
 }
 
 /// The names of all owners: what is placed elsewhere has another name, and with it another number.
-fn owner_names(policy: &Policy, present: &[&Vif]) -> Vec<String> {
+pub(crate) fn owner_names(policy: &Policy, present: &[&Vif]) -> Vec<String> {
     let slices = policy.slices().filter(|(id, _)| present.iter().any(|vif| vif.slice == *id));
     let routers =
         policy.routers().filter(|(id, _)| present.iter().any(|vif| vif.router == Some(*id)));
@@ -238,7 +238,7 @@ pub(crate) struct Compiler<'p> {
     pub(crate) facts: &'p HostFacts,
     pub(crate) before: &'p KernelSetup,
     pub(crate) present: Vec<&'p Vif>,
-    owners: &'p BTreeMap<String, u16>,
+    pub(crate) owners: &'p BTreeMap<String, u16>,
 }
 
 impl Compiler<'_> {

@@ -175,8 +175,7 @@ pub(crate) fn unheld(
             say(format!("{item}.{key}"), reason);
         }
         if vif.delay.is_some() && tree_of(vif, &sending) == Some(QdiscTree::Htb) {
-            let reason = "not held by HTB here; HFSC (sch_hfsc) would";
-            say(format!("{item}.delay"), reason.to_string());
+            say(format!("{item}.delay"), DELAY_BY_HTB.to_string());
         }
         for (key, reason) in queue_unheld(&vif.send_queue, facts) {
             say(format!("{item}.send.queue.{key}"), reason.to_string());
@@ -340,7 +339,7 @@ fn held(tree: QdiscTree) -> String {
     format!("{} can tell from others", tree.name().to_uppercase())
 }
 
-fn queue_unheld(queue: &Queue, facts: &HostFacts) -> Vec<(&'static str, &'static str)> {
+pub(crate) fn queue_unheld(queue: &Queue, facts: &HostFacts) -> Vec<(&'static str, &'static str)> {
     let flows = queue.kind == QueueKind::Flows;
     let mut list = Vec::new();
     if flows && !facts.qdiscs.fq_codel {
@@ -353,6 +352,9 @@ fn queue_unheld(queue: &Queue, facts: &HostFacts) -> Vec<(&'static str, &'static
     }
     list
 }
+
+/// The reason of a delay on a host without HFSC.
+pub(crate) const DELAY_BY_HTB: &str = "not held by HTB here; HFSC (sch_hfsc) would";
 
 const NOT_YET: &str = "not held by node.dataplane = \"kernel\" yet; \"switch\" holds it";
 

@@ -22,13 +22,18 @@
 //! port's device ─► program: addresses, class ─► tree at an ifb ─► bridge ─► program ─► vif
 //! ```
 //!
-//! A plan knows no system call: the same one is applied here, or printed, or applied to a model in
-//! a test.
+//! **Commands alone.** A host that loads no programs, such as one reached over SSH, gets the same
+//! trees; VLAN devices, bridges and filters are in the place of the programs
+//! ([`compile_commands`]).
+//!
+//! A plan knows no system call: the same one is applied here, or sent elsewhere, or printed, or
+//! applied to a model in a test.
 #![no_std]
 
 extern crate alloc;
 
 mod bucket;
+mod commands;
 mod compile;
 mod facts;
 mod held;
@@ -42,14 +47,16 @@ mod text;
 mod trees;
 
 pub use bucket::BucketTerms;
+pub use commands::{CommandsOnly, compile_commands};
 pub use compile::{CompiledPolicy, compile};
 pub use facts::{BridgePortFacts, HookKind, HostFacts, QdiscSupport};
 pub use held::{KernelProblem, UnheldKey};
 pub use object::{
-    BucketObject, BucketUnit, ClassObject, ClsactObject, ExitObject, Hook, InboundObject,
-    KernelObject, LeafObject, MemberObject, ObjectKey, ProgramObject, RootObject, UplinkObject,
+    BridgeObject, BucketObject, BucketUnit, ClassObject, ClsactObject, ExitObject, FilterObject,
+    Hook, InboundObject, JoinedObject, KernelObject, LeafObject, MemberObject, ObjectKey,
+    ProgramObject, RootObject, SealObject, UplinkObject, VlanObject,
 };
 pub use plan::{KernelPlan, PlanAction, PlanStep};
 pub use setup::{KernelSetup, OWNERS_MAX};
 pub use terms::{ClassTerms, LeafKind, QdiscTree, RealTimeTerms};
-pub use text::{HANDLE, INBOUND_CLASS, OTHERS_CLASS};
+pub use text::{FORWARDED_GROUPS, HANDLE, INBOUND_CLASS, OTHERS_CLASS};

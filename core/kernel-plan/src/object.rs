@@ -36,6 +36,16 @@ pub enum KernelObject {
     Clsact(ClsactObject),
     /// A program at a device.
     Program(ProgramObject),
+    /// A filter that leads frames to a class, where no program does.
+    Filter(FilterObject),
+    /// A bridge that joins the members of a VLAN.
+    Bridge(BridgeObject),
+    /// The filter that keeps such a bridge's frames from the host itself.
+    Seal(SealObject),
+    /// A device with the frames of one VLAN of a port.
+    Vlan(VlanObject),
+    /// A device's place on such a bridge.
+    Joined(JoinedObject),
 }
 
 /// A device (ifb) in whose tree waits what comes from a port, and by which it comes back.
@@ -165,6 +175,54 @@ pub struct ProgramObject {
     pub hook: Hook,
 }
 
+/// A filter at the root of a port's tree: frames of a VLAN, or of one source address in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterObject {
+    /// The port's device.
+    pub device: String,
+    /// The VLAN.
+    pub vlan: u16,
+    /// The source address; `None`: any that no other filter of the VLAN names.
+    pub mac: Option<[u8; 6]>,
+    /// The number of the class that it leads to.
+    pub minor: u16,
+}
+
+/// A bridge of its own for a VLAN of a port. The host itself has no part in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BridgeObject {
+    /// The bridge, which is made.
+    pub device: String,
+}
+
+/// A bridge from which the host itself takes nothing: it has no address there, but would answer,
+/// and believe routers, all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealObject {
+    /// The bridge.
+    pub device: String,
+}
+
+/// A device with the frames of one VLAN of a port, without their tags.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VlanObject {
+    /// The device, which is made.
+    pub device: String,
+    /// The port's device.
+    pub port: String,
+    /// The VLAN.
+    pub vlan: u16,
+}
+
+/// A device's place on a bridge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinedObject {
+    /// The device.
+    pub device: String,
+    /// The bridge.
+    pub bridge: String,
+}
+
 /// The place of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -202,13 +260,26 @@ pub enum ObjectKey<'o> {
     Clsact(&'o str),
     /// By device and place.
     Program(&'o str, Hook),
+    /// By device, VLAN and source address.
+    Filter(&'o str, u16, Option<[u8; 6]>),
+    /// By device.
+    Bridge(&'o str),
+    /// By device.
+    Seal(&'o str),
+    /// By device.
+    Vlan(&'o str),
+    /// By device.
+    Joined(&'o str),
 }
 
 impl KernelObject {
     /// Returns true for a device or a discipline of a device: it has one owner, and no values.
     #[must_use]
     pub const fn is_owned(&self) -> bool {
-        matches!(self, Self::Root(_) | Self::Inbound(_) | Self::Clsact(_))
+        matches!(
+            self,
+            Self::Root(_) | Self::Inbound(_) | Self::Clsact(_) | Self::Bridge(_) | Self::Vlan(_)
+        )
     }
 
     /// The identity.
@@ -225,6 +296,11 @@ impl KernelObject {
             Self::Exit(exit) => ObjectKey::Exit(&exit.device),
             Self::Clsact(clsact) => ObjectKey::Clsact(&clsact.device),
             Self::Program(program) => ObjectKey::Program(&program.device, program.hook),
+            Self::Filter(filter) => ObjectKey::Filter(&filter.device, filter.vlan, filter.mac),
+            Self::Seal(seal) => ObjectKey::Seal(&seal.device),
+            Self::Bridge(bridge) => ObjectKey::Bridge(&bridge.device),
+            Self::Vlan(vlan) => ObjectKey::Vlan(&vlan.device),
+            Self::Joined(joined) => ObjectKey::Joined(&joined.device),
         }
     }
 }

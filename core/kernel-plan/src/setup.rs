@@ -31,10 +31,11 @@ pub const OWNERS_MAX: u16 = 1024;
 pub(crate) const OWNER_FIRST: u16 = 0x10;
 
 impl KernelSetup {
-    /// Gives each of `owners` a number: the one that it has, or a free one.
+    /// Gives each of `owners` a number below `end`: the one that it has, or a free one.
     pub(crate) fn numbers(
         &self,
         owners: &[String],
+        end: u16,
     ) -> Result<BTreeMap<String, u16>, KernelProblem> {
         let mut taken: BTreeSet<u16> = self.owners.values().copied().collect();
         let mut numbers = BTreeMap::new();
@@ -42,8 +43,8 @@ impl KernelSetup {
             let number = match self.owners.get(owner) {
                 Some(number) => *number,
                 None => {
-                    let free = (OWNER_FIRST..OWNERS_MAX).find(|number| !taken.contains(number));
-                    free.ok_or_else(|| full(owners.len()))?
+                    let free = (OWNER_FIRST..end).find(|number| !taken.contains(number));
+                    free.ok_or_else(|| full(owners.len(), end))?
                 }
             };
             taken.insert(number);
@@ -59,13 +60,13 @@ impl KernelSetup {
     }
 }
 
-fn full(wanted: usize) -> KernelProblem {
-    let most = OWNERS_MAX - OWNER_FIRST;
+fn full(wanted: usize, end: u16) -> KernelProblem {
+    let most = end - OWNER_FIRST;
     KernelProblem::new(
         "node.dataplane",
         format!(
-            "{wanted} slices, routers and vifs; the programs' tables hold {most}, those included \
-             that this change removes"
+            "{wanted} slices, routers and vifs; there is room for {most}, those included that \
+             this change removes"
         ),
     )
 }

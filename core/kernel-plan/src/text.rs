@@ -6,8 +6,9 @@ use alloc::string::String;
 use core::fmt;
 
 use crate::object::{
-    BucketObject, ClassObject, ClsactObject, ExitObject, InboundObject, KernelObject, LeafObject,
-    MemberObject, RootObject, UplinkObject,
+    BridgeObject, BucketObject, ClassObject, ClsactObject, ExitObject, FilterObject, InboundObject,
+    JoinedObject, KernelObject, LeafObject, MemberObject, RootObject, SealObject, UplinkObject,
+    VlanObject,
 };
 use crate::plan::{KernelPlan, PlanAction, PlanStep};
 use crate::terms::{ClassTerms, LeafKind, RealTimeTerms};
@@ -38,24 +39,98 @@ impl PlanStep {
                 let verb = if action == PlanAction::Remove { "del" } else { "add" };
                 Some(format!("qdisc {verb} dev {device} clsact"))
             }
+            KernelObject::Filter(filter) => Some(filter_line(action, filter)),
+            KernelObject::Seal(SealObject { device }) => Some(match action {
+                PlanAction::Remove => format!("qdisc del dev {device} clsact"),
+                PlanAction::Add | PlanAction::Change => format!(
+                    "qdisc replace dev {device} clsact\n\
+                     filter replace dev {device} ingress protocol all pref 1 handle 1 flower \
+                     action drop"
+                ),
+            }),
             KernelObject::Inbound(_)
             | KernelObject::Bucket(_)
             | KernelObject::Uplink(_)
             | KernelObject::Member(_)
             | KernelObject::Exit(_)
+            | KernelObject::Bridge(_)
+            | KernelObject::Vlan(_)
+            | KernelObject::Joined(_)
             | KernelObject::Program(_) => None,
         }
     }
 
-    /// The arguments of `ip` for a device that is made or removed; `None` for every other step.
+    /// The lines for `ip -batch` for a device that is made, removed, or joined to a bridge; `None`
+    /// for every other step.
     #[must_use]
     pub fn ip_line(&self) -> Option<String> {
-        let KernelObject::Inbound(InboundObject { device }) = self.object()? else { return None };
-        Some(match self.action() {
-            PlanAction::Remove => format!("link del {device}"),
-            PlanAction::Add | PlanAction::Change => format!("link add name {device} up type ifb"),
-        })
+        let gone = self.action() == PlanAction::Remove;
+        let (device, made) = match self.object()? {
+            KernelObject::Inbound(InboundObject { device }) => {
+                (device, format!("link add name {device} up type ifb"))
+            }
+            // It learns no addresses, of which a tenant has as many as it likes: a network's frames
+            // go to all its members. The kernel takes `addrgenmode` of a device that is there. It
+            // is set up once it is sealed.
+            KernelObject::Bridge(BridgeObject { device }) => (
+                device,
+                format!(
+                    "link add name {device} type bridge stp_state 0 mcast_snooping 0 \
+                     ageing_time 0\nlink set dev {device} addrgenmode none"
+                ),
+            ),
+            KernelObject::Vlan(VlanObject { device, port, vlan }) => (
+                device,
+                format!(
+                    "link add link {port} name {device} type vlan id {vlan}\n\
+                     link set dev {device} addrgenmode none"
+                ),
+            ),
+            KernelObject::Joined(JoinedObject { device, bridge }) => {
+                // Off the bridge its frames would be for the host. On it those to a bridge's own
+                // groups would be, too, if they were not forwarded as all others.
+                return Some(match gone {
+                    true => format!("link set dev {device} nomaster down"),
+                    false => format!(
+                        "link set dev {device} master {bridge}\nlink set dev {device} \
+                         type bridge_slave group_fwd_mask {FORWARDED_GROUPS}\n\
+                         link set dev {device} up"
+                    ),
+                });
+            }
+            _ => return None,
+        };
+        Some(if gone { format!("link del {device}") } else { made })
     }
+}
+
+/// Frames of an address are looked for before those of the VLAN. The last four bytes of an address
+/// tell it from others of its VLAN.
+fn filter_line(action: PlanAction, filter: &FilterObject) -> String {
+    let FilterObject { device, vlan, mac, minor } = filter;
+    let (preference, handle) = match mac {
+        Some([_, _, a, b, c, d]) => (*vlan, u32::from_be_bytes([*a, *b, *c, *d])),
+        None => (BY_VLAN, u32::from(*vlan)),
+    };
+    let at = format!(
+        "dev {device} parent {HANDLE:x}: protocol 802.1Q pref {preference} handle {handle:#x}"
+    );
+    if action == PlanAction::Remove {
+        return format!("filter del {at} flower");
+    }
+    let mac = mac.map_or_else(String::new, |mac| format!(" src_mac {}", mac_text(&mac)));
+    format!("filter replace {at} flower vlan_id {vlan}{mac} classid {HANDLE:x}:{minor:x}")
+}
+
+/// The groups `01:80:c2:00:00:0x` that a member's bridge forwards: all but that of pause frames,
+/// which the kernel never forwards.
+pub const FORWARDED_GROUPS: &str = "0xfffd";
+
+/// The preference of filters by VLAN alone: above all VLANs.
+const BY_VLAN: u16 = 5000;
+
+fn mac_text([a, b, c, d, e, g]: &[u8; 6]) -> String {
+    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
 }
 
 fn root_line(action: PlanAction, root: &RootObject) -> String {
@@ -166,7 +241,7 @@ impl fmt::Display for PlanStep {
             return write!(f, "tc {}", line.replace('\n', "\ntc "));
         }
         if let Some(line) = self.ip_line() {
-            return write!(f, "ip {line}");
+            return write!(f, "ip {}", line.replace('\n', "\nip "));
         }
         let gone = self.action() == PlanAction::Remove;
         match self.object() {
@@ -218,7 +293,5 @@ fn member_text(f: &mut fmt::Formatter<'_>, member: &MemberObject, gone: bool) ->
     if macs.is_empty() {
         return write!(f, " learned, {macs_max} at most");
     }
-    macs.iter().try_for_each(|[a, b, c, d, e, g]| {
-        write!(f, " {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-    })
+    macs.iter().try_for_each(|mac| write!(f, " {}", mac_text(mac)))
 }

@@ -170,6 +170,12 @@ impl HostView {
                 let number = self.numbers.get(device);
                 number.is_some_and(|number| tables.has_link(*number, *hook))
             }
+            // Parts of plans of commands alone, which this plane does not make.
+            KernelObject::Filter(_)
+            | KernelObject::Bridge(_)
+            | KernelObject::Seal(_)
+            | KernelObject::Vlan(_)
+            | KernelObject::Joined(_) => false,
         };
         let objects = setup.objects.iter().filter(has).cloned().collect();
         KernelSetup { owners: setup.owners.clone(), objects }

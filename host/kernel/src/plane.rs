@@ -426,7 +426,12 @@ impl KernelPlane {
             | KernelObject::Clsact(_)
             | KernelObject::Root(_)
             | KernelObject::Class(_)
-            | KernelObject::Leaf(_) => Ok(()),
+            | KernelObject::Leaf(_)
+            | KernelObject::Filter(_)
+            | KernelObject::Bridge(_)
+            | KernelObject::Seal(_)
+            | KernelObject::Vlan(_)
+            | KernelObject::Joined(_) => Ok(()),
         }
     }
 
