@@ -26,8 +26,8 @@ rows=$*
 own=$(dirname "$(realpath "$0")")
 release=${WEIR_GUEST_SUITE:-trixie}
 seconds=${WEIR_GUEST_SECONDS:-900}
-modules="sch_hfsc sch_htb sch_fq_codel sch_tbf sch_ingress cls_bpf cls_u32 act_mirred veth bridge
-    8021q bonding ifb tun mpls_router mpls_iptunnel ip6_tunnel"
+modules="sch_hfsc sch_htb sch_fq_codel sch_tbf sch_ingress cls_bpf cls_u32 cls_flower act_gact
+    act_mirred veth bridge 8021q bonding ifb tun mpls_router mpls_iptunnel ip6_tunnel"
 
 # The kernel, from lists of its own, so that the host's are left alone.
 if ! ls "$folder"/kernel/boot/vmlinuz-* >/dev/null 2>&1; then

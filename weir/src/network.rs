@@ -95,14 +95,12 @@ fn network_text(network: &NetworkView) -> String {
         let (from, to, link) = (&link.from, &link.to, &link.link);
         text += &format!("  {link}: {from} -> {to}: {reserved} of {most} reserved{fault}\n");
     }
-    for RouterState { name, fault, .. } in routers {
+    let routers = routers.iter().map(|state| ("router", state));
+    for (kind, state) in routers.chain(nodes.iter().map(|state| ("node", state))) {
+        let RouterState { name, reachable, fault, .. } = state;
         if let Some(fault) = fault {
-            text += &format!("  {name} is not reachable: {fault}\n");
-        }
-    }
-    for RouterState { name, fault, .. } in nodes {
-        if let Some(fault) = fault {
-            text += &format!("  node {name}: {fault}\n");
+            let what = if *reachable { "lacks a part" } else { "does not answer" };
+            text += &format!("  {kind} {name} {what}: {fault}\n");
         }
     }
     text

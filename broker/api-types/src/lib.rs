@@ -185,7 +185,7 @@ pub struct NetworkView {
     pub name: String,
     /// Its routers.
     pub routers: Vec<RouterState>,
-    /// Weir nodes that carry its links on physical links.
+    /// Nodes that carry its links on physical links.
     #[serde(default)]
     #[schema(required = true)]
     pub nodes: Vec<RouterState>,
@@ -208,7 +208,7 @@ pub struct HostGateway {
     pub router: String,
 }
 
-/// A router or Weir node as the broker sees it.
+/// A router or node as the broker sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RouterState {
     /// Its name.

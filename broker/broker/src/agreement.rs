@@ -88,8 +88,12 @@ impl BrokerConfig {
             let named = |what: String| format!("agreement of \"{}\": {what}", network.name);
             agreement.check(&mut routers).map_err(named)?;
             for AgreementRouter { name, node, .. } in &agreement.router {
-                if !self.node.iter().any(|known| known.name == *node) {
+                let Some(known) = self.node.iter().find(|known| known.name == *node) else {
                     return Err(named(format!("router \"{name}\": no node \"{node}\"")));
+                };
+                if known.api.is_none() {
+                    let why = "is no Weir node, and counts no packets";
+                    return Err(named(format!("router \"{name}\": node \"{node}\" {why}")));
                 }
             }
         }

@@ -12,7 +12,7 @@ use weir_units::{BitRate, Nanos};
 
 pub use crate::agreement::{AgreementConfig, AgreementRouter};
 use crate::config_values::{device, name, rate, reservable, some_rate};
-use crate::physical::{PhysicalLinkConfig, WeirNodeConfig};
+use crate::physical::{NodeConfig, PhysicalLinkConfig, SshServer};
 pub use crate::store_address::StoreAddress;
 
 /// The whole file.
@@ -23,9 +23,9 @@ pub struct BrokerConfig {
     pub version: u32,
     /// The broker itself.
     pub broker: BrokerSettings,
-    /// Weir nodes that carry networks.
+    /// Nodes that carry networks.
     #[serde(default)]
-    pub node: Vec<WeirNodeConfig>,
+    pub node: Vec<NodeConfig>,
     /// Physical links between their ports.
     #[serde(default)]
     pub link: Vec<PhysicalLinkConfig>,
@@ -121,8 +121,41 @@ pub struct NetworkConfig {
     /// Its links.
     #[serde(default)]
     pub link: Vec<BrokerLink>,
+    /// OSPFv3 on its routers, for what is in no tunnel; without it routes are the operator's.
+    pub ospf6: Option<OspfConfig>,
     /// Its packet rate at the Weir nodes that it passes; without it nobody polices it.
     pub agreement: Option<AgreementConfig>,
+}
+
+/// OSPFv3 of a network, by FRR's `ospf6d` on each of its routers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OspfConfig {
+    /// Time between two greetings, whole seconds.
+    #[serde(default = "default_hello", deserialize_with = "duration")]
+    pub hello: Duration,
+    /// Time after which a silent neighbour is gone, whole seconds.
+    #[serde(default = "default_dead", deserialize_with = "duration")]
+    pub dead: Duration,
+}
+
+impl OspfConfig {
+    /// The largest cost of an interface (RFC 5340, appendix A.4.3); a larger one counts as this.
+    pub(crate) const COST_MAX: u32 = 65_535;
+
+    fn check(&self) -> Result<(), String> {
+        for (key, time) in [("hello", self.hello), ("dead", self.dead)] {
+            let is_whole = time.subsec_nanos() == 0;
+            if !is_whole || !(1..=u64::from(u16::MAX)).contains(&time.as_secs()) {
+                return Err(format!("ospf6.{key} {time:?}: whole seconds, 1s to 65535s"));
+            }
+        }
+        if self.dead <= self.hello {
+            let (hello, dead) = (self.hello, self.dead);
+            return Err(format!("ospf6.dead {dead:?} must be above hello {hello:?}"));
+        }
+        Ok(())
+    }
 }
 
 /// A virtual router.
@@ -141,6 +174,8 @@ pub struct RouterConfig {
     /// Its means for tunnels. Routers of a network may differ.
     #[serde(default)]
     pub encapsulation: Encapsulation,
+    /// The name of its FRR, if several run on its machine: `vtysh -N NAME`.
+    pub frr: Option<String>,
 }
 
 /// The means by which a router puts packets into tunnels of IPv6 in IPv6, and takes them out.
@@ -271,8 +306,11 @@ impl BrokerConfig {
                 if !routers.insert(&router.name) {
                     return Err(format!("router \"{}\": named twice", router.name));
                 }
+                router.frr.as_ref().map_or(Ok(()), |frr| name("frr", frr))?;
             }
             network.check()?;
+            let named = |what| format!("network \"{}\": {what}", network.name);
+            network.ospf6.as_ref().map_or(Ok(()), OspfConfig::check).map_err(named)?;
         }
         self.check_physical()?;
         self.check_agreements()?;
@@ -344,6 +382,18 @@ impl NetworkConfig {
     }
 }
 
+impl RouterConfig {
+    /// Returns its SSH server.
+    pub(crate) fn server(&self) -> SshServer {
+        SshServer {
+            name: self.name.clone(),
+            address: self.ssh,
+            host_key: self.host_key.clone(),
+            user: self.user.clone(),
+        }
+    }
+}
+
 impl BrokerLink {
     /// Returns the rate that connections may reserve.
     #[must_use]
@@ -400,6 +450,14 @@ const fn default_check() -> Duration {
     Duration::from_secs(1)
 }
 
+const fn default_hello() -> Duration {
+    Duration::from_secs(10)
+}
+
+const fn default_dead() -> Duration {
+    Duration::from_secs(40)
+}
+
 const fn default_router_patience() -> Duration {
     Duration::from_secs(5)
 }
@@ -448,5 +506,25 @@ mod tests {
             assert!(refusal.contains(&why), "{refusal}");
             put(&network).unwrap();
         }
+    }
+
+    /// Goal: OSPFv3 has times that the protocol can say, and its FRR a name.
+    #[test]
+    fn routing_has_times_that_it_can_say() {
+        let network = test_config::pair("n", 1);
+        let with = |times: &str| test_config::parse(&format!("{network}[network.ospf6]\n{times}"));
+        let config = with("").unwrap();
+        let ospf6 = config.network[0].ospf6.as_ref().unwrap();
+        assert_eq!((ospf6.hello, ospf6.dead), (default_hello(), default_dead()));
+        for (times, why) in [
+            ("hello = \"1500ms\"", "ospf6.hello 1.5s: whole seconds, 1s to 65535s"),
+            ("dead = \"65536s\"", "ospf6.dead 65536s: whole seconds"),
+            ("hello = \"40s\"", "ospf6.dead 40s must be above hello 40s"),
+        ] {
+            let refused = with(times).unwrap_err();
+            assert!(refused.contains(why), "{refused}");
+        }
+        let named = network.replacen("{ name = ", "{ frr = \"a/b\", name = ", 1);
+        assert!(test_config::parse(&named).unwrap_err().contains("frr \"a/b\": 1 to 24"));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Failed parts of the networks: devices without a carrier, routers that do not answer, Weir nodes
+//! Failed parts of the networks: devices without a carrier, routers that do not answer, nodes
 //! that do not have what they are to have, and links that an administrator has set down.
 //!
 //! A link has failed if either of its ends says so, in both directions.
@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::directory::KnownArc;
+use crate::node_keeper::KeptNodeStatus;
 use crate::node_queue::QueuedNodeStatus;
-use crate::weir_node_queue::WeirNodeStatus;
 
 /// Failed parts, by the names of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FailedParts {
     /// Routers that do not answer.
     pub(crate) routers: BTreeSet<String>,
-    /// Weir nodes that do not answer or do not have what they are to have, and why.
+    /// nodes that do not answer or do not have what they are to have, and why.
     #[serde(default)]
     pub(crate) nodes: BTreeMap<String, String>,
     /// Devices of links without a carrier: router and device.
@@ -33,7 +33,7 @@ impl FailedParts {
     /// has been silent for `patience`; none while one was neither read nor has failed.
     pub(crate) fn observed<'s>(
         routers: impl Iterator<Item = (&'s String, QueuedNodeStatus)>,
-        nodes: impl Iterator<Item = (&'s String, WeirNodeStatus)>,
+        nodes: impl Iterator<Item = (&'s String, KeptNodeStatus)>,
         patience: Duration,
         now: Instant,
     ) -> Option<Self> {
@@ -109,7 +109,7 @@ mod tests {
             let fault = fault.map(str::to_owned);
             let node = RouterState { name: "n1".to_owned(), reachable, repaired: 0, fault };
             let unsound_since = (!is_sound).then_some(since);
-            let (name, status) = ("n1".to_owned(), WeirNodeStatus::new(node, unsound_since));
+            let (name, status) = ("n1".to_owned(), KeptNodeStatus::new(node, unsound_since));
             let nodes = [(&name, status)].into_iter();
             FailedParts::observed(std::iter::empty(), nodes, patience, since + after)
         };

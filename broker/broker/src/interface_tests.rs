@@ -22,13 +22,13 @@ use crate::clock;
 use crate::config::{BrokerConfig, BrokerToken};
 use crate::execution::NodeQueues;
 use crate::ids::StableIds;
+use crate::kept_nodes::KeptNodes;
 use crate::message::{BODY_BYTES_MAX, ReadMessage};
 use crate::orders::{SharedState, WantedLink, WriterOrder};
 use crate::police::NetworkPolice;
 use crate::routes::BrokerInterface;
 use crate::state::BrokerState;
 use crate::traffic::TrafficReader;
-use crate::weir_node_queue::WeirNodes;
 use crate::{openapi, test_config, xml};
 
 mod metrics;
@@ -55,7 +55,7 @@ impl TestInterface {
         Self::with_routers(config, Arc::default(), Arc::default())
     }
 
-    fn with_routers(mut config: BrokerConfig, routers: NodeQueues, nodes: WeirNodes) -> Self {
+    fn with_routers(mut config: BrokerConfig, routers: NodeQueues, nodes: KeptNodes) -> Self {
         for (name, network) in [("root", None), ("blue", Some("blue")), ("red", Some("red"))] {
             let sum = digest(&SHA256, name.as_bytes());
             let sha256 = sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -74,7 +74,7 @@ impl TestInterface {
             orders,
             nodes: watch::channel(routers).1,
             tokens: config.broker.token.clone(),
-            weir_nodes: watch::channel(nodes).1,
+            kept_nodes: watch::channel(nodes).1,
             policing: watch::channel(Arc::new(policing.unwrap_or_default())).1,
             traffic: TrafficReader::new(),
             answers: AnswerCounts::default(),

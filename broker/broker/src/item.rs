@@ -78,7 +78,7 @@ pub(crate) struct ExitItem {
     pub(crate) device: Option<String>,
 }
 
-/// Classes of a link: tunnels, and everything else.
+/// Classes of a link: tunnels, routing, and everything else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LinkItem {
     pub(crate) device: String,

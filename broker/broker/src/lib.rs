@@ -22,9 +22,11 @@
 //! It takes whatever waits, compares wanted with actual, applies the difference as one batch over
 //! one kept shell (`shell`) and reads back (`linux`). Drift is repaired by the same steps.
 //!
-//! **Networks share links.** A physical link (`physical`) is between ports of two Weir nodes, and
-//! networks are admitted against it. Each node is kept over its interface (`weir_node`,
-//! `weir_node_queue`): a slice for each network, a guaranteed vif for each of its links there.
+//! **Networks share links.** A physical link (`physical`) is between ports of two nodes, and
+//! networks are admitted against it. Each node is kept (`node_keeper`): a Weir node over its
+//! interface (`weir_node`), which has a slice for each network and a guaranteed vif for each of its
+//! links there; a Linux host without Weir over SSH (`linux_host`), which has the same as VLANs,
+//! bridges and classes.
 //!
 //! **Networks share nodes.** A network's agreement says which packet rate it may have. Its routers
 //! at Weir nodes are policed over all nodes (`police`, `policing`).
@@ -50,15 +52,21 @@ mod ids;
 mod interface_tests;
 mod ip6tnl;
 mod item;
+mod kept_nodes;
 mod links;
 mod linux;
+mod linux_host;
+mod linux_host_keeper;
+mod linux_host_units;
 mod message;
 mod metrics;
 mod network_views;
+mod node_keeper;
 mod node_queue;
 mod node_starter;
 pub mod openapi;
 mod orders;
+mod ospf6;
 pub mod physical;
 mod physical_check;
 mod police;
@@ -86,7 +94,7 @@ mod traffic;
 mod tunnel_numbers;
 mod upkeep;
 mod weir_node;
-mod weir_node_queue;
+mod weir_node_keeper;
 mod writer;
 mod xml;
 mod xsd;

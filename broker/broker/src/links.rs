@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Links of a generic Linux router: the tree of classes at each, and whether it has a carrier.
 //!
-//! A link's root is HTB with two classes: tunnels by their outer addresses, and everything else.
+//! A link's root is HTB with three classes: tunnels by their outer addresses, OSPFv3, and all that
+//! is left. OSPFv3 has a tenth of what is not for tunnels: a flood outside of them does not end it.
+//! It is told by its protocol and its link-local source, which no router forwards.
 //! `tc` prints classes and filters for people only, so their words are read here. It rounds a rate
 //! down to a unit of which there are at least 1000: rates that differ by less than a thousandth
 //! count as equal.
@@ -37,16 +39,25 @@ struct ReadTree {
     tunnels_ceil: u64,
     rest: u64,
     rest_ceil: u64,
+    routing: u64,
+    routing_ceil: u64,
     /// The words of addresses that lead to the tunnels' class.
     pool: [Option<u32>; 2],
+    /// The words with the number of OSPF and a link-local source, which lead to the class of
+    /// routing.
+    ospf: [Option<u32>; 2],
 }
 
-/// Writes the lines that put a link's tree.
-pub(crate) fn put(link: &LinkItem, tc: &mut String) {
+/// Writes the lines that put a link's tree. Filters of one that is broken are made anew: a filter
+/// that is replaced keeps what it matches.
+pub(crate) fn put(link: &LinkItem, is_broken: bool, tc: &mut String) {
     let LinkItem { device, rate_bytes, tunnels_bytes, pool } = link;
-    let rest = rest_bytes(link);
+    let [routing, rest] = others_bytes(link);
     let burst = (rate_bytes / 500).max(BURST_LEAST);
     let class = "quantum 3000 burst";
+    if is_broken {
+        let _ = writeln!(tc, "filter del dev {device} parent 57: protocol ipv6 prio 1");
+    }
     let _ = write!(
         tc,
         "qdisc replace dev {device} root handle 57: htb default 2\n\
@@ -54,10 +65,14 @@ pub(crate) fn put(link: &LinkItem, tc: &mut String) {
          rate {rate_bytes}bps ceil {rate_bytes}bps {class} {burst}\n\
          class replace dev {device} parent 57:1 classid 57:10 htb prio 0 \
          rate {tunnels_bytes}bps ceil {rate_bytes}bps {class} {burst}\n\
+         class replace dev {device} parent 57:1 classid 57:3 htb prio 0 \
+         rate {routing}bps ceil {rate_bytes}bps {class} {burst}\n\
          class replace dev {device} parent 57:1 classid 57:2 htb prio 1 \
          rate {rest}bps ceil {rate_bytes}bps {class} {burst}\n\
          filter replace dev {device} parent 57: protocol ipv6 prio 1 handle 800::800 u32 \
-         match ip6 dst {pool}/64 flowid 57:10\n"
+         match ip6 dst {pool}/64 flowid 57:10\n\
+         filter replace dev {device} parent 57: protocol ipv6 prio 1 handle 800::801 u32 \
+         match u8 {OSPF} 0xff at 6 match u16 0xfe80 0xffc0 at 8 flowid 57:3\n"
     );
 }
 
@@ -131,7 +146,7 @@ fn carriers(answer: &str) -> BTreeSet<String> {
 /// Reads what `tc` printed of a device; none if it has no tree of ours.
 fn read_tree(text: &str) -> Option<ReadTree> {
     let mut tree = None;
-    let (mut is_ours, mut at) = (false, 0);
+    let (mut flow, mut at) = (None, 0);
     for line in text.lines() {
         let words: Vec<_> = line.split_whitespace().collect();
         let after = |key: &str| {
@@ -151,15 +166,24 @@ fn read_tree(text: &str) -> Option<ReadTree> {
                 let tree = tree.get_or_insert_with(ReadTree::default);
                 (tree.rest, tree.rest_ceil) = (rate("rate"), rate("ceil"));
             }
+            ["class", "htb", "57:3", ..] => {
+                let tree = tree.get_or_insert_with(ReadTree::default);
+                (tree.routing, tree.routing_ceil) = (rate("rate"), rate("ceil"));
+            }
             ["filter", ..] => {
                 // With a hardware's answer the word is "*flowid".
-                let flow = after("flowid").or_else(|| after("*flowid"));
-                (is_ours, at) = (flow == Some("57:10"), 0);
+                (flow, at) = (after("flowid").or_else(|| after("*flowid")), 0);
             }
-            ["match", value, ..] if is_ours && at < 2 => {
+            ["match", value, ..] => {
                 let value = value.split('/').next().unwrap_or_default();
-                tree.get_or_insert_with(ReadTree::default).pool[at] =
-                    u32::from_str_radix(value, 16).ok();
+                let value = u32::from_str_radix(value, 16).ok();
+                let tree = tree.get_or_insert_with(ReadTree::default);
+                let words = match flow {
+                    Some("57:10") => &mut tree.pool,
+                    Some("57:3") => &mut tree.ospf,
+                    _ => continue,
+                };
+                words.get_mut(at).into_iter().for_each(|word| *word = value);
                 at += 1;
             }
             _ => {}
@@ -172,7 +196,7 @@ impl ReadTree {
     /// Returns true if it is the tree of a link.
     fn is(&self, link: &LinkItem) -> bool {
         let LinkItem { rate_bytes, tunnels_bytes, pool, .. } = link;
-        let rest = rest_bytes(link);
+        let [routing, rest] = others_bytes(link);
         let pool = pool.octets();
         let word =
             |at: usize| u32::from_be_bytes([pool[at], pool[at + 1], pool[at + 2], pool[at + 3]]);
@@ -182,17 +206,24 @@ impl ReadTree {
             (self.tunnels_ceil, *rate_bytes),
             (self.rest, rest),
             (self.rest_ceil, *rate_bytes),
+            (self.routing, routing),
+            (self.routing_ceil, *rate_bytes),
         ];
         let near = |(read, bytes): (u64, u64)| {
             let bits = bytes.saturating_mul(8);
             read <= bits && bits - read <= bits / 1000
         };
-        rates.into_iter().all(near) && self.pool == [Some(word(0)), Some(word(4))]
+        rates.into_iter().all(near)
+            && self.pool == [Some(word(0)), Some(word(4))]
+            && self.ospf == [Some(OSPF << 8), Some(LINK_LOCAL)]
     }
 }
 
-fn rest_bytes(link: &LinkItem) -> u64 {
-    link.rate_bytes.saturating_sub(link.tunnels_bytes).max(1)
+/// Returns what routing, and everything else, has of what is not for tunnels.
+fn others_bytes(link: &LinkItem) -> [u64; 2] {
+    let others = link.rate_bytes.saturating_sub(link.tunnels_bytes);
+    let routing = others / 10;
+    [routing.max(1), (others - routing).max(1)]
 }
 
 /// Reads a rate as `tc` prints it, in bits a second.
@@ -212,6 +243,11 @@ fn rate_bits(text: &str) -> Option<u64> {
 
 /// Begins the part of each device in an answer.
 const MARK: &str = "WEIR-LINK";
+
+/// The number of OSPF (RFC 5340, section 2.2).
+const OSPF: u32 = 89;
+/// The first word of a link-local address (RFC 4291, section 2.5.6).
+const LINK_LOCAL: u32 = 0xfe80_0000;
 
 /// Ten full frames.
 pub(crate) const BURST_LEAST: u64 = 15_000;
@@ -236,12 +272,16 @@ mod tests {
 WEIR-LINK b2
 class htb 57:1 root rate 100Mbit ceil 100Mbit burst 25000b cburst 1600b
 class htb 57:10 parent 57:1 prio 0 rate 89876Kbit ceil 100Mbit burst 25000b cburst 1600b
-class htb 57:2 parent 57:1 prio 1 rate 10123Kbit ceil 100Mbit burst 25000b cburst 1600b
+class htb 57:3 parent 57:1 prio 0 rate 1012Kbit ceil 100Mbit burst 25000b cburst 1600b
+class htb 57:2 parent 57:1 prio 1 rate 9111Kbit ceil 100Mbit burst 25000b cburst 1600b
 filter protocol ipv6 pref 1 u32 chain 0
 filter protocol ipv6 pref 1 u32 chain 0 fh 800: ht divisor 1
 filter protocol ipv6 pref 1 u32 chain 0 fh 800::800 order 2048 key ht 800 *flowid 57:10
   match fd0f000b/ffffffff at 24
   match 00000000/ffffffff at 28
+filter protocol ipv6 pref 1 u32 chain 0 fh 800::801 order 2049 key ht 800 bkt 0 flowid 57:3
+  match 00005900/0000ff00 at 4
+  match fe800000/ffc00000 at 8
 
 WEIR-LINK b3
 "#;
@@ -267,7 +307,11 @@ WEIR-LINK b3
         for (part, other) in [
             ("57:10 parent 57:1 prio 0 rate 89876Kbit", "57:10 parent 57:1 prio 0 rate 89000Kbit"),
             ("57:10 parent", "57:11 parent"),
-            ("rate 10123Kbit ceil 100Mbit", "rate 10123Kbit ceil 20Mbit"),
+            ("rate 9111Kbit ceil 100Mbit", "rate 9111Kbit ceil 20Mbit"),
+            ("rate 1012Kbit", "rate 1Mbit"),
+            ("match 00005900", "match 00001100"),
+            ("  match fe800000/ffc00000 at 8\n", ""),
+            ("flowid 57:3", "flowid 57:2"),
             ("flowid 57:10", "flowid 57:2"),
             ("match fd0f000b", "match fd0f000c"),
             ("class htb 57:1 root rate 100Mbit", "class htb 57:1 root rate 1Gbit"),

@@ -221,7 +221,7 @@ fn put(key: &String, item: &NodeItem, actual: Option<&NodeItem>, ip: &mut String
                  dev {device} proto {PROTOCOL}"
             );
         }
-        NodeItem::Link(link) => links::put(link, tc),
+        NodeItem::Link(link) => links::put(link, actual == Some(&NodeItem::Broken), tc),
         NodeItem::Entry(entry) => match actual {
             Some(NodeItem::Entry(old)) if old.can_become(entry) => {
                 change_entry(old, entry, ip, tc);

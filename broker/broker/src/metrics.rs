@@ -151,7 +151,7 @@ impl BrokerInterface {
 
     /// Writes calls of Weir nodes; nothing while another broker keeps them.
     fn calls(&self, nodes: &BTreeMap<String, RouterState>, page: &mut MetricsPage) {
-        let kept = Arc::clone(&self.weir_nodes.borrow());
+        let kept = Arc::clone(&self.kept_nodes.borrow());
         let known = nodes.keys().filter_map(|name| Some((name, kept.get(name)?.status())));
         let known: Vec<_> = known.collect();
         let labels = |name: &String| vec![("node", name.clone())];

@@ -61,7 +61,7 @@ impl BrokerInterface {
             Some(node) => Some(node.status().router),
             None => told_routers.get(name).copied().cloned(),
         });
-        let kept = self.weir_nodes.borrow();
+        let kept = self.kept_nodes.borrow();
         let nodes = nodes.into_iter().filter_map(|name| match kept.get(name) {
             Some(node) => Some(node.status().node),
             None => told.nodes.iter().find(|of| of.name == *name).cloned(),

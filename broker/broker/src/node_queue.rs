@@ -17,9 +17,10 @@ use tokio::time::{Instant, MissedTickBehavior};
 use weir_broker_api_types::RouterState;
 use weir_platform::inspect::without_plain_options;
 
-use crate::config::RouterConfig;
 use crate::item::{ItemChange, Items, NodeItem};
 use crate::linux::NodeDriver;
+use crate::ospf6::{self, RouterOspf};
+use crate::physical::SshServer;
 use crate::shell::{NodeShell, ShellAccess, ShellError};
 
 /// A handle of the queue.
@@ -47,9 +48,17 @@ pub(crate) struct QueuedNodeStatus {
 pub(crate) struct QueueSettings {
     /// Interval of the comparison.
     pub(crate) check: Duration,
-    /// Told when a link's device changes, when a silent router answers again, and when a Weir node
-    /// is found sound or unsound.
+    /// Told when a link's device changes, when a silent router answers again, and when a node is
+    /// found sound or unsound.
     pub(crate) changed: Arc<Notify>,
+}
+
+/// The things that a router is to have at first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RouterWants {
+    pub(crate) items: Items,
+    /// OSPFv3; none if its routes are the operator's.
+    pub(crate) ospf: Option<RouterOspf>,
 }
 
 enum NodeRequest {
@@ -72,24 +81,27 @@ pub(crate) enum NodeFault {
 }
 
 impl NodeQueue {
-    /// Starts the queue of a router that is to have `wanted`.
+    /// Starts the queue of a router.
     pub(crate) fn start(
-        router: RouterConfig,
+        server: SshServer,
         driver: impl NodeDriver + Send + 'static,
         access: ShellAccess,
-        wanted: Items,
+        RouterWants { items, ospf }: RouterWants,
         settings: QueueSettings,
     ) -> Self {
         let (sender, requests) = mpsc::channel(WAITING_MAX);
-        let name = router.name.clone();
+        let name = server.name.clone();
         let router_state = RouterState { name, reachable: false, repaired: 0, fault: None };
         let status = Arc::new(Mutex::new(QueuedNodeStatus::new(router_state, None)));
         let QueueSettings { check, changed } = settings;
         let node = ConfiguredNode {
-            router,
+            server,
             driver,
             access,
-            wanted,
+            wanted: items,
+            ospf,
+            has_ospf: false,
+            ospf_hung_at: None,
             actual: None,
             shell: None,
             links: Items::new(),
@@ -102,9 +114,9 @@ impl NodeQueue {
     }
 
     /// Starts the queue of a router that is not there: it takes everything at once.
-    pub(crate) fn simulate(router: &RouterConfig) -> Self {
+    pub(crate) fn simulate(name: &str) -> Self {
         let (sender, mut requests) = mpsc::channel(WAITING_MAX);
-        let name = router.name.clone();
+        let name = name.to_owned();
         let router = RouterState { name, reachable: true, repaired: 0, fault: None };
         let status = QueuedNodeStatus::new(router, Some(BTreeSet::new()));
         tokio::spawn(async move {
@@ -162,10 +174,15 @@ impl QueuedNodeStatus {
 
 /// The node behind a queue.
 struct ConfiguredNode<D> {
-    router: RouterConfig,
+    server: SshServer,
     driver: D,
     access: ShellAccess,
     wanted: Items,
+    ospf: Option<RouterOspf>,
+    /// True if it had all of OSPFv3 when that was last read.
+    has_ospf: bool,
+    /// The time at which it last gave no answer about OSPFv3.
+    ospf_hung_at: Option<Instant>,
     /// Items that the node had when it was last read; none if that is not known.
     actual: Option<Items>,
     shell: Option<NodeShell>,
@@ -250,9 +267,60 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
             if drifted {
                 self.note(|status| status.router.repaired += 1);
             }
-            // A fault is in the status.
-            let _fault = self.converge().await;
+            // Another fault is in the status already.
+            if let Ok(said) = self.converge().await {
+                let links = self.untaken_links(&said);
+                let routing = self.compare_ospf().await;
+                self.note(|status| {
+                    // A silent router has a fault of its own.
+                    if status.router.reachable {
+                        status.router.fault = links.or(routing).map(|fault| fault.to_string());
+                    }
+                });
+            }
         }
+    }
+
+    /// Returns why a link does not have its classes; none if all links have.
+    fn untaken_links(&self, said: &str) -> Option<NodeFault> {
+        let links = self.wanted.iter().filter(|(_, item)| matches!(item, NodeItem::Link(_)));
+        let links: Vec<ItemChange> =
+            links.map(|(key, item)| (key.clone(), Some(item.clone()))).collect();
+        self.verify(&links, said).err()
+    }
+
+    /// Compares OSPFv3 with what it is to be, and repairs it. Returns why it is not. One that hangs
+    /// is asked again after a while: requests wait meanwhile.
+    async fn compare_ospf(&mut self) -> Option<NodeFault> {
+        let ospf = self.ospf.clone()?;
+        if self.ospf_hung_at.is_some_and(|at| at.elapsed() < OSPF_AGAIN_AFTER) {
+            return Some(self.not_applied("ospf6", ospf6::NO_ANSWER));
+        }
+        self.ospf_hung_at = None;
+        let mut said = String::new();
+        for _attempt in 0..ATTEMPTS {
+            // A fault is in the status.
+            let answer = self.run(&ospf6::reading(&ospf)).await.ok()?;
+            if answer.trim_end().ends_with(ospf6::NO_ANSWER) {
+                self.ospf_hung_at = Some(Instant::now());
+                return Some(self.not_applied("ospf6", ospf6::NO_ANSWER));
+            }
+            let difference = ospf6::read(&answer, &ospf);
+            if difference.is_none() {
+                self.has_ospf = true;
+                return None;
+            }
+            if std::mem::take(&mut self.has_ospf) {
+                self.note(|status| status.router.repaired += 1);
+            }
+            said = self.run(&ospf6::script(&ospf, &difference)).await.ok()?;
+        }
+        Some(self.not_applied("ospf6", &said))
+    }
+
+    fn not_applied(&self, what: &str, said: &str) -> NodeFault {
+        let said: String = said.chars().take(SAID_MAX).collect();
+        NodeFault::NotApplied(self.server.name.clone(), what.to_owned(), said.trim().to_owned())
     }
 
     /// Brings the node to what is wanted, and returns what the commands said.
@@ -285,9 +353,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         let actual = self.actual.as_ref();
         for (key, item) in changes {
             if actual.and_then(|actual| actual.get(key)) != item.as_ref() {
-                let said: String = said.chars().take(SAID_MAX).collect();
-                let (name, key) = (self.router.name.clone(), key.clone());
-                return Err(NodeFault::NotApplied(name, key, said.trim().to_owned()));
+                return Err(self.not_applied(key, said));
             }
         }
         Ok(())
@@ -296,9 +362,11 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
     async fn read(&mut self) -> Result<Items, NodeFault> {
         let script = self.driver.reading();
         let answer = self.run(&script).await?;
-        let name = || self.router.name.clone();
-        let mut items =
-            self.driver.read(&answer).map_err(|what| NodeFault::Unreachable(name(), what))?;
+        let read = self.driver.read(&answer);
+        let mut items = read.map_err(|what| {
+            self.note(|status| status.router.fault = Some(what.clone()));
+            NodeFault::Unreachable(self.server.name.clone(), what)
+        })?;
         // Here links say only that they have a tree. Its classes are read at the comparison.
         items.retain(|key, item| match (&item, self.links.get(key)) {
             (NodeItem::Link(_), Some(read)) => {
@@ -330,7 +398,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
     async fn read_counters(&mut self, device: &str) -> Result<Value, NodeFault> {
         let answer = self.run(&format!("tc -s -j qdisc show dev {device}")).await?;
         serde_json::from_str(&without_plain_options(&answer)).map_err(|error| {
-            NodeFault::Unreachable(self.router.name.clone(), format!("{device}: {error}"))
+            NodeFault::Unreachable(self.server.name.clone(), format!("{device}: {error}"))
         })
     }
 
@@ -354,7 +422,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         let mut shell = match self.shell.take() {
             Some(shell) => shell,
             None => {
-                let shell = NodeShell::open(&self.router, &self.access).await?;
+                let shell = NodeShell::open(&self.server, &self.access).await?;
                 let watch = self.driver.watch(&self.wanted);
                 // Without it changes of links are seen at the interval.
                 let _none = shell.watch(watch, Arc::clone(&self.link_event)).await;
@@ -365,8 +433,11 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         self.shell = Some(shell);
         let is_back = self.note(|status| {
             status.silent_since = None;
-            status.router.fault = None;
-            !std::mem::replace(&mut status.router.reachable, true)
+            let is_back = !std::mem::replace(&mut status.router.reachable, true);
+            if is_back {
+                status.router.fault = None;
+            }
+            is_back
         });
         if is_back {
             self.changed.notify_one();
@@ -383,7 +454,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
             status.router.fault = Some(text.clone());
         });
         match error {
-            ShellError::Broken(text) => NodeFault::Unreachable(self.router.name.clone(), text),
+            ShellError::Broken(text) => NodeFault::Unreachable(self.server.name.clone(), text),
             ShellError::Fenced => NodeFault::Fenced,
         }
     }
@@ -401,6 +472,9 @@ const WAITING_MAX: usize = 256;
 
 /// A second attempt starts from what was read back.
 const ATTEMPTS: usize = 2;
+
+/// The time after which FRR that gave no answer is asked again.
+const OSPF_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// Characters of what commands said, in a fault.
 const SAID_MAX: usize = 300;

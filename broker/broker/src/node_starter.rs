@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The queues of all routers and the keepers of all Weir nodes, as a broker starts them that has
+//! The queues of all routers and the keepers of all nodes, as a broker starts them that has
 //! taken the lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use russh::keys::PrivateKey;
 use tokio::sync::{Notify, mpsc, watch};
 use weir_broker_api_types::PolicingReport;
+use weir_network::NodeId;
 
-use crate::config::{BrokerConfig, BrokerLink, NetworkConfig};
+use crate::config::{BrokerConfig, BrokerLink, NetworkConfig, OspfConfig};
 use crate::execution::NodeQueues;
 use crate::item::{LinkItem, NodeItem};
+use crate::kept_nodes::{self, KeptNodes};
 use crate::linux::LinuxDriver;
-use crate::node_queue::{NodeQueue, QueueSettings};
+use crate::node_queue::{NodeQueue, QueueSettings, RouterWants};
 use crate::orders::WriterOrder;
+use crate::ospf6::{self, RouterOspf};
 use crate::policing::{self, PolicingHandle};
 use crate::shell::ShellAccess;
 use crate::state::BrokerState;
-use crate::weir_node_queue::{self, NodeClients, WeirNodes};
+use crate::weir_node_keeper::NodeClients;
 
 /// Configuration and keys that queues of routers are started with.
 #[derive(Clone)]
@@ -34,7 +38,7 @@ pub(crate) struct NodeStarter {
     /// Clients of the Weir nodes.
     pub(crate) clients: NodeClients,
     /// Shows their keepers to the interface.
-    pub(crate) weir_nodes: watch::Sender<WeirNodes>,
+    pub(crate) kept_nodes: watch::Sender<KeptNodes>,
     /// Takes policing's entries of the history to the writer.
     pub(crate) orders: mpsc::WeakSender<WriterOrder>,
     /// Shows the report of policing to the interface.
@@ -51,20 +55,20 @@ impl NodeStarter {
             changed: Arc::clone(changed),
             nodes: watch::channel(Arc::default()).0,
             clients: Arc::default(),
-            weir_nodes: watch::channel(Arc::default()).0,
+            kept_nodes: watch::channel(Arc::default()).0,
             orders: mpsc::channel(1).0.downgrade(),
             policing: watch::channel(Arc::default()).0,
         }
     }
 
     /// Starts the queues of all routers, each with what it is to have, under a fencing number of a
-    /// store, and the keepers of all Weir nodes.
+    /// store, and the keepers of all nodes.
     pub(crate) fn start(
         &self,
         state: &BrokerState,
         store: &str,
         fence: u64,
-    ) -> (NodeQueues, WeirNodes) {
+    ) -> (NodeQueues, KeptNodes) {
         let config = &state.config;
         // A simulated router keeps nothing.
         let mut wanted = self.key.as_ref().map_or_else(BTreeMap::new, |_| state.present());
@@ -74,19 +78,26 @@ impl NodeStarter {
                 items.extend(item.key().map(|key| (key, item)));
             }
         }
+        let mut ospf: BTreeMap<_, _> = state
+            .directory
+            .routers()
+            .filter_map(|(id, router)| Some((router, router_ospf(config, id, router)?)))
+            .collect();
+        let access = self.key.as_ref().map(|key| {
+            let (key, store) = (Arc::clone(key), store.to_owned());
+            ShellAccess { key, store, fence, patience: config.broker.router_patience }
+        });
         let routers = config.network.iter().flat_map(|network| &network.router);
         let queues = routers.map(|router| {
             let items = wanted.remove(&router.name).unwrap_or_default();
-            let queue = match &self.key {
-                None => NodeQueue::simulate(router),
-                Some(key) => {
-                    let (key, store) = (Arc::clone(key), store.to_owned());
-                    let patience = config.broker.router_patience;
-                    let access = ShellAccess { key, store, fence, patience };
+            let wants = RouterWants { items, ospf: ospf.remove(router.name.as_str()) };
+            let queue = match access.clone() {
+                None => NodeQueue::simulate(&router.name),
+                Some(access) => {
                     let (check, changed) = (config.broker.check, Arc::clone(&self.changed));
                     let settings = QueueSettings { check, changed };
                     let driver = LinuxDriver { encapsulation: router.encapsulation };
-                    NodeQueue::start(router.clone(), driver, access, items, settings)
+                    NodeQueue::start(router.server(), driver, access, wants, settings)
                 }
             };
             (router.name.clone(), queue)
@@ -94,9 +105,10 @@ impl NodeStarter {
         let queues: NodeQueues = Arc::new(queues.collect());
         self.nodes.send_replace(Arc::clone(&queues));
         self.config.send_replace(Arc::clone(config));
-        let weir_nodes = weir_node_queue::start(&self.config, &self.clients, &self.changed);
-        self.weir_nodes.send_replace(Arc::clone(&weir_nodes));
-        (queues, weir_nodes)
+        let kept_nodes =
+            kept_nodes::start(&self.config, &self.clients, access.as_ref(), &self.changed);
+        self.kept_nodes.send_replace(Arc::clone(&kept_nodes));
+        (queues, kept_nodes)
     }
 
     /// Starts the policing of networks; none if none has an agreement.
@@ -131,9 +143,34 @@ impl NodeStarter {
     /// Takes queues and keepers from the interface: another broker configures routers and nodes.
     pub(crate) fn end(&self) {
         self.nodes.send_replace(NodeQueues::default());
-        self.weir_nodes.send_replace(WeirNodes::default());
+        self.kept_nodes.send_replace(KeptNodes::default());
         self.policing.send_replace(Arc::default());
     }
+}
+
+/// Returns OSPFv3 of a router; none if its network has none.
+fn router_ospf(config: &BrokerConfig, id: NodeId, name: &str) -> Option<RouterOspf> {
+    let has = |network: &&NetworkConfig| network.router.iter().any(|router| router.name == name);
+    let network = config.network.iter().find(has)?;
+    let router = network.router.iter().find(|router| router.name == name)?;
+    let OspfConfig { hello, dead } = network.ospf6.as_ref()?;
+    let mut interfaces = BTreeMap::new();
+    for host in network.host.iter().filter(|host| host.router == name) {
+        interfaces.insert(host.device.clone(), None);
+    }
+    for link in &network.link {
+        for end in [&link.a, &link.b].into_iter().filter(|end| end.router == name) {
+            interfaces.insert(end.device.clone(), Some(link.cost.clamp(1, OspfConfig::COST_MAX)));
+        }
+    }
+    let seconds = |time: &Duration| u16::try_from(time.as_secs()).unwrap_or(u16::MAX);
+    Some(RouterOspf {
+        router_id: ospf6::router_id(id.0),
+        frr: router.frr.clone(),
+        hello_s: seconds(hello),
+        dead_s: seconds(dead),
+        interfaces,
+    })
 }
 
 /// Returns the classes of a network's link at either end, each with its router.

@@ -20,11 +20,17 @@ impl BrokerConfig {
 
     /// Checks nodes and physical links, the links on them, and that all shares fit.
     pub(crate) fn check_physical(&self) -> Result<(), String> {
-        let mut nodes = BTreeSet::new();
+        let (mut nodes, mut addresses) = (BTreeSet::new(), BTreeSet::new());
         for node in &self.node {
             name("node", &node.name)?;
             if !nodes.insert(&node.name) {
                 return Err(format!("node \"{}\": named twice", node.name));
+            }
+            node.access()?;
+            if let Some(address) = node.ssh
+                && !addresses.insert(address)
+            {
+                return Err(format!("node \"{}\": {address} is that of another node", node.name));
             }
         }
         let (mut links, mut ports) = (BTreeSet::new(), BTreeSet::new());
@@ -37,6 +43,10 @@ impl BrokerConfig {
             for end in link.ends() {
                 if !nodes.contains(&end.node) {
                     return wrong(format!("no node \"{}\"", end.node));
+                }
+                let node = self.node.iter().find(|node| node.name == end.node);
+                if node.is_some_and(|node| node.ssh.is_some()) {
+                    device(&end.port)?;
                 }
                 if !ports.insert(end) {
                     return wrong(format!("port \"{}:{}\" has a link", end.node, end.port));
@@ -214,6 +224,25 @@ mod tests {
         );
     }
 
+    const API: &str = "api = \"/run/weir/node-n2.sock\"";
+
+    /// Goal: a host without Weir is reached over SSH, and its port is a device.
+    #[test]
+    fn a_host_without_weir_has_devices_for_ports() {
+        let shell = "ssh = \"[::1]:22\"\nhost_key = \"\"";
+        let good = test_config::shared("60Mbit", "30Mbit").replace(API, shell);
+        test_config::parse(&good).unwrap();
+        let port = "node = \"n2\", port = \"p\"";
+        let refused = test_config::parse(&good.replace(port, "node = \"n2\", port = \"a b\""));
+        assert!(refused.unwrap_err().contains("device \"a b\": 1 to 15"));
+        let both = good.replace("api = \"/run/weir/node-n1.sock\"", shell);
+        let refused = test_config::parse(&both).unwrap_err();
+        assert!(refused.contains("node \"n2\": [::1]:22 is that of another node"), "{refused}");
+        let policed = test_config::policed().replace(API, shell);
+        let refused = test_config::parse(&policed).unwrap_err();
+        assert!(refused.contains("node \"n2\" is no Weir node"), "{refused}");
+    }
+
     /// Goal: what does not fit together is refused by its name.
     #[test]
     fn what_does_not_fit_together_is_refused_by_name() {
@@ -230,6 +259,15 @@ mod tests {
             ("node = \"n2\"", "node = \"n1\", port = \"q\" }#", "both ends are at one node"),
             ("name = \"n2\"", "name = \"n1\"", "node \"n1\": named twice"),
             ("reservable = \"90Mbit\"", "reservable = \"100Mbit\"", "must be below its rate"),
+            (API, "", "node \"n2\": needs api, or ssh and host_key"),
+            (API, "ssh = \"[::1]:22\"", "node \"n2\": ssh needs host_key"),
+            (API, "user = \"u\"\napi = \"/n\"", "node \"n2\": user is for a node with ssh"),
+            (
+                API,
+                "ssh = \"[::1]:22\"\nhost_key = \"\"\nca = \"c\"",
+                "node \"n2\": ca is for a node with api",
+            ),
+            (API, "ssh = \"[::1]:22\"\napi = \"/n\"", "node \"n2\": api or ssh, not both"),
         ] {
             assert!(good.contains(part), "{part}");
             let refused = test_config::parse(&good.replace(part, other)).unwrap_err();

@@ -21,7 +21,7 @@ use weir_units::Instant as Moment;
 use crate::config::BrokerConfig;
 use crate::orders::WriterOrder;
 use crate::police::{LeaseOutcome, NetworkPolice, PolicingNote};
-use crate::weir_node_queue::{NodeClients, on_a_thread};
+use crate::weir_node_keeper::{NodeClients, on_a_thread};
 
 /// A handle of the task, which ends with it.
 #[derive(Debug)]

@@ -32,6 +32,7 @@ use crate::directory::NetworkDirectory;
 use crate::execution::NodeQueues;
 use crate::history::HistoryQuery;
 use crate::ids::{id_text, parsed_id};
+use crate::kept_nodes::KeptNodes;
 use crate::message::{MessageAnswer, MessageBody};
 use crate::orders::{OrderAnswer, SharedState, WaitingCaller, WantedLink, WriterOrder};
 use crate::record::ConnectionRecord;
@@ -41,7 +42,6 @@ use crate::responses::BrokerRefusals;
 use crate::share_change::WantedShare;
 use crate::state::{BrokerState, outer_addresses, state_name, unknown_id};
 use crate::traffic::{LinkDevice, TrafficReader};
-use crate::weir_node_queue::WeirNodes;
 
 /// State that the handlers share.
 pub(crate) struct BrokerInterface {
@@ -50,7 +50,7 @@ pub(crate) struct BrokerInterface {
     /// Queues of the routers; none while another broker configures them.
     pub(crate) nodes: watch::Receiver<NodeQueues>,
     pub(crate) tokens: Vec<BrokerToken>,
-    pub(crate) weir_nodes: watch::Receiver<WeirNodes>,
+    pub(crate) kept_nodes: watch::Receiver<KeptNodes>,
     pub(crate) policing: watch::Receiver<Arc<PolicingReport>>,
     pub(crate) traffic: TrafficReader,
     pub(crate) answers: AnswerCounts,

@@ -22,7 +22,7 @@ use crate::server::HttpsServer;
 use crate::state::BrokerState;
 use crate::store::{BrokerStore, RowChange, listen, random_digits};
 use crate::traffic::TrafficReader;
-use crate::weir_node_queue;
+use crate::weir_node_keeper;
 use crate::writer::{Writer, WriterSettings};
 
 /// Runs the broker until SIGTERM or SIGINT. Connections stay as they are on the nodes.
@@ -54,9 +54,9 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
         _ = stopped.changed() => return Ok(()),
     };
     let (nodes, seen_nodes) = watch::channel(Arc::default());
-    let (weir_nodes, seen_weir_nodes) = watch::channel(Arc::default());
+    let (kept_nodes, seen_kept_nodes) = watch::channel(Arc::default());
     let (policing, seen_policing) = watch::channel(Arc::default());
-    let clients = weir_node_queue::clients(config)?;
+    let clients = weir_node_keeper::clients(config)?;
     let (changed, committed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     if store.is_shared() {
         let (url, holder) = (opening.url.clone(), opening.holder.clone());
@@ -71,7 +71,7 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
         state: Arc::clone(&state),
         orders,
         nodes: seen_nodes,
-        weir_nodes: seen_weir_nodes,
+        kept_nodes: seen_kept_nodes,
         policing: seen_policing,
         tokens: settings.token.clone(),
         traffic: TrafficReader::new(),
@@ -85,7 +85,7 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
         changed: Arc::clone(&changed),
         nodes,
         clients,
-        weir_nodes,
+        kept_nodes,
         orders: weak,
         policing,
     };

@@ -6,7 +6,7 @@
 //! script itself does not contain tells where the answer to each ends.
 //!
 //! The host's key is pinned by the configuration. The node keeps the broker's fencing number in a
-//! file: a shell of an older broker is refused there, whatever it still has under way.
+//! file: a script of an older broker is refused there, unless it has begun.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use tokio::sync::Notify;
 use russh::keys::{PrivateKey, PrivateKeyWithHashAlg, PublicKey, PublicKeyOrCertificate};
 use russh::{Channel, ChannelMsg, client};
 
-use crate::config::RouterConfig;
 use crate::links::LinkWatch;
+use crate::physical::SshServer;
 
 /// An open shell.
 pub(crate) struct NodeShell {
@@ -69,43 +69,41 @@ impl client::Handler for PinnedKey {
 }
 
 impl NodeShell {
-    /// Opens a shell on the router, and takes the node for this fence.
-    pub(crate) async fn open(
-        router: &RouterConfig,
-        access: &ShellAccess,
-    ) -> Result<Self, ShellError> {
+    /// Opens a shell on a router or host, and takes it for this fence.
+    pub(crate) async fn open(server: &SshServer, access: &ShellAccess) -> Result<Self, ShellError> {
         let patience = access.patience.max(OPEN_PATIENCE);
-        let opened = tokio::time::timeout(patience, Self::connect(router, access)).await;
+        let opened = tokio::time::timeout(patience, Self::connect(server, access)).await;
         let mut shell = opened.map_err(|_| {
             ShellError::Broken(format!("no shell within {} s", patience.as_secs()))
         })??;
         let (store, fence) = (&access.store, access.fence);
-        let file = format!("/run/weir/fence-{store}-{}", router.name);
+        let file = format!("/run/weir/fence-{store}-{}", server.name);
         shell.fence = format!("read weir_fence <{file} && [ \"$weir_fence\" = {fence} ]");
         let take = format!(
             "mkdir -p /run/weir; weir_fence=0; [ ! -e {file} ] || read weir_fence <{file}\n\
              if [ \"$weir_fence\" -le {fence} ]; then echo {fence} >{file}.new && \
              mv {file}.new {file}; fi\n\
              ls -t /run/weir/fence-????????????????-{} | tail -n +{} | xargs rm -f",
-            router.name,
+            server.name,
             FENCES_MAX + 1
         );
         shell.exchange(&take).await?;
         Ok(shell)
     }
 
-    async fn connect(router: &RouterConfig, access: &ShellAccess) -> Result<Self, ShellError> {
-        let pinned = PublicKey::from_openssh(&router.host_key)
+    async fn connect(server: &SshServer, access: &ShellAccess) -> Result<Self, ShellError> {
+        let pinned = PublicKey::from_openssh(&server.host_key)
             .map_err(|error| ShellError::Broken(format!("host_key: {error}")))?;
         let config = client::Config {
             nodelay: true,
             keepalive_interval: Some(KEEPALIVE),
             ..Default::default()
         };
-        let mut session = client::connect(Arc::new(config), router.ssh, PinnedKey(pinned)).await?;
+        let mut session =
+            client::connect(Arc::new(config), server.address, PinnedKey(pinned)).await?;
         let key = PrivateKeyWithHashAlg::new(Arc::clone(&access.key), None);
-        if !session.authenticate_publickey(router.user.clone(), key).await?.success() {
-            return Err(ShellError::Broken(format!("{}: key not accepted", router.user)));
+        if !session.authenticate_publickey(server.user.clone(), key).await?.success() {
+            return Err(ShellError::Broken(format!("{}: key not accepted", server.user)));
         }
         let channel = session.channel_open_session().await?;
         channel.exec(false, "exec sh").await?;

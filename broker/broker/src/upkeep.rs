@@ -23,12 +23,12 @@ impl Writer {
     pub(crate) fn lead(&mut self) {
         let Some(fence) = self.store.fence().filter(|_| !self.leads()) else { return };
         let (starter, store) = (&self.settings.nodes, self.store.identity());
-        let (nodes, weir_nodes) = self.locked(|state| {
+        let (nodes, kept_nodes) = self.locked(|state| {
             state.configured_by = None;
             state.renew_all(clock::now());
             starter.start(state, store, fence)
         });
-        (self.nodes, self.weir_nodes) = (Some(nodes), weir_nodes);
+        (self.nodes, self.kept_nodes) = (Some(nodes), kept_nodes);
         let config = self.locked(|state| Arc::clone(&state.config));
         self.policing = self.settings.nodes.police(&config);
         self.lease_ends = None;
@@ -111,12 +111,12 @@ impl Writer {
     fn observe(&self, now: Instant, batch: &mut OrderBatch) -> Option<bool> {
         let nodes = self.nodes.as_ref()?;
         let statuses = nodes.iter().map(|(name, node)| (name, node.status()));
-        let weir_nodes = self.weir_nodes.iter().map(|(name, node)| (name, node.status()));
+        let kept_nodes = self.kept_nodes.iter().map(|(name, node)| (name, node.status()));
         let patience = self.settings.router_patience;
-        let observed = FailedParts::observed(statuses, weir_nodes, patience, now)?;
+        let observed = FailedParts::observed(statuses, kept_nodes, patience, now)?;
         if self.store.is_shared() {
             let routers = nodes.values().map(|node| node.status().router).collect();
-            let nodes = self.weir_nodes.values().map(|node| node.status().node).collect();
+            let nodes = self.kept_nodes.values().map(|node| node.status().node).collect();
             let parts = ObservedParts { failed: observed.clone(), routers, nodes };
             if self.locked(|state| state.observed != parts) {
                 self.locked(|state| state.observed = parts.clone());

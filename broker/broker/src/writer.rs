@@ -24,6 +24,7 @@ use crate::error::BrokerError;
 use crate::execution::{NodePhase, NodeQueues, execute, withdraw};
 use crate::history::{HistoryNote, HistorySubject, described, described_change};
 use crate::ids::id_text;
+use crate::kept_nodes::KeptNodes;
 use crate::node_queue::NodeFault;
 use crate::node_starter::NodeStarter;
 use crate::orders::{ServedCaller, SharedState, WaitingCaller, WantedLink, WriterOrder};
@@ -34,7 +35,6 @@ use crate::refusal::BrokerRefusal;
 use crate::schedule::PreemptedConnection;
 use crate::state::{BrokerState, StepProgress};
 use crate::store::{BrokerStore, RowChange};
-use crate::weir_node_queue::WeirNodes;
 
 /// The writer.
 pub(crate) struct Writer {
@@ -43,7 +43,7 @@ pub(crate) struct Writer {
     /// The routers' queues; none while another broker configures them.
     pub(crate) nodes: Option<NodeQueues>,
     /// The keepers of Weir nodes; none while another broker configures them.
-    pub(crate) weir_nodes: WeirNodes,
+    pub(crate) kept_nodes: KeptNodes,
     /// The policing of networks, which ends with this; none while another broker does it.
     pub(crate) policing: Option<PolicingHandle>,
     outcomes: mpsc::UnboundedSender<WriterOrder>,
@@ -131,7 +131,7 @@ impl Writer {
             state,
             store,
             nodes,
-            weir_nodes: WeirNodes::default(),
+            kept_nodes: KeptNodes::default(),
             policing: None,
             outcomes,
             served,

@@ -249,7 +249,7 @@ export interface NetworkView {
   links: LinkUse[];
   /** Its name. */
   name: string;
-  /** Weir nodes that carry its links on physical links. */
+  /** Nodes that carry its links on physical links. */
   nodes: RouterState[];
   /** Its routers. */
   routers: RouterState[];
@@ -360,7 +360,7 @@ export interface RouterSetPoint {
   set_point_pps?: number;
 }
 
-/** A router or Weir node as the broker sees it. */
+/** A router or node as the broker sees it. */
 export interface RouterState {
   /** The last fault. */
   fault?: string;

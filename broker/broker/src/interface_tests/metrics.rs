@@ -5,7 +5,7 @@ use weir_api_types::exposition::EXPOSITION_TYPE;
 
 use super::*;
 use crate::node_queue::NodeQueue;
-use crate::weir_node_queue;
+use crate::{kept_nodes, weir_node_keeper};
 
 #[path = "../../../../node/api/src/metrics/tests/checks.rs"]
 mod checks;
@@ -97,10 +97,10 @@ async fn rules_name_only_what_there_is() {
     for text in [test_config::shared("60Mbit", "20Mbit"), test_config::policed()] {
         let config = test_config::parse(&text).unwrap();
         let routers = config.network.iter().flat_map(|network| &network.router);
-        let routers = routers.map(|of| (of.name.clone(), NodeQueue::simulate(of))).collect();
-        let clients = weir_node_queue::clients(&config).unwrap();
+        let routers = routers.map(|of| (of.name.clone(), NodeQueue::simulate(&of.name))).collect();
+        let clients = weir_node_keeper::clients(&config).unwrap();
         let nodes = watch::channel(Arc::new(config.clone())).0;
-        let nodes = weir_node_queue::start(&nodes, &clients, &Arc::default());
+        let nodes = kept_nodes::start(&nodes, &clients, None, &Arc::default());
         let mut interface = TestInterface::with_routers(config, Arc::new(routers), nodes);
         let asked = json!({"network": "blue", "from": "x", "to": "y", "rate": "8Mbit"});
         interface.json("blue", "POST /v1/connections", &asked).await;

@@ -31,7 +31,7 @@ async fn writer(url: &str) -> (Writer, mpsc::UnboundedReceiver<WriterOrder>) {
         state: Arc::new(Mutex::new(state(&config))),
         store: BrokerStore::open(url, "writer", LEASE).await.unwrap(),
         nodes: None,
-        weir_nodes: WeirNodes::default(),
+        kept_nodes: KeptNodes::default(),
         policing: None,
         outcomes,
         served: BTreeMap::new(),

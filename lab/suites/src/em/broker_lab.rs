@@ -130,6 +130,7 @@ impl BrokerLab {
     /// It ends, or does not answer in time.
     pub fn broker(&self) -> Result<RunningProgram> {
         let mut broker = self.program.start(&["broker", "run", "broker.toml"])?;
+        let mut missing = "an answer".to_owned();
         let answers = clock::wait_for(STARTED_WITHIN, POLL, || {
             if !broker.is_alive() {
                 return Ok(Some(false));
@@ -138,14 +139,16 @@ impl BrokerLab {
             let networks = networks.as_array().into_iter().flatten();
             let of = |key| networks.clone().flat_map(move |of| of[key].as_array()).flatten();
             let reached = of("routers").filter(|of| of["reachable"] == true).count();
-            let kept = of("nodes").all(|of| of["reachable"] == true && of["fault"].is_null());
-            Ok((reached == self.routers && kept).then_some(true))
+            let is_kept = |of: &&Value| of["reachable"] == true && of["fault"].is_null();
+            let faulty = of("nodes").find(|of| !is_kept(of));
+            missing = format!("{reached} of {} routers, node {faulty:?}", self.routers);
+            Ok((reached == self.routers && faulty.is_none()).then_some(true))
         })?;
         if answers == Some(true) {
             return Ok(broker);
         }
-        let ended = broker.end_within(Duration::ZERO)?;
-        Err(ExperimentError::Node(format!("the broker did not start: {}", ended.said)))
+        let said = broker.end_within(Duration::ZERO)?.said;
+        Err(ExperimentError::Node(format!("the broker did not start: {missing}: {said}")))
     }
 
     /// Returns the folder with `broker.toml`, `cert.pem` and `token`.
@@ -298,7 +301,8 @@ impl BrokerLab {
         Ok(key.split(' ').take(2).collect::<Vec<_>>().join(" "))
     }
 
-    fn start_server(&mut self, router: &str, number: usize) -> Result {
+    /// Starts the SSH server of a node whose management link has that number.
+    pub(super) fn start_server(&mut self, router: &str, number: usize) -> Result {
         // Debian's server wants this folder, which its service would make.
         let folder = "/run/sshd";
         fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;

@@ -12,6 +12,7 @@ mod doors;
 mod drawn;
 mod drift;
 mod guarantee;
+mod linux_hosts;
 mod oracle;
 mod path_change;
 mod paths;
@@ -19,6 +20,7 @@ mod policing;
 mod postgres;
 mod rearrangement;
 mod restoration;
+mod routing;
 mod scale;
 mod setup;
 mod shared_lab;
@@ -62,7 +64,7 @@ const ROWS: &[Requirement] = &[
     row(
         7,
         "networks on one physical link: a flood in one costs another nothing, no frame crosses",
-        &[Plain(sharing::show)],
+        &[Plain(sharing::show), Plain(routing::show)],
     ),
     row(8, "changes between equal paths lose and reorder nothing", &[Plain(path_change::show)]),
     row(

@@ -14,6 +14,7 @@ use weir_client::Client;
 use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_experiment::weir_program::RunningProgram;
+use weir_platform::run::Command;
 
 use super::broker_lab::{BrokerLab, BrokerScenario, make_certificate};
 
@@ -32,8 +33,74 @@ impl SharedLab {
         let scenario = BrokerScenario {
             topology: include_str!("../../../scenarios/em/shared-network.toml"),
             configuration: include_str!("../../../scenarios/em/shared-broker.toml"),
-            routers: &["b1", "b2", "r1", "r2"],
+            routers: &ROUTERS,
         };
+        let policy = include_str!("../../../scenarios/em/shared-node.toml");
+        Self::of(&scenario, "em", |_| policy.to_owned())
+    }
+
+    /// Builds the network with hosts that have no Weir, on a link of a tenth of the rate. None if
+    /// this kernel has no 8021q or no flower.
+    pub(super) fn on_linux_hosts() -> Result<Option<Self>> {
+        let management = "\n[[link]]\na = { at = \"mg:to-n1\", addresses = [\"fd1f:8::1/64\", \
+             \"fe80::1/64\"] }\nb = { at = \"n1:mg\", addresses = [\"fd1f:8::2/64\", \
+             \"fe80::2/64\"] }\n";
+        let topology =
+            include_str!("../../../scenarios/em/shared-network.toml").to_owned() + management;
+        let mut file = include_str!("../../../scenarios/em/shared-broker.toml")
+            .replace("router_patience = \"1s\"", "router_patience = \"30s\"\ncheck = \"2s\"")
+            .replace("0Mbit", "Mbit");
+        for (interface, address) in [
+            ("api = \"n1/state/node-em-n1.sock\"\n", "fd1f:8::2"),
+            (
+                "api = \"https://[fd1f:9::2]:8443\"\nca = \"n2/cert.pem\"\n\
+                 token_file = \"n2/token\"\n",
+                "fd1f:9::2",
+            ),
+        ] {
+            let shell = format!("ssh = \"[{address}]:22\"\nhost_key = \"HOST_KEY\"\n");
+            file = file.replace(interface, &shell);
+        }
+        let routers = &ROUTERS;
+        let scenario = BrokerScenario { topology: &topology, configuration: &file, routers };
+        let mut lab = BrokerLab::of(&scenario)?;
+        for node in NODES {
+            // The queue that every device of a lab has: it would be in the broker's way.
+            lab.run(node, Command::line("tc qdisc del dev wire root"))?;
+        }
+        if lab.run("n1", Command::new("sh", ["-ec", PROBE])).is_err() {
+            lab.down()?;
+            return Ok(None);
+        }
+        for (node, number, vifs) in [("n1", 8, ["b1", "r1"]), (REMOTE, 9, ["b2", "r2"])] {
+            lab.start_server(node, number)?;
+            for vif in vifs {
+                // Then a veth takes what an XDP program sends.
+                lab.run(node, Command::line(&format!("ethtool -K {vif} gro on")))?;
+            }
+        }
+        Ok(Some(Self { lab, prefix: "em", nodes: Vec::new() }))
+    }
+
+    /// Builds the network with routers that run FRR, and whose routes to end nodes are OSPFv3's.
+    pub(super) fn with_routing() -> Result<Self> {
+        let mut file = include_str!("../../../scenarios/em/shared-broker.toml").to_owned();
+        for (network, prefix) in [("blue", "fd0f:b::"), ("red", "fd0f:e::")] {
+            let outer = format!("outer = \"{prefix}\"\n");
+            file = file.replace(&outer, &(outer.clone() + OSPF));
+            for number in ["1", "2"] {
+                let name = format!("{}{number}", &network[..1]);
+                let router = format!("[[network.router]]\nname = \"{name}\"\n");
+                let frr = format!("frr = \"{}\"\n", frr_name(&name));
+                file = file.replace(&router, &(router.clone() + &frr));
+            }
+        }
+        // Only what routers know of themselves.
+        let topology = include_str!("../../../scenarios/em/shared-network.toml");
+        let is_static = |line: &&str| line.starts_with("routes") && line.contains("/64 via");
+        let topology: Vec<&str> = topology.lines().filter(|line| !is_static(line)).collect();
+        let (topology, routers) = (topology.join("\n"), &ROUTERS);
+        let scenario = BrokerScenario { topology: &topology, configuration: &file, routers };
         let policy = include_str!("../../../scenarios/em/shared-node.toml");
         Self::of(&scenario, "em", |_| policy.to_owned())
     }
@@ -122,12 +189,28 @@ impl SharedLab {
     }
 }
 
+/// The name of a router's FRR among those of this machine.
+pub(super) fn frr_name(router: &str) -> String {
+    format!("em-{router}")
+}
+
+/// The routers, in the order of their management links.
+pub(super) const ROUTERS: [&str; 4] = ["b1", "b2", "r1", "r2"];
+
+const OSPF: &str = "ospf6 = { hello = \"1s\", dead = \"4s\" }\n";
+
 /// The nodes.
 const NODES: [&str; 2] = ["n1", REMOTE];
 
 /// The node that is asked over TLS, and its address.
 const REMOTE: &str = "n2";
 const REMOTE_ADDRESS: &str = "fd1f:9::2";
+
+const PROBE: &str = "ip link add link wire name probe type vlan id 4000
+tc qdisc add dev wire root handle 1: htb
+tc filter add dev wire parent 1: protocol 802.1Q flower vlan_id 4000 classid 1:1
+tc qdisc del dev wire root
+ip link del probe";
 
 const STARTED_WITHIN: Duration = Duration::from_secs(20);
 

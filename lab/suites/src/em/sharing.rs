@@ -26,7 +26,7 @@ use super::shared_lab::SharedLab;
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let shared = SharedLab::up()?;
     let broker = shared.lab.broker()?;
-    rec.within("share/", |rec| floods(&shared.lab, rec))?;
+    rec.within("share/", |rec| floods(&shared.lab, MBIT, rec))?;
     rec.within("connection/", |rec| connection(&shared.lab, rec))?;
     rec.within("crossing/", |rec| crossing(rec))?;
     rec.within("change/", |rec| change(&shared, rec))?;
@@ -35,15 +35,16 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     shared.down()
 }
 
-/// Red sends within its share, alone and beside a flood in blue; the broker is asked meanwhile.
-fn floods(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
+/// Red sends within its share, alone and beside a flood in blue; the broker is asked meanwhile. A
+/// unit is a hundredth of the link, in bits a second.
+pub(super) fn floods(lab: &BrokerLab, unit: u64, rec: &mut Recording<'_>) -> Result {
     let seconds = if rec.quick { 4 } else { 20 };
     let length = Duration::from_secs(seconds);
     let receivers = [sockets("rh2", "[fd20:2::2]:9000"), sink("b2", "b1")];
     for (name, flooded) in [("alone", false), ("flooded", true)] {
-        let mut senders = vec![within_share()];
+        let mut senders = vec![within_share(unit)];
         if flooded {
-            senders.push(from_root(vec![flood()]));
+            senders.push(from_root(vec![flood(unit)]));
         }
         let flows = TrafficFlows { senders: &senders, receivers: &receivers, length };
         let (seen, (asked, answered)) = flows.run(None, |start_ns| {
@@ -53,7 +54,7 @@ fn floods(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
         })?;
         let sent = seen.packets_sent(RED);
         let lost = sent.saturating_sub(seen.packets(0, RED));
-        rec.none(name, format!("packets lost of {OFFERED_MBPS} Mbit/s of a share of 40"), lost)?;
+        rec.none(name, "packets lost of nine tenths of a share", lost)?;
         rec.none(
             format!("{name}/refused"),
             "requests to the broker that were not answered meanwhile",
@@ -63,7 +64,8 @@ fn floods(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
         if flooded {
             let text = "what the flood got of the link: the rest, and more than its own share";
             let series = Series::unordered("bit/s", seen.got(1, FLOOD));
-            let bound = Bound::at_least(FLOOD_LEAST);
+            #[expect(clippy::cast_precision_loss, reason = "a rate of a link")]
+            let bound = Bound::at_least(FLOOD_LEAST * unit as f64);
             rec.claim_samples("flood", text, series, Rule::Median, bound)?;
         }
     }
@@ -92,7 +94,7 @@ fn connection(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
     let made = lab.ask(Method::POST, "/v1/connections", Some(&body))?;
     let seconds = if rec.quick { 5 } else { 20 };
     let path = LabPath { from: "rh1", to: "rh2", address: "fd20:2::2", port: 5201 };
-    let senders = [from_root(vec![flood()])];
+    let senders = [from_root(vec![flood(MBIT)])];
     let length = Duration::from_secs(u64::from(seconds) + 4);
     let flows = TrafficFlows { senders: &senders, receivers: &[], length };
     let (_, found) = flows.run(None, |start_ns| {
@@ -109,7 +111,7 @@ fn connection(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
 }
 
 /// Root in blue sends what is red's: nothing of it arrives in red, at either host.
-fn crossing(rec: &mut Recording<'_>) -> Result {
+pub(super) fn crossing(rec: &mut Recording<'_>) -> Result {
     let mac = |text: &str| text.parse::<Mac>().map_err(ExperimentError::Node);
     let (own, theirs) = (mac("02:00:00:00:0b:02")?, mac("02:00:00:00:0e:02")?);
     let spoofed = Some(mac("02:00:00:00:0e:01")?);
@@ -164,7 +166,7 @@ fn change(shared: &SharedLab, rec: &mut Recording<'_>) -> Result {
     let rounds: u64 = if rec.quick { 3 } else { 20 };
     let length = Duration::from_secs(2 + rounds);
     let (senders, receivers) =
-        ([within_share(), from_root(vec![flood()])], [sockets("rh2", "[fd20:2::2]:9000")]);
+        ([within_share(MBIT), from_root(vec![flood(MBIT)])], [sockets("rh2", "[fd20:2::2]:9000")]);
     let flows = TrafficFlows { senders: &senders, receivers: &receivers, length };
     let share = |network: &str, link: &str, rate: &str| {
         let path = format!("/v1/networks/{network}/links/{link}");
@@ -238,7 +240,7 @@ fn same_tables(one: &str, other: &str) -> bool {
     tables(one) == tables(other)
 }
 
-fn connection_of_red(rate: &str, port: u16) -> Value {
+pub(super) fn connection_of_red(rate: &str, port: u16) -> Value {
     json!({
         "network": "red", "from": "rh1", "to": "rh2", "rate": rate,
         "protocol": "udp", "to_port": port
@@ -246,13 +248,13 @@ fn connection_of_red(rate: &str, port: u16) -> Value {
 }
 
 /// Red's end node sends within red's share, outside of any connection.
-fn within_share() -> SendSpec {
+pub(super) fn within_share(unit: u64) -> SendSpec {
     let method = SendMethod::Udp(UdpSend {
         stream: RED,
         to: ([0xfd20, 2, 0, 0, 0, 0, 0, 2], 9000).into(),
         from: None,
         connections: 1,
-        rate: Some(Rate::Bps(OFFERED_MBPS * 1_000_000)),
+        rate: Some(Rate::Bps(OFFERED * unit)),
         sizes: FrameSizes::Fixed(FRAME),
         count: None,
         buffer_bytes: None,
@@ -261,15 +263,15 @@ fn within_share() -> SendSpec {
 }
 
 /// Frames that root sends from blue's router, past every queueing discipline there.
-fn from_root(streams: Vec<XdpStream>) -> SendSpec {
+pub(super) fn from_root(streams: Vec<XdpStream>) -> SendSpec {
     SendSpec { run: at("b1"), start_ns: None, method: SendMethod::Xdp(XdpSend::new(streams)) }
 }
 
 /// Twice the rate of the link.
-fn flood() -> XdpStream {
+pub(super) fn flood(unit: u64) -> XdpStream {
     let to = Mac([2, 0, 0, 0, 0x0b, 2]);
     XdpStream {
-        rate: Some(Rate::Bps(200_000_000)),
+        rate: Some(Rate::Bps(200 * unit)),
         source: address("fd10:12::1").into(),
         destination: address("fd10:12::2").into(),
         ..XdpStream::new(FLOOD, "b2", to, FrameSizes::Fixed(FRAME))
@@ -281,7 +283,7 @@ pub(super) fn sink(node: &str, device: &str) -> ReceiveSpec {
     ReceiveSpec { run: at(node), ..ReceiveSpec::new(ReceiveMethod::Sink(sink)) }
 }
 
-fn sockets(node: &str, address: &str) -> ReceiveSpec {
+pub(super) fn sockets(node: &str, address: &str) -> ReceiveSpec {
     let udp = address.parse().into_iter().collect();
     let sockets = SocketsSpec { udp, ..SocketsSpec::default() };
     ReceiveSpec { run: at(node), ..ReceiveSpec::new(ReceiveMethod::Sockets(sockets)) }
@@ -302,7 +304,7 @@ const EVERYBODY: Mac = Mac([0xff; 6]);
 const RED_VLAN: u16 = 20;
 
 /// Streams, by number.
-const RED: u16 = 0;
+pub(super) const RED: u16 = 0;
 const FLOOD: u16 = 1;
 const OWN: u16 = 2;
 const OWN_BROADCAST: u16 = 3;
@@ -312,11 +314,14 @@ const THEIR_TAG_TO_ALL: u16 = 6;
 const THEIR_MAC: u16 = 7;
 const THEIR_MAC_TO_ALL: u16 = 8;
 
-/// Red's traffic: within its share of 40 Mbit/s.
-const OFFERED_MBPS: u64 = 36;
+/// A hundredth of the link.
+const MBIT: u64 = 1_000_000;
 
-/// The flood's own share is 50 Mbit/s, and red leaves 64 of 100.
-const FLOOD_LEAST: f64 = 58e6;
+/// Red's traffic in hundredths of the link: within its share of 40.
+const OFFERED: u64 = 36;
+
+/// The flood's own share is 50 hundredths, and red leaves 64.
+const FLOOD_LEAST: f64 = 58.0;
 
 const FEW_PPS: u64 = 200;
 

@@ -8,7 +8,7 @@ use weir_experiment::prelude::*;
 
 use super::broker_lab::BrokerLab;
 use super::comparison;
-use super::{crash, drift, tables};
+use super::{crash, drift, linux_hosts, tables};
 
 /// Shows the row, or says what this kernel lacks for it.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
@@ -31,7 +31,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
             rec.within(name, |rec| show(rec, lab))?;
         }
     }
-    Ok(())
+    rec.within("hosts/", linux_hosts::show)
 }
 
 /// An emulated processor takes seconds for a comparison.
