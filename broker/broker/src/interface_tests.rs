@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
-use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tower_service::Service;
@@ -27,6 +26,7 @@ use crate::message::{BODY_BYTES_MAX, ReadMessage};
 use crate::orders::{SharedState, WantedLink, WriterOrder};
 use crate::police::NetworkPolice;
 use crate::routes::BrokerInterface;
+use crate::sha256::sha256;
 use crate::state::BrokerState;
 use crate::traffic::TrafficReader;
 use crate::{openapi, test_config, xml};
@@ -57,8 +57,7 @@ impl TestInterface {
 
     fn with_routers(mut config: BrokerConfig, routers: NodeQueues, nodes: KeptNodes) -> Self {
         for (name, network) in [("root", None), ("blue", Some("blue")), ("red", Some("red"))] {
-            let sum = digest(&SHA256, name.as_bytes());
-            let sha256 = sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+            let sha256 = sha256(name.as_bytes());
             let (name, network) = (name.to_owned(), network.map(str::to_owned));
             config.broker.token.push(BrokerToken { name, sha256, network });
         }

@@ -83,6 +83,7 @@ mod routes;
 mod run;
 mod schedule;
 mod server;
+mod sha256;
 mod share_change;
 mod shell;
 mod state;

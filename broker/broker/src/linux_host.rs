@@ -11,7 +11,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_kernel_plan::{
@@ -21,6 +20,7 @@ use weir_kernel_plan::{
 use weir_policy::{Policy, Port, Slice, Vif};
 
 use crate::config::BrokerConfig;
+use crate::sha256::sha256;
 use crate::weir_node::{NodePart, NodeParts};
 
 /// A host as it was read.
@@ -205,12 +205,7 @@ fn read_tree(text: &str) -> ReadTree {
         }
     }
     lines.extend(classes);
-    let digest = digest(&SHA256, lines.join("\n").as_bytes());
-    let digest = digest.as_ref().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
-    ReadTree { root, digest }
+    ReadTree { root, digest: sha256(lines.join("\n").as_bytes()) }
 }
 
 impl ReadTree {
@@ -226,8 +221,9 @@ impl HostRecord {
         self.setup.objects.iter().chain(&self.uncertain)
     }
 
-    pub(crate) fn find(&self, key: ObjectKey<'_>) -> Option<&KernelObject> {
-        self.all().find(|object| object.key() == key)
+    /// All of them by identity.
+    fn by_key(&self) -> BTreeMap<ObjectKey<'_>, &KernelObject> {
+        self.all().map(|object| (object.key(), object)).collect()
     }
 
     pub(crate) fn has_tree(&self, device: &str) -> bool {
@@ -309,15 +305,17 @@ impl ReadHost {
             let (device, tree) = (device.clone(), QdiscTree::Htb);
             KernelObject::Root(RootObject { device, tree, over_noqueue: false })
         }));
-        found.retain(|object| self.record.find(object.key()).is_none());
+        let known = self.record.by_key();
+        found.retain(|object| !known.contains_key(&object.key()));
         self.record.uncertain.extend(found);
     }
 
     /// Notes the bridges and root disciplines that are not ours.
     fn find_foreign(&mut self) {
+        let known = self.record.by_key();
         for (device, link) in &self.links {
             let master = link.master.as_ref();
-            let master = master.filter(|of| self.record.find(ObjectKey::Bridge(of)).is_none());
+            let master = master.filter(|of| !known.contains_key(&ObjectKey::Bridge(of)));
             if let Some(found) = self.facts.devices.get_mut(device) {
                 found.bridge = master.cloned();
             }
@@ -336,12 +334,10 @@ impl ReadHost {
         let is_certain = |object: &KernelObject| !without.contains(unit_of(object).as_str());
         let mut setup = wanted.clone();
         setup.objects.retain(|object| is_certain(object));
-        let mut uncertain: Vec<KernelObject> = Vec::new();
-        for object in self.record.all().chain(&wanted.objects).filter(|one| !is_certain(one)) {
-            if uncertain.iter().all(|known| known.key() != object.key()) {
-                uncertain.push(object.clone());
-            }
-        }
+        let mut seen = BTreeSet::new();
+        let all = self.record.all().chain(&wanted.objects);
+        let uncertain = all.filter(|object| !is_certain(object) && seen.insert(object.key()));
+        let uncertain = uncertain.cloned().collect();
         let trees = self.trees.iter().filter(|(device, _)| {
             setup.objects.iter().any(|object| tree_device(object) == Some(device.as_str()))
         });
@@ -358,23 +354,22 @@ impl ReadHost {
     /// The part of what was made that is there as it was made.
     pub(crate) fn present(&self) -> KernelSetup {
         let owners = self.record.setup.owners.clone();
+        let deformed = self.deformed();
+        let stays = |device: &String| !deformed.contains(device.as_str());
         let there = self.record.all().filter(|object| self.is_there(object));
-        let mut objects: Vec<KernelObject> = there.cloned().collect();
         // A bridge that is made anew has no members, and a device that is has no bridge.
-        objects.retain(|object| match object {
-            KernelObject::Joined(joined) => {
-                !self.is_deformed(&joined.device) && !self.is_deformed(&joined.bridge)
-            }
-            KernelObject::Seal(seal) => !self.is_deformed(&seal.device),
+        let there = there.filter(|object| match object {
+            KernelObject::Joined(joined) => stays(&joined.device) && stays(&joined.bridge),
+            KernelObject::Seal(seal) => stays(&seal.device),
             _ => true,
         });
-        KernelSetup { owners, objects }
+        KernelSetup { owners, objects: there.cloned().collect() }
     }
 
-    /// Tells whether a device that was made is there in another form.
-    pub(crate) fn is_deformed(&self, device: &str) -> bool {
-        let made = self.record.all().find(|object| made_device(object) == Some(device));
-        self.links.contains_key(device) && made.is_some_and(|object| !self.is_there(object))
+    /// The devices that were made and are there in another form.
+    pub(crate) fn deformed(&self) -> BTreeSet<&str> {
+        let changed = self.record.all().filter(|object| !self.is_there(object));
+        changed.filter_map(made_device).filter(|device| self.links.contains_key(*device)).collect()
     }
 
     /// Tells whether an object is there as it was made.
@@ -457,7 +452,7 @@ filter flower
 
     fn host_policy() -> Policy {
         let config = test_config::parse(&test_config::shared("60Mbit", "30Mbit")).unwrap();
-        let parts = weir_node::wanted(&config).remove("n1").unwrap();
+        let parts = weir_node::wanted(&config, "n1");
         policy(&config, "n1", &parts)
     }
 
@@ -649,7 +644,7 @@ filter flower
         made.objects.retain(|object| unit_of(object) != "blue1");
         let after = read(&answer(&HostRecord::default(), 3, &made, TREE_TEXT)).unwrap();
         let record = after.record_of(&setup, &BTreeSet::from(["blue1"]));
-        assert!(record.find(ObjectKey::Joined("blue1")).is_some());
+        assert!(record.by_key().contains_key(&ObjectKey::Joined("blue1")));
         let next = read(&answer(&record, 3, &made, TREE_TEXT)).unwrap();
         assert_eq!(names(&next), ["blue1"]);
         // A tree that was under way has values that nobody knows.

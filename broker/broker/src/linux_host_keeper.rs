@@ -47,18 +47,19 @@ impl LinuxHostKeeper {
     }
 
     /// Has the host take these units of `wanted`, and keep the record of that: before, that they
-    /// are under way, and after, which of them it has. Returns true if it has all.
+    /// are under way, and after, which of them it has. Those that wait are missing, too. Returns
+    /// true if it has all that it was given.
     async fn apply(
         &mut self,
         host: &ReadHost,
         wanted: &KernelSetup,
-        units: Vec<HostUnit>,
+        (units, waiting): (&[HostUnit], &[HostUnit]),
     ) -> Result<bool, KeepFault> {
         let mut script: String = units.iter().map(|unit| unit.script.as_str()).collect();
         script += &linux_host::reading(&self.policy, &self.file);
-        let missing = host.units(wanted);
-        let names = missing.iter().map(|unit| unit.name.as_str()).collect();
-        let under_way = host.record_of(wanted, &names);
+        let mut missing: BTreeSet<&str> = waiting.iter().map(|unit| unit.name.as_str()).collect();
+        missing.extend(units.iter().map(|unit| unit.name.as_str()));
+        let under_way = host.record_of(wanted, &missing);
         // Once only: the shell is fresh, and the host may be at it although it does not answer.
         let script = linux_host::after_recording(&under_way, &self.file, &script);
         let said = self.run_once(&script).await.map_err(silent)?;
@@ -67,17 +68,16 @@ impl LinuxHostKeeper {
             Ok(after) => after,
             Err(_) => self.read().await?,
         };
-        let failed = linux_host_units::failed(&said, &units);
-        for (name, said) in &failed {
-            let script = units.iter().find(|unit| unit.name == *name);
-            let script = script.map(|unit| unit.script.clone()).unwrap_or_default();
-            let refused = Refused { script, said: said.clone(), at: Instant::now() };
-            self.refused.insert((*name).to_owned(), refused);
+        let failed = linux_host_units::failed(&said, units);
+        for unit in units {
+            let Some(said) = failed.get(unit.name.as_str()).cloned() else {
+                missing.remove(unit.name.as_str());
+                continue;
+            };
+            let refused = Refused { script: unit.script.clone(), said, at: Instant::now() };
+            self.refused.insert(unit.name.clone(), refused);
         }
-        let done =
-            |name: &str| units.iter().any(|unit| unit.name == name) && !failed.contains_key(name);
-        let without = names.into_iter().filter(|name| !done(name)).collect();
-        let record = after.record_of(wanted, &without);
+        let record = after.record_of(wanted, &missing);
         let script = linux_host::after_recording(&record, &self.file, "");
         self.run(&script).await?;
         Ok(failed.is_empty())
@@ -127,10 +127,11 @@ impl KeptKind for LinuxHostKeeper {
             let host = self.read().await?;
             let compiled = compile_commands(&self.policy, &host.facts, &host.record.setup);
             let compiled = compiled.map_err(|all| KeepFault::Unsound(in_words(&all)))?;
-            let mut units = host.units(&compiled.setup);
+            let units = host.units(&compiled.setup);
             if units.is_empty() {
-                let whole = host.record_of(&compiled.setup, &BTreeSet::new());
-                if host.record != whole {
+                let record = &host.record;
+                if record.setup != compiled.setup || !record.uncertain.is_empty() {
+                    let whole = host.record_of(&compiled.setup, &BTreeSet::new());
                     let script = linux_host::after_recording(&whole, &self.file, "");
                     self.run(&script).await?;
                 }
@@ -142,15 +143,14 @@ impl KeptKind for LinuxHostKeeper {
                 let refused = self.refused.get(&unit.name);
                 refused.is_some_and(|of| of.script == unit.script && of.at.elapsed() < AGAIN_AFTER)
             };
-            let waiting: Vec<HostUnit> = units.iter().filter(|unit| waits(unit)).cloned().collect();
-            units.retain(|unit| !waiting.contains(unit));
+            let (waiting, units): (Vec<_>, Vec<_>) = units.into_iter().partition(waits);
             if units.is_empty() {
                 return self.lacks(&host, &compiled, &waiting);
             }
             if host.record.setup == compiled.setup {
                 tally.repairs();
             }
-            let applied = self.apply(&host, &compiled.setup, units).await;
+            let applied = self.apply(&host, &compiled.setup, (&units, &waiting)).await;
             tally.called(applied.as_ref().is_ok_and(|all| *all));
             applied?;
         }

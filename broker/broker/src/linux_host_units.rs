@@ -2,7 +2,7 @@
 //! Units of a plan for a Linux host: the commands of a tree, a bridge, a VLAN, or a vif's place on
 //! its bridge. Each succeeds or fails on its own. All of it is pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use weir_kernel_plan::{KernelObject, KernelPlan, KernelSetup, ObjectKey, PlanAction, PlanStep};
@@ -27,22 +27,23 @@ impl HostUnit {
 impl ReadHost {
     /// Returns the units that are missing for the host to have `wanted`, in order; none if it has.
     pub(crate) fn units(&self, wanted: &KernelSetup) -> Vec<HostUnit> {
-        let present = self.present();
-        let plan = KernelPlan::between(&present, wanted);
+        let plan = KernelPlan::between(&self.present(), wanted);
+        let (deformed, by_key) = (self.deformed(), wanted.by_key());
         let mut names: Vec<String> = Vec::new();
         let mut units: BTreeMap<String, UnitSteps<'_>> = BTreeMap::new();
+        let mut known = BTreeSet::new();
         let mut unit = |name: String| {
-            if !names.contains(&name) {
+            if known.insert(name.clone()) {
                 names.push(name.clone());
             }
             name
         };
         // Before others join: two networks are never on one bridge.
-        for device in self.strangers(wanted) {
+        for device in self.strangers(&by_key) {
             let steps = units.entry(unit(format!("{device} off its bridge"))).or_default();
             steps.own.push(format!("link set dev {device} nomaster"));
         }
-        for device in self.left_trees(wanted) {
+        for device in self.left_trees(&by_key) {
             units.entry(unit(format!("{TREE_OF}{device}"))).or_default();
         }
         for step in &plan.steps {
@@ -56,25 +57,25 @@ impl ReadHost {
                 steps.own.push(format!("link set dev {} up", root.device));
             }
         }
-        for device in self.lowered(wanted) {
+        for device in self.lowered(wanted, &deformed) {
             let steps = units.entry(unit(device.to_owned())).or_default();
             steps.own.push(format!("link set dev {device} up"));
         }
         let each = names.into_iter().map(|name| {
-            let script = units.get(&name).map(|steps| self.unit_script(&name, steps));
+            let script = units.get(&name).map(|steps| self.unit_script(&name, steps, &deformed));
             HostUnit { script: script.unwrap_or_default(), name }
         });
         each.collect()
     }
 
-    fn unit_script(&self, name: &str, steps: &UnitSteps<'_>) -> String {
+    fn unit_script(&self, name: &str, steps: &UnitSteps<'_>, deformed: &BTreeSet<&str>) -> String {
         let mut script = format!("echo '{UNIT} {name}'\n");
         if let Some(device) = name.strip_prefix(TREE_OF) {
             let tree = self.trees.get(device).filter(|tree| tree.is_ours());
             if tree.is_some() && !self.is_sound(device) {
                 let _ = writeln!(script, "tc qdisc del dev {device} root");
             }
-        } else if self.is_deformed(name) {
+        } else if deformed.contains(name) {
             // It would be in the way of the one that is wanted.
             let _ = writeln!(script, "ip link del {name}");
         }
@@ -96,11 +97,11 @@ impl ReadHost {
     }
 
     /// The members of our bridges that are to be on none of them, or on another.
-    fn strangers<'s>(&'s self, wanted: &'s KernelSetup) -> impl Iterator<Item = &'s str> {
+    fn strangers(&self, wanted: &ByKey<'_>) -> impl Iterator<Item = &str> {
         self.links.iter().filter_map(|(device, link)| {
             let master = link.master.as_ref()?;
-            wanted.find(ObjectKey::Bridge(master))?;
-            let is_wanted = match wanted.find(ObjectKey::Joined(device)) {
+            wanted.get(&ObjectKey::Bridge(master))?;
+            let is_wanted = match wanted.get(&ObjectKey::Joined(device)) {
                 Some(KernelObject::Joined(joined)) => joined.bridge == *master,
                 _ => false,
             };
@@ -109,19 +110,23 @@ impl ReadHost {
     }
 
     /// The trees of ours that nobody knows the values of, and that are to be there no more.
-    fn left_trees<'s>(&'s self, wanted: &'s KernelSetup) -> impl Iterator<Item = &'s str> {
+    fn left_trees(&self, wanted: &ByKey<'_>) -> impl Iterator<Item = &str> {
         let trees = self.trees.iter().filter(|(device, tree)| {
             tree.is_ours()
                 && self.record.has_tree(device)
                 && !self.is_sound(device)
-                && wanted.find(ObjectKey::Root(device)).is_none()
+                && !wanted.contains_key(&ObjectKey::Root(device))
         });
         trees.map(|(device, _)| device.as_str())
     }
 
     /// The devices of `wanted` that are down. A VLAN of a port that is down is so for that reason,
     /// a bridge that is not sealed stays so.
-    fn lowered<'s>(&'s self, wanted: &'s KernelSetup) -> impl Iterator<Item = &'s str> {
+    fn lowered<'s>(
+        &'s self,
+        wanted: &'s KernelSetup,
+        deformed: &BTreeSet<&str>,
+    ) -> impl Iterator<Item = &'s str> {
         wanted.objects.iter().filter_map(|object| {
             let device = match object {
                 KernelObject::Bridge(bridge) if self.sealed.contains(&bridge.device) => {
@@ -135,10 +140,13 @@ impl ReadHost {
             let is_member = made_device(object).is_some() || self.is_there(object);
             let lower = link.lower.as_ref().and_then(|lower| self.links.get(lower));
             let waits = link.vlan.is_some() && lower.is_some_and(|lower| !lower.is_up);
-            (is_member && !waits && !self.is_deformed(device)).then_some(device)
+            (is_member && !waits && !deformed.contains(device)).then_some(device)
         })
     }
 }
+
+/// Objects by identity.
+type ByKey<'o> = BTreeMap<ObjectKey<'o>, &'o KernelObject>;
 
 /// The steps of a unit.
 #[derive(Default)]

@@ -126,7 +126,7 @@ impl<K: KeptKind> NodeKeeper<K> {
     /// Takes what the node is to have from now on. A difference is then no drift.
     fn follow(&mut self) {
         let config = Arc::clone(&self.config.borrow_and_update());
-        let parts = weir_node::wanted(&config).remove(&self.name).unwrap_or_default();
+        let parts = weir_node::wanted(&config, &self.name);
         self.kind.follow(&config, parts);
         self.tally.was_sound = false;
     }

@@ -247,7 +247,8 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         }
         let applied = self.converge().await;
         for (changes, done) in waiting {
-            let taken = applied.clone().and_then(|said| self.verify(&changes, &said));
+            let changes = changes.iter().map(|(key, item)| (key, item.as_ref()));
+            let taken = applied.clone().and_then(|said| self.verify(changes, &said));
             self.note(|status| {
                 status.changes += 1;
                 status.failed_changes += u64::from(taken.is_err());
@@ -284,9 +285,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
     /// Returns why a link does not have its classes; none if all links have.
     fn untaken_links(&self, said: &str) -> Option<NodeFault> {
         let links = self.wanted.iter().filter(|(_, item)| matches!(item, NodeItem::Link(_)));
-        let links: Vec<ItemChange> =
-            links.map(|(key, item)| (key.clone(), Some(item.clone()))).collect();
-        self.verify(&links, said).err()
+        self.verify(links.map(|(key, item)| (key, Some(item))), said).err()
     }
 
     /// Compares OSPFv3 with what it is to be, and repairs it. Returns why it is not. One that hangs
@@ -349,10 +348,14 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
     }
 
     /// Returns an error if the node, as read, does not have these changes.
-    fn verify(&self, changes: &[ItemChange], said: &str) -> Result<(), NodeFault> {
+    fn verify<'i>(
+        &self,
+        changes: impl Iterator<Item = (&'i String, Option<&'i NodeItem>)>,
+        said: &str,
+    ) -> Result<(), NodeFault> {
         let actual = self.actual.as_ref();
         for (key, item) in changes {
-            if actual.and_then(|actual| actual.get(key)) != item.as_ref() {
+            if actual.and_then(|actual| actual.get(key)) != item {
                 return Err(self.not_applied(key, said));
             }
         }

@@ -78,11 +78,10 @@ impl NodeStarter {
                 items.extend(item.key().map(|key| (key, item)));
             }
         }
-        let mut ospf: BTreeMap<_, _> = state
-            .directory
-            .routers()
-            .filter_map(|(id, router)| Some((router, router_ospf(config, id, router)?)))
-            .collect();
+        let ids: BTreeMap<&str, NodeId> =
+            state.directory.routers().map(|(id, name)| (name, id)).collect();
+        let mut ospf: BTreeMap<&str, RouterOspf> =
+            config.network.iter().flat_map(|network| ospf_of(network, &ids)).collect();
         let access = self.key.as_ref().map(|key| {
             let (key, store) = (Arc::clone(key), store.to_owned());
             ShellAccess { key, store, fence, patience: config.broker.router_patience }
@@ -148,29 +147,37 @@ impl NodeStarter {
     }
 }
 
-/// Returns OSPFv3 of a router; none if its network has none.
-fn router_ospf(config: &BrokerConfig, id: NodeId, name: &str) -> Option<RouterOspf> {
-    let has = |network: &&NetworkConfig| network.router.iter().any(|router| router.name == name);
-    let network = config.network.iter().find(has)?;
-    let router = network.router.iter().find(|router| router.name == name)?;
-    let OspfConfig { hello, dead } = network.ospf6.as_ref()?;
-    let mut interfaces = BTreeMap::new();
-    for host in network.host.iter().filter(|host| host.router == name) {
-        interfaces.insert(host.device.clone(), None);
+/// Returns OSPFv3 of each router of a network, by its name; of none if the network has none.
+fn ospf_of<'c>(
+    network: &'c NetworkConfig,
+    ids: &BTreeMap<&str, NodeId>,
+) -> BTreeMap<&'c str, RouterOspf> {
+    let Some(OspfConfig { hello, dead }) = &network.ospf6 else { return BTreeMap::new() };
+    let seconds = |time: &Duration| u16::try_from(time.as_secs()).unwrap_or(u16::MAX);
+    let each = network.router.iter().filter_map(|router| {
+        let name = router.name.as_str();
+        let ospf = RouterOspf {
+            router_id: ospf6::router_id(ids.get(name)?.0),
+            frr: router.frr.clone(),
+            hello_s: seconds(hello),
+            dead_s: seconds(dead),
+            interfaces: BTreeMap::new(),
+        };
+        Some((name, ospf))
+    });
+    let mut routers: BTreeMap<&str, RouterOspf> = each.collect();
+    let mut put = |router: &str, device: &String, cost| {
+        let own = routers.get_mut(router).map(|ospf| &mut ospf.interfaces);
+        own.into_iter().for_each(|own| _ = own.insert(device.clone(), cost));
+    };
+    for host in &network.host {
+        put(&host.router, &host.device, None);
     }
     for link in &network.link {
-        for end in [&link.a, &link.b].into_iter().filter(|end| end.router == name) {
-            interfaces.insert(end.device.clone(), Some(link.cost.clamp(1, OspfConfig::COST_MAX)));
-        }
+        let cost = link.cost.clamp(1, OspfConfig::COST_MAX);
+        [&link.a, &link.b].into_iter().for_each(|end| put(&end.router, &end.device, Some(cost)));
     }
-    let seconds = |time: &Duration| u16::try_from(time.as_secs()).unwrap_or(u16::MAX);
-    Some(RouterOspf {
-        router_id: ospf6::router_id(id.0),
-        frr: router.frr.clone(),
-        hello_s: seconds(hello),
-        dead_s: seconds(dead),
-        interfaces,
-    })
+    routers
 }
 
 /// Returns the classes of a network's link at either end, each with its router.

@@ -11,7 +11,6 @@ use axum::extract::{Path, Query, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use ring::digest::{SHA256, digest};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use weir_api_types::error::ErrorCode;
@@ -39,6 +38,7 @@ use crate::record::ConnectionRecord;
 use crate::refusal::BrokerRefusal;
 use crate::requests::{ConnectionQuery, rate, unknown};
 use crate::responses::BrokerRefusals;
+use crate::sha256::sha256;
 use crate::share_change::WantedShare;
 use crate::state::{BrokerState, outer_addresses, state_name, unknown_id};
 use crate::traffic::{LinkDevice, TrafficReader};
@@ -344,8 +344,7 @@ impl BrokerInterface {
         let sent = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = sent.and_then(|text| text.strip_prefix("Bearer ")).ok_or_else(unknown)?;
         // Digests are compared: the time of that says nothing about the token.
-        let sent = digest(&SHA256, token.as_bytes());
-        let sent: String = sent.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let sent = sha256(token.as_bytes());
         let known = self.tokens.iter().find(|known| known.sha256.eq_ignore_ascii_case(&sent));
         known.ok_or_else(unknown)
     }

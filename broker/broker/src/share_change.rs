@@ -265,7 +265,7 @@ mod tests {
 
     /// The share of `blue` that a node is to have.
     fn at_node(state: &BrokerState) -> BitRate {
-        let parts = weir_node::wanted(&state.config).remove("n1").unwrap();
+        let parts = weir_node::wanted(&state.config, "n1");
         let weir_node::NodePart::Sound(vif) = &parts.vifs["broker.blue-1.c"] else { panic!() };
         vif.share
     }

@@ -68,19 +68,17 @@ pub(crate) struct NodeCall {
     pub(crate) body: Option<serde_json::Value>,
 }
 
-/// Returns what each node is to have, by its name. The configuration was checked.
-pub(crate) fn wanted(config: &BrokerConfig) -> BTreeMap<String, NodeParts> {
-    let named = config.node.iter().map(|node| (node.name.clone(), NodeParts::default()));
-    let mut nodes: BTreeMap<_, _> = named.collect();
+/// Returns the parts that a node is to have. The configuration was checked.
+pub(crate) fn wanted(config: &BrokerConfig, node: &str) -> NodeParts {
+    let mut parts = NodeParts::default();
     for network in &config.network {
         let slice = part_name(&[&network.name]);
         for (link, physical) in network.carried(config) {
-            for (end, port) in [&link.a, &link.b].into_iter().zip(physical.ends()) {
-                let (Some(node), Some(device)) = (nodes.get_mut(&port.node), &end.vif) else {
-                    continue;
-                };
+            let ends = [&link.a, &link.b].into_iter().zip(physical.ends());
+            for (end, port) in ends.filter(|(_, port)| port.node == node) {
+                let Some(device) = &end.vif else { continue };
                 let vlan = network.vlan.unwrap_or_default();
-                node.slices.insert(slice.clone(), NodePart::Sound(SlicePart { vlan }));
+                parts.slices.insert(slice.clone(), NodePart::Sound(SlicePart { vlan }));
                 let vif = VifPart {
                     slice: slice.clone(),
                     port: port.port.clone(),
@@ -88,11 +86,11 @@ pub(crate) fn wanted(config: &BrokerConfig) -> BTreeMap<String, NodeParts> {
                     share: link.rate,
                 };
                 let name = part_name(&[&end.router, &end.device]);
-                node.vifs.insert(name, NodePart::Sound(vif));
+                parts.vifs.insert(name, NodePart::Sound(vif));
             }
         }
     }
-    nodes
+    parts
 }
 
 /// Returns the calls that take a node from `actual` to `wanted`, in an order in which each can be
@@ -257,7 +255,7 @@ mod tests {
     }
 
     fn parts() -> NodeParts {
-        wanted(&config()).remove("n1").unwrap()
+        wanted(&config(), "n1")
     }
 
     /// A node of an operator, with what the calls made: its document, as the node itself edits it.

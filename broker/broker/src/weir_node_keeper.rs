@@ -194,7 +194,7 @@ mod tests {
     #[tokio::test]
     async fn the_last_round_is_read_back() {
         let config = test_config::parse(&test_config::shared("60Mbit", "30Mbit")).unwrap();
-        let wanted = weir_node::wanted(&config).remove("n1").unwrap();
+        let wanted = weir_node::wanted(&config, "n1");
         let (empty, full) = (document(&NodeParts::default()), document(&wanted));
         let node = Arc::new(Mutex::new(LateNode::default()));
         let shared = Arc::clone(&node);

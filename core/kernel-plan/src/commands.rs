@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use weir_policy::{
     Direction, MacAddr, PihForm, Policy, PortId, SchedulerKind, Share, Slice, SliceId, Vif,
 };
-use weir_units::ByteCount;
+use weir_units::BitRate;
 
 use crate::compile::{Compiler, owner_names};
 use crate::facts::{BridgePortFacts, HostFacts};
@@ -146,7 +146,7 @@ fn with_shared_classes(policy: &Policy, unheld: &mut Vec<UnheldKey>) -> Policy {
     for group in groups.values().filter(|group| group.len() > 1) {
         let Some((first, rest)) = group.split_first() else { continue };
         let names: BTreeSet<&str> = rest.iter().map(|vif| vif.name.as_str()).collect();
-        let send = group.iter().skip(1).fold(first.send.clone(), |sum, vif| add(&sum, &vif.send));
+        let send = rest.iter().fold(first.send.clone(), |sum, vif| add(&sum, &vif.send));
         merged.vifs.retain(|vif| !names.contains(vif.name.as_str()));
         let kept = merged.vifs.iter_mut().find(|vif| vif.name == first.name);
         kept.into_iter().for_each(|vif| vif.send = send.clone());
@@ -165,14 +165,12 @@ fn with_shared_classes(policy: &Policy, unheld: &mut Vec<UnheldKey>) -> Policy {
 
 /// Two shares together.
 fn add(one: &Share, other: &Share) -> Share {
-    let sum = |a: weir_units::BitRate, b: weir_units::BitRate| {
-        weir_units::BitRate::from_bps(a.as_bps().saturating_add(b.as_bps()))
-    };
+    let sum = |a: BitRate, b: BitRate| BitRate::from_bps(a.as_bps().saturating_add(b.as_bps()));
     Share {
         min_rate: sum(one.min_rate, other.min_rate),
         rate: one.rate.zip(other.rate).map(|(one, other)| sum(one, other)),
         priority: one.priority.saturating_add(other.priority),
-        burst: ByteCount::new(one.burst.get().saturating_add(other.burst.get())),
+        burst: one.burst + other.burst,
         ..one.clone()
     }
 }
@@ -235,11 +233,7 @@ fn join(policy: &Policy, facts: &HostFacts, here: &[&Vif], objects: &mut Vec<Ker
 
 /// The keys for which the policy is refused: a limit or a separation would be missing.
 fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem> {
-    let mut list = Vec::new();
-    if !facts.qdiscs.htb && !facts.qdiscs.hfsc {
-        let reason = "this kernel has neither sch_hfsc nor sch_htb";
-        list.push(KernelProblem::new("node.dataplane", reason));
-    }
+    let mut list: Vec<KernelProblem> = KernelProblem::of_schedulers(facts).into_iter().collect();
     for port in &policy.ports {
         let keys = [
             ("bridge", port.bridge.is_some()),
@@ -249,7 +243,7 @@ fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem> {
             ("scheduler", port.scheduler != SchedulerKind::Hfsc),
             ("layer", port.packet_overhead() != 0),
         ];
-        list.extend(refused(&keys, |key| format!("port {:?}.{key}", port.name)));
+        list.extend(held::given(&keys, |key| format!("port {:?}.{key}", port.name), NOT_HELD));
     }
     for slice in &policy.slices {
         let Slice { name, vlan, pih, send, receive, phase: _ } = slice;
@@ -264,7 +258,7 @@ fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem> {
             ("receive.max_pps", receive.max_pps.is_some()),
             ("receive.rate", receive.rate.is_some()),
         ];
-        list.extend(refused(&keys, at));
+        list.extend(held::given(&keys, at, NOT_HELD));
     }
     for router in &policy.routers {
         let at = format!("router {:?}", router.name);
@@ -280,7 +274,7 @@ fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem> {
             ("send.max_pps", vif.send.max_pps.is_some()),
             ("receive.max_pps", vif.receive.max_pps.is_some()),
         ];
-        list.extend(refused(&keys, |key| format!("vif {:?}.{key}", vif.name)));
+        list.extend(held::given(&keys, |key| format!("vif {:?}.{key}", vif.name), NOT_HELD));
         if vif.macs.len() > held::MACS_MAX {
             let reason = format!("{} addresses, at most {}", vif.macs.len(), held::MACS_MAX);
             list.push(KernelProblem::new(format!("vif {:?}.mac", vif.name), reason));
@@ -296,14 +290,6 @@ fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem> {
     }
     list.extend(alike(policy));
     list
-}
-
-fn refused<'k>(
-    keys: &'k [(&'k str, bool)],
-    at: impl Fn(&str) -> String + 'k,
-) -> impl Iterator<Item = KernelProblem> + 'k {
-    let given = keys.iter().filter(|(_, given)| *given);
-    given.map(move |(key, _)| KernelProblem::new(at(key), "not held without programs"))
 }
 
 /// Names the vifs of which an address cannot be told from another of its slice: the kernel knows a
@@ -355,6 +341,8 @@ fn unheld(policy: &Policy, facts: &HostFacts) -> Vec<UnheldKey> {
     }
     list
 }
+
+const NOT_HELD: &str = "not held without programs";
 
 const NOT_SCHEDULED: &str = "what a port brings is not scheduled without programs: the node that \
                              sends it holds it";

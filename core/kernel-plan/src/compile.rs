@@ -139,10 +139,7 @@ fn host_problems(policy: &Policy, facts: &HostFacts, problems: &mut Vec<KernelPr
         let reason = "this kernel has no programs for devices as Weir needs them (Linux 6.1)";
         problems.push(KernelProblem::new("node.dataplane", reason));
     }
-    if !facts.qdiscs.htb && !facts.qdiscs.hfsc {
-        let reason = "this kernel has neither sch_hfsc nor sch_htb";
-        problems.push(KernelProblem::new("node.dataplane", reason));
-    }
+    problems.extend(KernelProblem::of_schedulers(facts));
     let (most, room) = (policy.owners_at_most(), usize::from(OWNERS_MAX - OWNER_FIRST));
     if policy.has_rules() && most > room {
         let reason = format!(

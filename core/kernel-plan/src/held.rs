@@ -39,8 +39,11 @@ impl KernelProblem {
         Self { place: place.into(), reason: reason.into() }
     }
 
-    fn not_yet(place: String) -> Self {
-        Self::new(place, NOT_YET)
+    /// Why a host without any scheduler is refused; `None` if it has one.
+    pub(crate) fn of_schedulers(facts: &HostFacts) -> Option<Self> {
+        let has_none = !facts.qdiscs.htb && !facts.qdiscs.hfsc;
+        let reason = "this kernel has neither sch_hfsc nor sch_htb";
+        has_none.then(|| Self::new("node.dataplane", reason))
     }
 }
 
@@ -65,7 +68,7 @@ pub(crate) fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem>
     for port in &policy.ports {
         let at = |key: &str| format!("port {:?}.{key}", port.name);
         let keys = [("pih", port.pih != PihForm::Header), ("cycle", port.cycle.is_some())];
-        list.extend(given(&keys, at));
+        list.extend(given(&keys, at, NOT_YET));
         if port.scheduler != SchedulerKind::Hfsc {
             let reason = "the kernel has trees of HFSC or HTB only: leave the key out";
             list.push(KernelProblem::new(at("scheduler"), reason));
@@ -80,12 +83,12 @@ pub(crate) fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem>
     for slice in &policy.slices {
         let at = |key: &str| format!("slice {:?}.{key}", slice.name);
         let keys = [("vlan", slice.vlan.is_some()), ("pih", slice.pih.is_some())];
-        list.extend(given(&keys, at));
+        list.extend(given(&keys, at, NOT_YET));
     }
     for router in &policy.routers {
         let at = |key: &str| format!("router {:?}.{key}", router.name);
         let keys = [("xtc", router.xtc.is_some()), ("realtime", router.realtime.is_some())];
-        list.extend(given(&keys, at));
+        list.extend(given(&keys, at, NOT_YET));
     }
     for vif in &policy.vifs {
         vif_problems(vif, &|key| format!("vif {:?}.{key}", vif.name), &mut list);
@@ -110,7 +113,7 @@ fn vif_problems(vif: &Vif, at: &dyn Fn(&str) -> String, list: &mut Vec<KernelPro
         ("send.shaper", smooth(Direction::Send)),
         ("receive.shaper", smooth(Direction::Receive)),
     ];
-    list.extend(given(&keys, at));
+    list.extend(given(&keys, at, NOT_YET));
     if vif.macs.len() > MACS_MAX {
         let count = vif.macs.len();
         let reason = format!("{count} addresses; the programs check {MACS_MAX} at most");
@@ -118,12 +121,14 @@ fn vif_problems(vif: &Vif, at: &dyn Fn(&str) -> String, list: &mut Vec<KernelPro
     }
 }
 
-fn given<'k>(
+/// A problem for each key that is given, all for one reason.
+pub(crate) fn given<'k>(
     keys: &'k [(&'k str, bool)],
     at: impl Fn(&str) -> String + 'k,
+    reason: &'k str,
 ) -> impl Iterator<Item = KernelProblem> + 'k {
     let given = keys.iter().filter(|(_, given)| *given);
-    given.map(move |(key, _)| KernelProblem::not_yet(at(key)))
+    given.map(move |(key, _)| KernelProblem::new(at(key), reason))
 }
 
 /// The guarantees of what is received, on a host that has no device for a tree before its bridge.

@@ -5,10 +5,9 @@
 //! a vif that moves has its new class before its frames are marked for it, and its old one until
 //! after. So no frame is without a class meanwhile.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::object::{KernelObject, ObjectKey};
+use crate::object::KernelObject;
 use crate::setup::KernelSetup;
 
 /// The way from one setup to another, in steps.
@@ -42,7 +41,7 @@ impl KernelPlan {
     /// The way from `before` to `after`; without a step if they are equal.
     #[must_use]
     pub fn between(before: &KernelSetup, after: &KernelSetup) -> Self {
-        let (old, new) = (by_key(before), by_key(after));
+        let (old, new) = (before.by_key(), after.by_key());
         let mut steps = Vec::new();
         for object in &after.objects {
             let before = old.get(&object.key()).copied();
@@ -113,8 +112,4 @@ impl PlanStep {
             None => self.before.as_ref(),
         }
     }
-}
-
-fn by_key(setup: &KernelSetup) -> BTreeMap<ObjectKey<'_>, &KernelObject> {
-    setup.objects.iter().map(|object| (object.key(), object)).collect()
 }

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::held::KernelProblem;
-use crate::object::KernelObject;
+use crate::object::{KernelObject, ObjectKey};
 
 /// All objects of a data plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,9 +53,15 @@ impl KernelSetup {
         Ok(numbers)
     }
 
+    /// The objects by identity, for who asks for many of them.
+    #[must_use]
+    pub fn by_key(&self) -> BTreeMap<ObjectKey<'_>, &KernelObject> {
+        self.objects.iter().map(|object| (object.key(), object)).collect()
+    }
+
     /// The object of that identity.
     #[must_use]
-    pub fn find(&self, key: crate::ObjectKey<'_>) -> Option<&KernelObject> {
+    pub fn find(&self, key: ObjectKey<'_>) -> Option<&KernelObject> {
         self.objects.iter().find(|object| object.key() == key)
     }
 }

@@ -5,6 +5,8 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
+use weir_policy::MacAddr;
+
 use crate::object::{
     BridgeObject, BucketObject, ClassObject, ClsactObject, ExitObject, FilterObject, InboundObject,
     JoinedObject, KernelObject, LeafObject, MemberObject, RootObject, SealObject, UplinkObject,
@@ -118,7 +120,7 @@ fn filter_line(action: PlanAction, filter: &FilterObject) -> String {
     if action == PlanAction::Remove {
         return format!("filter del {at} flower");
     }
-    let mac = mac.map_or_else(String::new, |mac| format!(" src_mac {}", mac_text(&mac)));
+    let mac = mac.map_or_else(String::new, |mac| format!(" src_mac {}", MacAddr(mac)));
     format!("filter replace {at} flower vlan_id {vlan}{mac} classid {HANDLE:x}:{minor:x}")
 }
 
@@ -128,10 +130,6 @@ pub const FORWARDED_GROUPS: &str = "0xfffd";
 
 /// The preference of filters by VLAN alone: above all VLANs.
 const BY_VLAN: u16 = 5000;
-
-fn mac_text([a, b, c, d, e, g]: &[u8; 6]) -> String {
-    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-}
 
 fn root_line(action: PlanAction, root: &RootObject) -> String {
     let RootObject { device, tree, over_noqueue } = root;
@@ -293,5 +291,5 @@ fn member_text(f: &mut fmt::Formatter<'_>, member: &MemberObject, gone: bool) ->
     if macs.is_empty() {
         return write!(f, " learned, {macs_max} at most");
     }
-    macs.iter().try_for_each(|mac| write!(f, " {}", mac_text(mac)))
+    macs.iter().try_for_each(|mac| write!(f, " {}", MacAddr(*mac)))
 }

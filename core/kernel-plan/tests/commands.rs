@@ -7,10 +7,12 @@
 //! committed.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::fmt::Write;
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use common::{difference, plan_text, refusal_text};
 use weir_kernel_plan::{
     BridgePortFacts, HostFacts, KernelObject, KernelPlan, KernelSetup, PlanAction, PlanStep,
     QdiscSupport, compile_commands,
@@ -47,46 +49,20 @@ fn setup(policy: &Policy, before: &KernelSetup) -> KernelSetup {
 
 fn text(policy: &Policy) -> String {
     match compile_commands(policy, &facts(policy), &KernelSetup::default()) {
-        Ok(compiled) => {
-            let plan = KernelPlan::between(&KernelSetup::default(), &compiled.setup);
-            let mut text = plan.to_string();
-            for key in &compiled.unheld {
-                writeln!(text, "# not held: {key}").unwrap();
-            }
-            for problem in compiled.ports_left_out.iter().chain(&compiled.vifs_left_out) {
-                writeln!(text, "# left out: {problem}").unwrap();
-            }
-            for vif in &compiled.waiting {
-                writeln!(text, "# vif {vif} waits for its device").unwrap();
-            }
-            text
-        }
-        Err(problems) => {
-            let line = |problem| format!("# NOT POSSIBLE: {problem}\n");
-            problems.iter().map(line).collect()
-        }
+        Ok(compiled) => plan_text(&compiled.setup, &compiled.unheld, &compiled.waiting),
+        Err(problems) => refusal_text(&problems),
     }
 }
 
 #[test]
 fn every_plan_is_as_expected() {
-    let bless = std::env::var_os("WEIR_BLESS").is_some_and(|value| value == "1");
-    let mut wrong = Vec::new();
-    let mut seen = 0;
-    for entry in fs::read_dir(folder()).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|end| end != "toml") {
-            continue;
-        }
-        seen += 1;
-        let (expected, plan) = (path.with_extension("txt"), text(&policy_of(&path)));
-        if bless {
-            fs::write(&expected, &plan).unwrap();
-        } else if fs::read_to_string(&expected).unwrap_or_default() != plan {
-            wrong.push(format!("{}: got\n{plan}", expected.display()));
-        }
-    }
-    assert!(seen >= 3 && wrong.is_empty(), "{}", wrong.join("\n"));
+    let entries = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let policies: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    assert!(policies.len() >= 4, "{}", policies.len());
+    let differs = |path: &PathBuf| difference(&path.with_extension("txt"), &text(&policy_of(path)));
+    let wrong: Vec<String> = policies.iter().filter_map(differs).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Goal: every step is a command, and another share is a change of classes alone: no frame loses

@@ -8,10 +8,12 @@
 //! its limit or the link's, a burst 5 ms of the rate and at least two frames of 1518 bytes.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::fmt::Write;
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use common::{difference, plan_text, refusal_text};
 use weir_kernel_plan::{
     BridgePortFacts, HookKind, HostFacts, KernelPlan, KernelSetup, ObjectKey, QdiscSupport, compile,
 };
@@ -59,28 +61,14 @@ const GUESTS: [&str; 6] = ["tap100i1", "tap101i0", "tap100i0", "tap102i0", "fwpr
 
 fn plan(policy: &Policy, qdiscs: QdiscSupport) -> String {
     match compile(policy, &facts(policy, qdiscs), &KernelSetup::default()) {
-        Ok(compiled) => {
-            let mut text =
-                KernelPlan::between(&KernelSetup::default(), &compiled.setup).to_string();
-            for key in &compiled.unheld {
-                writeln!(text, "# not held: {key}").unwrap();
-            }
-            for vif in &compiled.waiting {
-                writeln!(text, "# vif {vif} waits for its device").unwrap();
-            }
-            text
-        }
-        Err(problems) => {
-            let line = |problem| format!("# NOT POSSIBLE: {problem}\n");
-            problems.iter().map(line).collect()
-        }
+        Ok(compiled) => plan_text(&compiled.setup, &compiled.unheld, &compiled.waiting),
+        Err(problems) => refusal_text(&problems),
     }
 }
 
 #[test]
 fn every_plan_is_as_expected() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens");
-    let bless = std::env::var_os("WEIR_BLESS").is_some_and(|value| value == "1");
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let policies: Vec<PathBuf> =
         entries.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
@@ -94,13 +82,8 @@ fn every_plan_is_as_expected() {
         let policy = weir_policy::parse(&fs::read_to_string(&path).unwrap());
         let policy = policy.unwrap_or_else(|problems| panic!("{}: {problems}", path.display()));
         for (name, qdiscs) in hosts {
-            let (expected, plan) =
-                (path.with_extension(format!("{name}.txt")), plan(&policy, qdiscs));
-            if bless {
-                fs::write(&expected, &plan).unwrap();
-            } else if fs::read_to_string(&expected).unwrap_or_default() != plan {
-                wrong.push(format!("{}: got\n{plan}", expected.display()));
-            }
+            let expected = path.with_extension(format!("{name}.txt"));
+            wrong.extend(difference(&expected, &plan(&policy, qdiscs)));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
