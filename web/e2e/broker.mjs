@@ -2,10 +2,12 @@
 // Drives the broker's page in a real browser, as a person would, and says what it saw.
 //
 //   node web/e2e/broker.mjs URL FOLDER [FROM TO RATE MUCH OTHER]
+//   node web/e2e/broker.mjs URL FOLDER ask FROM TO RATE BACK PROTOCOL PORT AVOID
 //
 // The address has a token. Between end nodes FROM and TO a connection of RATE is admitted, one of
 // MUCH is refused; OTHER is the token of another network's administrator. Without them only what
-// networks share is looked at. Pictures go into FOLDER.
+// networks share is looked at. With `ask` it only asks for one connection, to a port, that avoids a
+// link. Pictures go into FOLDER.
 // Each line on standard output is a JSON object: `{"sample": NAME, "value": NUMBER}`.
 
 import { readFileSync } from "node:fs";
@@ -14,7 +16,8 @@ import { createRequire } from "node:module";
 
 import { chromium } from "playwright-core";
 
-const [url, folder, from, to, rate, much, other] = process.argv.slice(2);
+const [url, folder, ...words] = process.argv.slice(2);
+const [from, to, rate, much, other] = words;
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core"), "utf8");
 
 const sample = (name, value) =>
@@ -47,7 +50,8 @@ async function main() {
     page.on("console", (message) => message.type() === "error" && count(message.text()));
     page.on("pageerror", (error) => count(String(error)));
     try {
-      await (from ? visit(page) : visitSharing(page));
+      if (from === "ask") await askOnce(page, words.slice(1));
+      else await (from ? visit(page) : visitSharing(page));
     } catch (error) {
       await page.screenshot({ path: `${folder}/failed.png`, fullPage: true });
       throw error;
@@ -74,6 +78,27 @@ async function visitSharing(page) {
   sample("contended", await policing.getByText("n2 is contended").count());
   sample("foreign", await policing.getByText("r1").count());
   for (const view of VIEWS) await look(page, view, "sharing");
+}
+
+/** A connection with a port and a link that it avoids; it stays. */
+async function askOnce(page, [from, to, rate, back, protocol, port, avoid]) {
+  await page.goto(url);
+  await page.locator("header .phase", { hasText: "Live" }).waitFor();
+  const choose = (name, value) =>
+    page.getByRole("combobox", { name, exact: true }).selectOption(value);
+  const fill = (name, value) => page.getByRole("textbox", { name, exact: true }).fill(value);
+  await choose("From", from);
+  await choose("To", to);
+  await fill("Rate", rate);
+  await fill("Rate back", back);
+  await page.getByText("Ports and limits").click();
+  await choose("Protocol", protocol);
+  await fill("To port", port);
+  await page.getByRole("checkbox", { name: avoid, exact: true }).check();
+  for (const view of VIEWS) await look(page, view, "form");
+  await page.getByRole("button", { name: "Ask", exact: true }).click();
+  await page.getByText(/is active/).waitFor();
+  sample("asked", 1);
 }
 
 /** All of it, in the order in which a person might meet it. */

@@ -63,7 +63,7 @@ impl BrokerState {
         };
         self.network.reserve(id, tunnels.request, tunnels.flows, state)?;
         let (number, generation, next, took) = (0, 1, None, None);
-        let (restoring, refusal, fault) = (false, None, None);
+        let (restoring, by_calendar, refusal, fault) = (false, false, None, None);
         let record = ConnectionRecord {
             requested,
             number,
@@ -72,6 +72,8 @@ impl BrokerState {
             next,
             plan,
             restoring,
+            by_calendar,
+            ending: false,
             timers,
             refusal,
             fault,
@@ -79,6 +81,23 @@ impl BrokerState {
         };
         self.insert(id, record);
         Ok(())
+    }
+
+    /// Returns the connection that an earlier request with this key made, and true if its routers
+    /// are being configured; none if there was no such request.
+    ///
+    /// # Errors
+    /// The key is that of another request, or its connection is gone or going to be.
+    pub(crate) fn made_before(
+        &self,
+        key: &str,
+        request: &str,
+    ) -> Result<Option<(ConnectionId, bool)>, BrokerRefusal> {
+        let is_there = |id| self.records.contains_key(&id);
+        let Some(id) = self.keys.find(key, request, is_there)? else { return Ok(None) };
+        self.refuse_leaving(id)?;
+        let state = self.get(id).map(|(connection, _)| connection.state);
+        Ok(Some((id, matches!(state, Some(ConnectionState::Configuring(_))))))
     }
 
     /// Finds the lowest free number at the entry of each tunnel of a request, and takes none.

@@ -85,7 +85,7 @@ async fn serve(
     ready: std::sync::mpsc::Sender<()>,
 ) {
     let opening = StoreOpening::new(config).unwrap();
-    let (store, read) = opening.open().await.unwrap();
+    let (store, read) = opening.open(&|line| println!("{line}")).await.unwrap();
     *state.lock().unwrap() = read;
     let (changed, committed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (url, holder) = (opening.url.clone(), opening.holder.clone());

@@ -2,11 +2,12 @@
 //! The broker's configuration: one TOML file that names the networks, their routers and links, the
 //! end nodes behind them, and the physical links that carry them ([`crate::physical`]).
 
-use std::collections::BTreeSet;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use russh::keys::PublicKey;
 use serde::{Deserialize, Deserializer};
 use weir_units::{BitRate, Nanos};
 
@@ -314,6 +315,8 @@ impl BrokerConfig {
         }
         self.check_physical()?;
         self.check_agreements()?;
+        self.check_pools()?;
+        self.check_servers()?;
         for token in &self.broker.token {
             let known = token.network.as_ref().is_none_or(|name| networks.contains(name));
             if !known {
@@ -327,12 +330,51 @@ impl BrokerConfig {
     }
 }
 
+impl BrokerConfig {
+    /// Checks that no two networks have one pool: a link's classes tell tunnels by it.
+    fn check_pools(&self) -> Result<(), String> {
+        let mut owners: BTreeMap<u128, &str> = BTreeMap::new();
+        for network in &self.network {
+            let pool = network.outer.to_bits() >> 64;
+            if let Some(other) = owners.insert(pool, &network.name) {
+                let (name, first) = (&network.name, Ipv6Addr::from_bits(pool << 64));
+                return Err(format!(
+                    "network \"{name}\": outer {first}/64 is that of network \"{other}\""
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that each router is a machine of its own, and that host keys are keys. Devices and
+    /// rules have the same names on all routers: two on one machine would undo each other. Nobody
+    /// talks to a simulated one.
+    fn check_servers(&self) -> Result<(), String> {
+        if self.broker.simulate {
+            return Ok(());
+        }
+        let mut machines: BTreeMap<SocketAddr, &str> = BTreeMap::new();
+        for router in self.network.iter().flat_map(|network| &network.router) {
+            let RouterConfig { name, ssh, .. } = router;
+            if let Some(other) = machines.insert(without_mapping(*ssh), name) {
+                return Err(format!("router \"{name}\": ssh {ssh} is that of router \"{other}\""));
+            }
+            check_key(&router.host_key).map_err(|what| format!("router \"{name}\": {what}"))?;
+        }
+        for node in &self.node {
+            let checked = node.host_key.as_deref().map_or(Ok(()), check_key);
+            checked.map_err(|what| format!("node \"{}\": {what}", node.name))?;
+        }
+        Ok(())
+    }
+}
+
 impl NetworkConfig {
     fn check(&self) -> Result<(), String> {
         let of = &self.name;
         let routers: BTreeSet<_> = self.router.iter().map(|known| known.name.as_str()).collect();
         let has = |router: &String| routers.contains(router.as_str());
-        let mut names = BTreeSet::new();
+        let (mut names, mut addresses) = (BTreeSet::new(), BTreeMap::new());
         for host in &self.host {
             name("host", &host.name)?;
             device(&host.device)?;
@@ -341,6 +383,12 @@ impl NetworkConfig {
             }
             if !has(&host.router) {
                 return Err(format!("host \"{}\": no router \"{}\"", host.name, host.router));
+            }
+            if let Some(other) = addresses.insert(host.address, &host.name) {
+                let (name, address) = (&host.name, host.address);
+                return Err(format!(
+                    "network \"{of}\": host \"{name}\": address {address} is that of \"{other}\""
+                ));
             }
         }
         let (mut names, mut ends) = (BTreeSet::new(), BTreeSet::new());
@@ -411,6 +459,21 @@ impl BrokerLink {
         }
         Ok(())
     }
+}
+
+/// Returns an address as one of IPv4 if it is one that IPv6 maps.
+fn without_mapping(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
+
+fn check_key(key: &str) -> Result<(), String> {
+    let parsed = PublicKey::from_openssh(key);
+    parsed.map(drop).map_err(|error| {
+        format!("host_key {key:?}: {error}; it is algorithm and key, such as ssh-ed25519 AAAA…")
+    })
 }
 
 fn delay<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
@@ -506,6 +569,41 @@ mod tests {
             assert!(refusal.contains(&why), "{refusal}");
             put(&network).unwrap();
         }
+    }
+
+    /// Goal: no two routers of any networks are one machine, no two end nodes of a network have one
+    /// address, no two networks have one pool, and a host key is a key.
+    #[test]
+    fn what_two_things_cannot_share_is_refused() {
+        let good = test_config::pair("blue", 1) + &test_config::pair("red", 2);
+        test_config::parse(&good).unwrap();
+        for (part, other, why) in [
+            ("[::1]:2002", "[::1]:1001", "router \"red-2\": ssh [::1]:1001 is that of router"),
+            (
+                "fd10:2::2",
+                "fd10:2::1",
+                "network \"red\": host \"y\": address fd10:2::1 is that of \"x\"",
+            ),
+            (
+                "fd0f:2::",
+                "fd0f:1:0:0:5::",
+                "network \"red\": outer fd0f:1::/64 is that of network \"blue\"",
+            ),
+            (test_config::HOST_KEY, "ssh-ed25519 AAAA", "router \"blue-1\": host_key \"ssh-"),
+        ] {
+            assert!(good.contains(part), "{part}");
+            let refused = test_config::parse(&good.replacen(part, other, 1)).unwrap_err();
+            assert!(refused.contains(why), "{part} -> {other}: {refused}");
+        }
+        let mapped = good.replace("[::1]:1001", "127.0.0.1:22");
+        let mapped = mapped.replace("[::1]:2001", "[::ffff:127.0.0.1]:22");
+        let refused = test_config::parse(&mapped).unwrap_err();
+        assert!(refused.contains("]:22 is that of router \"blue-1\""), "{refused}");
+        let mut simulated = test_config::parse(&good).unwrap();
+        simulated.network[0].router[0].ssh = simulated.network[1].router[0].ssh;
+        simulated.check().unwrap_err();
+        simulated.broker.simulate = true;
+        simulated.check().unwrap();
     }
 
     /// Goal: OSPFv3 has times that the protocol can say, and its FRR a name.

@@ -7,9 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
+use weir_broker_api_types::RequestedConnection;
 use weir_network::{
-    ArcId, ArcShare, EndNode, EndNodeId, Ipv6Prefix, LinkArc, LinkId, NetworkId, NetworkLimits,
-    NetworkNode, NetworkState, NetworkTopology, NodeId, TunnelAccounting, VirtualNetwork,
+    AdmittedFlows, ArcId, ArcShare, ConnectionRequest, EndNode, EndNodeId, FlowDirection,
+    Ipv6Prefix, LinkArc, LinkId, NetworkId, NetworkLimits, NetworkNode, NetworkState,
+    NetworkTopology, NodeId, TunnelAccounting, VirtualNetwork,
 };
 use weir_units::{BitRate, Nanos};
 
@@ -18,6 +20,7 @@ use crate::config::{
 };
 use crate::ids::StableIds;
 use crate::physical::PhysicalLinkConfig;
+use crate::tunnel_numbers::EntryNumbers;
 
 /// Names and devices by number.
 #[derive(Debug, Default)]
@@ -209,6 +212,47 @@ impl NetworkDirectory {
             })?;
         }
         Ok(state)
+    }
+
+    /// Checks that the end nodes of a stored connection are as its tunnels were made for: else its
+    /// routers would lose its entries, and nobody would be told. `paths` are those that it has or
+    /// is to have; none if another is to be found.
+    ///
+    /// # Errors
+    /// One is no longer configured, or has another address or router.
+    pub(crate) fn check_ends(
+        &self,
+        request: &ConnectionRequest,
+        requested: &RequestedConnection,
+        entries: &EntryNumbers,
+        paths: Option<&AdmittedFlows>,
+    ) -> Result<(), String> {
+        let RequestedConnection { network, from, to, .. } = requested;
+        let [there, back] = FlowDirection::BOTH;
+        let selector = request.selector;
+        for (id, name, address, leaving, coming) in [
+            (request.source, from, selector.source, there, back),
+            (request.destination, to, selector.destination, back, there),
+        ] {
+            let end = || format!("end node \"{name}\" of network \"{network}\"");
+            let Some((_, host)) = self.hosts.get(&id) else {
+                return Err(format!("{} is no longer configured", end()));
+            };
+            if host.address != address {
+                let now = host.address;
+                return Err(format!("{} had address {address}, and has {now}", end()));
+            }
+            let entry = entries.of(leaving).map(|entry| self.router(entry.node));
+            let entry = entry.map(|router| router.map_or("", |router| router.name.as_str()));
+            let flow = paths.and_then(|paths| paths.of(coming).as_ref());
+            let last = flow.and_then(|flow| self.arc(*flow.path.arcs.last()?));
+            let exit = last.map(|arc| arc.to.as_str());
+            if let Some(other) = [entry, exit].into_iter().flatten().find(|at| *at != host.router) {
+                let now = &host.router;
+                return Err(format!("{} was at router \"{other}\", and is at \"{now}\"", end()));
+            }
+        }
+        Ok(())
     }
 
     /// Returns all networks.

@@ -14,6 +14,7 @@ use weir_network::{ConnectionId, ConnectionState, RecoveryAction, recovery};
 
 use crate::error::BrokerError;
 use crate::execution::NodePhase;
+use crate::orders::ServedCaller;
 use crate::record::StoredConnection;
 use crate::refusal::BrokerRefusal;
 use crate::state::BrokerState;
@@ -73,9 +74,17 @@ impl BrokerState {
         }
         // All of them leave first: between two of the changes there may be too little room.
         let mut before: BTreeMap<ConnectionId, ConnectionState> = BTreeMap::new();
-        for id in rows.keys() {
-            if let Some((known, _)) = self.get(*id) {
+        for (id, row) in &mut rows {
+            if let Some((known, record)) = self.get(*id) {
                 before.insert(*id, known.state);
+                if let Some(row) = row {
+                    row.record.timers.extend(record.timers);
+                }
+                // By the old row: the new one may be the last of several, and have no plan.
+                if known.state == ConnectionState::Active && row.as_deref().is_none_or(has_nothing)
+                {
+                    followed.withdrawn.push(self.withdrawal(*id));
+                }
                 self.forget(*id).map_err(|refusal| refusal.error.message)?;
             }
         }
@@ -94,9 +103,6 @@ impl BrokerState {
                 followed.settled.insert(id);
             } else if old != Some(new) {
                 followed.started.push(id);
-            }
-            if new == ConnectionState::Broken && old == Some(ConnectionState::Active) {
-                followed.withdrawn.push(self.withdrawal(id));
             }
         }
         Ok(followed)
@@ -123,6 +129,15 @@ impl BrokerState {
             name => format!("broker \"{name}\" configures the routers; ask it"),
         };
         Some(BrokerRefusal::new(ErrorCode::NotRunning, text))
+    }
+}
+
+/// Returns true if a connection has nothing at routers, or is removed from there without a step.
+fn has_nothing(row: &StoredConnection) -> bool {
+    match row.connection.state {
+        ConnectionState::Broken => true,
+        ConnectionState::Removing => row.record.plan.steps.is_empty(),
+        _ => false,
     }
 }
 
@@ -186,13 +201,68 @@ impl Writer {
 
     /// Answers who waits for a connection that another broker's routers have, or do not take.
     fn tell(&mut self, id: ConnectionId, fault: Option<String>) {
-        let Some(mut served) = self.served.remove(&id) else { return };
-        // The other broker's wait for the store is in it.
-        served.nodes = served.caller.since.elapsed().saturating_sub(served.store);
-        self.locked(|state| state.took(id, Some(served.times())));
-        served.caller.tell(match fault {
-            None => Ok(id),
-            Some(text) => Err(BrokerRefusal::new(ErrorCode::NotRunning, text)),
-        });
+        let mut served = self.served.remove(&id).unwrap_or_default();
+        for of in &mut served {
+            // The other broker's wait for the store is in it.
+            of.nodes = of.caller.since.elapsed().saturating_sub(of.store);
+        }
+        self.answer_all(id, served, fault);
+    }
+
+    /// Answers callers whose connection is at the routers, or failed there.
+    pub(crate) fn answer_all(
+        &self,
+        id: ConnectionId,
+        served: Vec<ServedCaller>,
+        fault: Option<String>,
+    ) {
+        if let Some(first) = served.first() {
+            self.locked(|state| state.took(id, Some(first.times())));
+        }
+        for of in served {
+            of.caller.tell(match fault.clone() {
+                None => Ok(id),
+                Some(text) => Err(BrokerRefusal::new(ErrorCode::NotRunning, text)),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::StableIds;
+    use crate::test_config;
+
+    /// Goal: a connection that lost its room to another and was given back, both seen in one look,
+    /// is taken from its routers before it is forgotten.
+    #[test]
+    fn what_was_removed_since_the_last_look_leaves_its_routers() {
+        let config = test_config::with(&[test_config::TRIANGLE]);
+        let opened = || {
+            BrokerState::new(&config, &mut StableIds::default(), Vec::new(), Vec::new()).unwrap()
+        };
+        let (mut leader, mut other, id) = (opened(), opened(), ConnectionId(1));
+        let request = |rate: &str, priority: u8| {
+            let text = format!(
+                r#"{{ "network": "n", "from": "x", "to": "y", "rate": "{rate}", "protocol": "udp",
+                      "to_port": 7{priority}, "priority": {priority}, "delay_max": "2ms" }}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let now = crate::clock::now();
+        other.admit(id, request("40Mbit", 9), now).unwrap();
+        other.finish(id, true).unwrap();
+        let put = |state: &BrokerState| RowChange::PutConnection(Box::new(state.row(id).unwrap()));
+        leader.follow(vec![put(&other)]).unwrap();
+        let removal = leader.withdrawal(id);
+        // A renewal or the like leaves it there.
+        assert!(leader.follow(vec![put(&other)]).unwrap().withdrawn.is_empty());
+        other.preempt(&request("40Mbit", 1), now).unwrap();
+        let broken = put(&other);
+        other.remove(id).unwrap();
+        let followed = leader.follow(vec![broken, put(&other)]).unwrap();
+        assert_eq!(followed.withdrawn, [removal]);
+        assert_eq!(followed.started, [id]);
     }
 }

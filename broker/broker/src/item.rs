@@ -22,8 +22,42 @@ use crate::tunnel_numbers::EntryNumber;
 /// Items by key.
 pub(crate) type Items = BTreeMap<String, NodeItem>;
 
-/// A change of items: put the item, or remove what has that key.
-pub(crate) type ItemChange = (String, Option<NodeItem>);
+/// A change of the item with a key.
+pub(crate) type ItemChange = (String, ItemEdit);
+
+/// A change of one item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ItemEdit {
+    Put(NodeItem),
+    Remove,
+    /// Remove the entry if it sends to this outer address. The key of an entry is that of all its
+    /// paths, so a late removal could take the entry of a path that was put since.
+    RemovePath(Ipv6Addr),
+}
+
+impl ItemEdit {
+    /// Applies the change to items.
+    pub(crate) fn apply(&self, key: &str, items: &mut Items) {
+        match self {
+            Self::Put(item) => drop(items.insert(key.to_owned(), item.clone())),
+            Self::RemovePath(outer) if has_other_path(items.get(key), *outer) => {}
+            Self::Remove | Self::RemovePath(_) => drop(items.remove(key)),
+        }
+    }
+
+    /// Returns true if a node that has this item, or none, needs the change no more.
+    pub(crate) fn is_met(&self, actual: Option<&NodeItem>) -> bool {
+        match self {
+            Self::Put(item) => actual == Some(item),
+            Self::Remove => actual.is_none(),
+            Self::RemovePath(outer) => actual.is_none() || has_other_path(actual, *outer),
+        }
+    }
+}
+
+fn has_other_path(item: Option<&NodeItem>, outer: Ipv6Addr) -> bool {
+    matches!(item, Some(NodeItem::Entry(entry)) if entry.path.outer != outer)
+}
 
 /// One item of a router.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +82,9 @@ pub(crate) struct EntryItem {
     pub(crate) path: EntryPath,
     /// Rate of the token bucket in bytes a second, with the tunnel's header.
     pub(crate) rate_bytes: u64,
+    /// Milliseconds for which packets are held before and after this path takes the place of a
+    /// longer one, until that has run empty; then 0.
+    pub(crate) hold_ms: u16,
 }
 
 /// The path of an entry's packets. The next hop is unspecified if the kernel took its route away
@@ -87,6 +124,21 @@ pub(crate) struct LinkItem {
     pub(crate) tunnels_bytes: u64,
     /// First 64 bits of the outer addresses.
     pub(crate) pool: Ipv6Addr,
+    /// Address of the router at its other end.
+    pub(crate) neighbour: Ipv6Addr,
+}
+
+impl EntryItem {
+    /// Returns true if this entry can become another one in place. A device of `ip6tnl` keeps the
+    /// addresses with which it was made, and has its name from one of them.
+    pub(crate) fn can_become(&self, other: &Self) -> bool {
+        let steering = |of: &Self| (of.tunnel, of.selector);
+        let has_device = self.path.source.is_some() && other.path.source.is_some();
+        let keeps_name = has_device && self.path.outer == other.path.outer;
+        steering(self) == steering(other)
+            && self.access == other.access
+            && !(keeps_name && self.path.source != other.path.source)
+    }
 }
 
 impl NodeItem {
@@ -154,7 +206,7 @@ impl NetworkDirectory {
         command: &NodeInstruction,
         router: &KnownRouter,
     ) -> Result<ItemChange, NotConfigured> {
-        let put = |item: NodeItem| (item.key().unwrap_or_default(), Some(item));
+        let put = |item: NodeItem| (item.key().unwrap_or_default(), ItemEdit::Put(item));
         Ok(match command {
             NodeInstruction::AddFarEnd(TunnelFarEnd { outer, .. }) => {
                 let device = match router.encapsulation {
@@ -168,14 +220,20 @@ impl NetworkDirectory {
                 let (next_hop, device) = (arc.next_hop, arc.device.clone());
                 put(NodeItem::Relay(RelayItem { outer: *outer, next_hop, device }))
             }
-            NodeInstruction::AddEntry(entry) | NodeInstruction::ChangeEntry { to: entry, .. } => {
-                put(NodeItem::Entry(self.entry(entry, router)?))
+            NodeInstruction::AddEntry(entry) => put(NodeItem::Entry(self.entry(entry, router)?)),
+            NodeInstruction::ChangeEntry { to, hold, .. } => {
+                let hold_ms = u16::try_from(hold.div_ceil(1_000_000)).unwrap_or(u16::MAX);
+                let entry = self.entry(to, router)?;
+                put(NodeItem::Entry(EntryItem { hold_ms, ..entry }))
             }
             NodeInstruction::RemoveFarEnd(TunnelFarEnd { outer, .. })
             | NodeInstruction::RemoveTransit(TunnelTransit { outer, .. }) => {
-                (outer_key(*outer), None)
+                (outer_key(*outer), ItemEdit::Remove)
             }
-            NodeInstruction::RemoveEntry(entry) => (entry_key(tunnel_of(entry.target.outer)), None),
+            NodeInstruction::RemoveEntry(entry) => {
+                let outer = entry.target.outer;
+                (entry_key(tunnel_of(outer)), ItemEdit::RemovePath(outer))
+            }
         })
     }
 
@@ -200,6 +258,7 @@ impl NetworkDirectory {
             selector,
             path,
             rate_bytes: limit.as_bps().div_ceil(8),
+            hold_ms: 0,
         })
     }
 }
@@ -214,5 +273,43 @@ pub(crate) const fn protocol_name(protocol: TransportProtocol) -> &'static str {
     match protocol {
         TransportProtocol::Tcp => "tcp",
         TransportProtocol::Udp => "udp",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_network::FlowSelector;
+
+    use super::*;
+
+    fn entry(outer: &str) -> NodeItem {
+        let outer: Ipv6Addr = outer.parse().unwrap();
+        let (source, destination) = (Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+        let (protocol, source_port, destination_port) = (None, None, None);
+        NodeItem::Entry(EntryItem {
+            tunnel: tunnel_of(outer),
+            access: "x".to_owned(),
+            selector: FlowSelector { source, destination, protocol, source_port, destination_port },
+            path: EntryPath { outer, source: None, next_hop: outer, next_device: "y".to_owned() },
+            rate_bytes: 1,
+            hold_ms: 0,
+        })
+    }
+
+    /// Goal: the removal of a path's entry that comes late leaves the entry of the connection's
+    /// next path, and is done then; its own it removes.
+    #[test]
+    fn a_late_removal_leaves_the_entry_of_another_path() {
+        let removal = ItemEdit::RemovePath("fd0f::1:7:1".parse().unwrap());
+        let (key, mut items) = (entry_key(7), Items::new());
+        ItemEdit::Put(entry("fd0f::1:7:2")).apply(&key, &mut items);
+        removal.apply(&key, &mut items);
+        assert_eq!(items.get(&key), Some(&entry("fd0f::1:7:2")));
+        assert!(removal.is_met(items.get(&key)) && removal.is_met(None));
+        assert!(!removal.is_met(Some(&NodeItem::Broken)));
+        ItemEdit::Put(entry("fd0f::1:7:1")).apply(&key, &mut items);
+        assert!(!removal.is_met(items.get(&key)));
+        removal.apply(&key, &mut items);
+        assert!(items.is_empty());
     }
 }

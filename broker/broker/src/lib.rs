@@ -37,6 +37,7 @@ mod answer_counts;
 mod app;
 #[cfg(test)]
 mod brokers;
+mod bucket;
 mod clock;
 pub mod config;
 mod config_values;

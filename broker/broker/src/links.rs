@@ -51,7 +51,7 @@ struct ReadTree {
 /// Writes the lines that put a link's tree. Filters of one that is broken are made anew: a filter
 /// that is replaced keeps what it matches.
 pub(crate) fn put(link: &LinkItem, is_broken: bool, tc: &mut String) {
-    let LinkItem { device, rate_bytes, tunnels_bytes, pool } = link;
+    let LinkItem { device, rate_bytes, tunnels_bytes, pool, .. } = link;
     let [routing, rest] = others_bytes(link);
     let burst = (rate_bytes / 500).max(BURST_LEAST);
     let class = "quantum 3000 burst";
@@ -258,6 +258,7 @@ mod tests {
 
     fn link() -> LinkItem {
         LinkItem {
+            neighbour: "fd10:12::2".parse().unwrap(),
             device: "b2".to_owned(),
             rate_bytes: 12_500_000,
             tunnels_bytes: 11_234_567,

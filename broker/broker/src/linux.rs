@@ -18,14 +18,15 @@ use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 
 use serde_json::Value;
-use weir_network::{FlowSelector, TUNNEL_MTU, TUNNEL_OVERHEAD, TransportProtocol};
+use weir_network::{FlowSelector, TUNNEL_MTU, TransportProtocol};
 use weir_platform::inspect::without_plain_options;
 
+use crate::bucket;
 use crate::config::Encapsulation;
 use crate::ip6tnl::{self, TunnelDevices};
 use crate::item::{EntryItem, EntryPath, ExitItem, Items, LinkItem, NodeItem, RelayItem};
 use crate::item::{entry_key, outer_key, protocol_name};
-use crate::links::{self, BURST_LEAST, LinkReading, LinkWatch};
+use crate::links::{self, LinkReading, LinkWatch};
 
 /// Translation of items for one kind of router: all of it is pure.
 pub(crate) trait NodeDriver {
@@ -71,16 +72,27 @@ impl NodeDriver for LinuxDriver {
         let mut puts: Vec<_> =
             wanted.iter().filter(|(key, item)| actual.get(*key) != Some(item)).collect();
         puts.sort_by_key(|(_, item)| rank(item));
+        let (mut stop, mut hold_ms, mut neighbours) = (String::new(), 0, String::new());
         for (key, item) in puts {
+            ask_for_neighbour(item, actual.get(key), &mut neighbours);
+            if let Some(entry) = held(item, actual.get(key)) {
+                bucket::stop(entry, &mut stop);
+                hold_ms = hold_ms.max(entry.hold_ms);
+            }
             put(key, item, actual.get(key), &mut ip, &mut tc);
         }
-        let mut script = String::new();
-        for (program, lines) in [("ip -6", ip), ("tc", tc)] {
-            if !lines.is_empty() {
-                let _ = write!(script, "{program} -force -batch - 2>&1 <<'WEIR'\n{lines}WEIR\n");
-            }
+        let [stop, ip, tc] = [("tc", stop), ("ip -6", ip), ("tc", tc)].map(batch);
+        let neighbours = match neighbours.as_str() {
+            "" => neighbours,
+            // iproute2 has this since 5.16. Without it the first packets do the asking.
+            lines => format!("ip -6 -force -batch - >/dev/null 2>&1 <<'WEIR'\n{lines}WEIR\n"),
+        };
+        if hold_ms == 0 {
+            return neighbours + &ip + &tc;
         }
-        script
+        let pause = format!("sleep {}.{:03}\n", hold_ms / 1000, hold_ms % 1000);
+        // The shell reads the whole of a group before it begins with it.
+        format!("{{\n{neighbours}{stop}{pause}{ip}{pause}{tc}}}\n")
     }
 
     fn reading(&self) -> String {
@@ -140,6 +152,35 @@ impl LinuxDriver {
             Encapsulation::Ip6tnl => 4,
         }
     }
+}
+
+/// Writes the line that has the kernel find the next router's link-layer address before packets
+/// come: it keeps few packets for a neighbour that it does not know.
+fn ask_for_neighbour(item: &NodeItem, actual: Option<&NodeItem>, lines: &mut String) {
+    let (neighbour, device) = match item {
+        NodeItem::Link(LinkItem { neighbour, device, .. }) => (neighbour, device),
+        NodeItem::Relay(RelayItem { next_hop, device, .. }) => (next_hop, device),
+        NodeItem::Entry(EntryItem { path, .. }) => match actual {
+            Some(NodeItem::Entry(old)) if old.path == *path => return,
+            _ => (&path.next_hop, &path.next_device),
+        },
+        NodeItem::Exit(_) | NodeItem::Broken | NodeItem::Unused => return,
+    };
+    let _ = writeln!(lines, "neigh replace {neighbour} dev {device} nud none use");
+}
+
+/// Returns the script that has a program execute these lines; empty if there are none.
+fn batch((program, lines): (&str, String)) -> String {
+    if lines.is_empty() {
+        return lines;
+    }
+    format!("{program} -force -batch - 2>&1 <<'WEIR'\n{lines}WEIR\n")
+}
+
+/// Returns the entry whose packets are held while its path is replaced; none if they are not.
+fn held<'i>(item: &'i NodeItem, actual: Option<&NodeItem>) -> Option<&'i EntryItem> {
+    let (NodeItem::Entry(entry), Some(NodeItem::Entry(old))) = (item, actual) else { return None };
+    (entry.hold_ms > 0 && old.path != entry.path && old.can_become(entry)).then_some(entry)
 }
 
 /// Writes the lines that remove items. For each device that is removed alone the kernel waits until
@@ -271,7 +312,7 @@ fn put_entry(entry: &EntryItem, ip: &mut String, tc: &mut String) {
          rule add pref {preference} from {source} to {destination} iif {access} {ports}\
          lookup {before_bucket} protocol {PROTOCOL}\n"
     );
-    put_bucket(entry, tc);
+    bucket::put(entry, tc);
 }
 
 /// Writes the lines that move an entry to another path or rate: no packet is lost by them. A device
@@ -286,8 +327,8 @@ fn change_entry(old: &EntryItem, entry: &EntryItem, ip: &mut String, tc: &mut St
             let _ = writeln!(ip, "route del {outer}/128 table {table} proto {PROTOCOL}");
         }
     }
-    if old.rate_bytes != entry.rate_bytes {
-        put_bucket(entry, tc);
+    if (old.rate_bytes, old.hold_ms) != (entry.rate_bytes, entry.hold_ms) {
+        bucket::put(entry, tc);
     }
 }
 
@@ -318,17 +359,6 @@ fn put_path(entry: &EntryItem, ip: &mut String) {
     let _ = writeln!(ip, "route replace {destination}/128 table {table} {into} proto {PROTOCOL}");
 }
 
-fn put_bucket(entry: &EntryItem, tc: &mut String) {
-    let (tunnel, rate) = (entry.tunnel, entry.rate_bytes);
-    // A millisecond at the rate: timers are late by up to that.
-    let burst = (rate / 1000).max(BURST_LEAST);
-    let _ = writeln!(
-        tc,
-        "qdisc replace dev wc{tunnel} root tbf rate {rate}bps burst {burst} latency 20ms \
-         overhead {TUNNEL_OVERHEAD}"
-    );
-}
-
 /// Numbers of a tunnel's rules and tables.
 struct Numbers {
     by_ports: u32,
@@ -352,19 +382,6 @@ impl Numbers {
             before_bucket: TABLE_BEFORE + tunnel,
             after_bucket: TABLE_AFTER + tunnel,
         }
-    }
-}
-
-impl EntryItem {
-    /// Returns true if this entry can become another one in place. A device of `ip6tnl` keeps the
-    /// addresses with which it was made, and has its name from one of them.
-    fn can_become(&self, other: &Self) -> bool {
-        let steering = |of: &Self| (of.tunnel, of.selector);
-        let has_device = self.path.source.is_some() && other.path.source.is_some();
-        let keeps_name = has_device && self.path.outer == other.path.outer;
-        steering(self) == steering(other)
-            && self.access == other.access
-            && !(keeps_name && self.path.source != other.path.source)
     }
 }
 
@@ -479,8 +496,7 @@ fn read_entry(tunnel: u16, reading: &EntryReading<'_>) -> Option<EntryItem> {
     let ([steering], 1) = (reading.rules(of.before_bucket), behind) else { return None };
     let destination = address(steering, "dst")?;
     let path = read_path(tunnel, destination, reading)?;
-    let bucket = reading.buckets.get(device.as_str())?;
-    (bucket["options"]["overhead"] == TUNNEL_OVERHEAD).then_some(())?;
+    let (rate_bytes, hold_ms) = bucket::read(reading.buckets.get(device.as_str())?)?;
     let port = |key: &str| steering[key].as_u64().and_then(|port| u16::try_from(port).ok());
     let protocol = match text(steering, "ipproto") {
         None => None,
@@ -499,7 +515,8 @@ fn read_entry(tunnel: u16, reading: &EntryReading<'_>) -> Option<EntryItem> {
             destination_port: port("dport"),
         },
         path,
-        rate_bytes: bucket["options"]["rate"].as_u64()?,
+        rate_bytes,
+        hold_ms,
     })
 }
 
@@ -545,7 +562,9 @@ fn read_trees(qdiscs: &[Value]) -> Items {
     let links = ours.filter_map(|qdisc| {
         let device = text(qdisc, "dev")?.to_owned();
         let (rate_bytes, tunnels_bytes, pool) = (0, 0, Ipv6Addr::UNSPECIFIED);
-        let link = NodeItem::Link(LinkItem { device, rate_bytes, tunnels_bytes, pool });
+        let neighbour = Ipv6Addr::UNSPECIFIED;
+        let link = LinkItem { device, rate_bytes, tunnels_bytes, pool, neighbour };
+        let link = NodeItem::Link(link);
         Some((link.key()?, link))
     });
     links.collect()
@@ -599,6 +618,7 @@ mod tests {
                 next_device: "n2".to_owned(),
             },
             rate_bytes: 2_500_000,
+            hold_ms: 0,
         }
     }
 
@@ -869,5 +889,33 @@ mod tests {
         let order = ["route replace fd0f::1:2", "route replace fd01:3::2", "route del fd0f::1:1"];
         let places = order.map(|line| script.find(line));
         assert!(places.is_sorted() && places[0].is_some(), "{script}");
+    }
+
+    /// Goal: onto a shorter path the bucket is stopped, the route replaced after the hold, and the
+    /// bucket opened after another, in a script that the shell has whole before it begins.
+    #[test]
+    fn packets_are_held_before_and_after_their_path_is_replaced() {
+        let old = with(NodeItem::Entry(entry()));
+        let outer = "fd0f::1:2".parse().unwrap();
+        let path = EntryPath { outer, ..entry().path };
+        let held = with(NodeItem::Entry(EntryItem { path, hold_ms: 7, ..entry() }));
+        let script = SEGMENT_ROUTING.plan(&held, &old);
+        let words = script.split_whitespace().collect::<Vec<_>>().join(" ");
+        let order = [
+            "{ ip",
+            "use WEIR tc",
+            "overhead 65000 WEIR sleep 0.007 ip",
+            "route replace fd0f::1:2",
+            "WEIR sleep 0.007 tc",
+            "tbf rate 2500000bps burst 15000 latency 54ms overhead 40 WEIR }",
+        ];
+        let places = order.map(|line| words.find(line));
+        assert!(places.is_sorted() && places[0].is_some(), "{places:?} {script}");
+        let open = with(NodeItem::Entry(EntryItem {
+            path: EntryPath { outer, ..entry().path },
+            ..entry()
+        }));
+        let script = SEGMENT_ROUTING.plan(&open, &held);
+        assert!(script.contains("latency 20ms") && !script.contains("sleep"), "{script}");
     }
 }

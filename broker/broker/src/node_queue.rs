@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_broker_api_types::RouterState;
@@ -138,6 +139,27 @@ impl NodeQueue {
         self.ask(NodeRequest::Change { changes, done }, answer).await
     }
 
+    /// Changes items as [`Self::change`] does. The request has its place in the queue before this
+    /// returns, unless the queue is full: then it takes one as soon as the future is polled.
+    pub(crate) fn post(
+        &self,
+        changes: Vec<ItemChange>,
+    ) -> impl Future<Output = Result<(), NodeFault>> + Send + use<> {
+        let (done, answer) = oneshot::channel();
+        let unsent = match self.sender.try_send(NodeRequest::Change { changes, done }) {
+            Err(TrySendError::Full(request)) => Some(request),
+            // With a queue that ended, the sender of the answer is dropped.
+            Ok(()) | Err(TrySendError::Closed(_)) => None,
+        };
+        let queue = self.clone();
+        async move {
+            match unsent {
+                Some(request) => queue.ask(request, answer).await,
+                None => answer.await.map_err(|_| queue.ended())?,
+            }
+        }
+    }
+
     /// Reads the counters of a device's queueing discipline.
     pub(crate) async fn counters(&self, device: String) -> Result<Value, NodeFault> {
         let (done, answer) = oneshot::channel();
@@ -159,10 +181,12 @@ impl NodeQueue {
         request: NodeRequest,
         answer: oneshot::Receiver<Result<T, NodeFault>>,
     ) -> Result<T, NodeFault> {
-        let ended =
-            || NodeFault::Unreachable(self.status().router.name, "its queue ended".to_owned());
-        self.sender.send(request).await.map_err(|_| ended())?;
-        answer.await.map_err(|_| ended())?
+        self.sender.send(request).await.map_err(|_| self.ended())?;
+        answer.await.map_err(|_| self.ended())?
+    }
+
+    fn ended(&self) -> NodeFault {
+        NodeFault::Unreachable(self.status().router.name, "its queue ended".to_owned())
     }
 }
 
@@ -228,11 +252,8 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         for request in batch {
             match request {
                 NodeRequest::Change { changes, done } => {
-                    for (key, item) in &changes {
-                        match item {
-                            Some(item) => self.wanted.insert(key.clone(), item.clone()),
-                            None => self.wanted.remove(key),
-                        };
+                    for (key, edit) in &changes {
+                        edit.apply(key, &mut self.wanted);
                     }
                     waiting.push((changes, done));
                 }
@@ -247,8 +268,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         }
         let applied = self.converge().await;
         for (changes, done) in waiting {
-            let changes = changes.iter().map(|(key, item)| (key, item.as_ref()));
-            let taken = applied.clone().and_then(|said| self.verify(changes, &said));
+            let taken = applied.clone().and_then(|said| self.verify(&changes, &said));
             self.note(|status| {
                 status.changes += 1;
                 status.failed_changes += u64::from(taken.is_err());
@@ -284,8 +304,9 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
 
     /// Returns why a link does not have its classes; none if all links have.
     fn untaken_links(&self, said: &str) -> Option<NodeFault> {
-        let links = self.wanted.iter().filter(|(_, item)| matches!(item, NodeItem::Link(_)));
-        self.verify(links.map(|(key, item)| (key, Some(item))), said).err()
+        let mut links = self.wanted.iter().filter(|(_, item)| matches!(item, NodeItem::Link(_)));
+        let untaken = links.find(|(key, item)| self.actual_item(key) != Some(item));
+        untaken.map(|(key, _)| self.not_applied(key, said))
     }
 
     /// Compares OSPFv3 with what it is to be, and repairs it. Returns why it is not. One that hangs
@@ -348,18 +369,13 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
     }
 
     /// Returns an error if the node, as read, does not have these changes.
-    fn verify<'i>(
-        &self,
-        changes: impl Iterator<Item = (&'i String, Option<&'i NodeItem>)>,
-        said: &str,
-    ) -> Result<(), NodeFault> {
-        let actual = self.actual.as_ref();
-        for (key, item) in changes {
-            if actual.and_then(|actual| actual.get(key)) != item {
-                return Err(self.not_applied(key, said));
-            }
-        }
-        Ok(())
+    fn verify(&self, changes: &[ItemChange], said: &str) -> Result<(), NodeFault> {
+        let unmet = changes.iter().find(|(key, edit)| !edit.is_met(self.actual_item(key)));
+        unmet.map_or(Ok(()), |(key, _)| Err(self.not_applied(key, said)))
+    }
+
+    fn actual_item(&self, key: &str) -> Option<&NodeItem> {
+        self.actual.as_ref()?.get(key)
     }
 
     async fn read(&mut self) -> Result<Items, NodeFault> {
@@ -481,3 +497,46 @@ const OSPF_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// Characters of what commands said, in a fault.
 const SAID_MAX: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::execution::{NodePhase, withdraw};
+    use crate::item::ItemEdit;
+
+    /// Returns a queue whose router never answers, and what waits there.
+    fn silent(name: &str) -> (NodeQueue, mpsc::Receiver<NodeRequest>) {
+        let (sender, requests) = mpsc::channel(WAITING_MAX);
+        let name = name.to_owned();
+        let router = RouterState { name, reachable: false, repaired: 0, fault: None };
+        let status = Arc::new(Mutex::new(QueuedNodeStatus::new(router, None)));
+        (NodeQueue { sender, status }, requests)
+    }
+
+    fn keys(requests: &mut mpsc::Receiver<NodeRequest>) -> Vec<String> {
+        let Ok(NodeRequest::Change { changes, .. }) = requests.try_recv() else {
+            return Vec::new();
+        };
+        changes.into_iter().map(|(key, _)| key).collect()
+    }
+
+    /// Goal: removals of several phases are in the queues of all their routers before anything
+    /// later, although the router of the first one is silent.
+    #[tokio::test]
+    async fn removals_wait_for_no_silent_router() {
+        let ((one, mut at_one), (two, mut at_two)) = (silent("one"), silent("two"));
+        let nodes = Arc::new(BTreeMap::from([("one".to_owned(), one), ("two".to_owned(), two)]));
+        let phase = |name: &str, key: &str| NodePhase {
+            changes: BTreeMap::from([(name.to_owned(), vec![(key.to_owned(), ItemEdit::Remove)])]),
+            wait: Duration::ZERO,
+        };
+        let phases = vec![phase("one", "x1"), phase("two", "x2"), phase("one", "x3")];
+        let withdrawn = withdraw(&nodes, phases);
+        assert_eq!(keys(&mut at_one), ["x1", "x3"]);
+        assert_eq!(keys(&mut at_two), ["x2"]);
+        // Both requests were dropped, so that their answers came.
+        withdrawn.await;
+    }
+}

@@ -13,7 +13,7 @@ use weir_network::NodeId;
 
 use crate::config::{BrokerConfig, BrokerLink, NetworkConfig, OspfConfig};
 use crate::execution::NodeQueues;
-use crate::item::{LinkItem, NodeItem};
+use crate::item::{ItemEdit, LinkItem, NodeItem};
 use crate::kept_nodes::{self, KeptNodes};
 use crate::linux::LinuxDriver;
 use crate::node_queue::{NodeQueue, QueueSettings, RouterWants};
@@ -133,7 +133,8 @@ impl NodeStarter {
                     continue;
                 };
                 // A fault is in the router's status, and the item stays wanted.
-                tokio::spawn(async move { queue.change(vec![(key, Some(item))]).await.is_ok() });
+                let changes = vec![(key, ItemEdit::Put(item))];
+                tokio::spawn(async move { queue.change(changes).await.is_ok() });
             }
         }
         self.config.send_replace(config);
@@ -182,12 +183,13 @@ fn ospf_of<'c>(
 
 /// Returns the classes of a network's link at either end, each with its router.
 fn link_items<'c>(network: &NetworkConfig, link: &'c BrokerLink) -> [(&'c str, NodeItem); 2] {
-    [&link.a, &link.b].map(|end| {
+    [(&link.a, &link.b), (&link.b, &link.a)].map(|(end, far)| {
         let item = NodeItem::Link(LinkItem {
             device: end.device.clone(),
             rate_bytes: link.rate.as_bps() / 8,
             tunnels_bytes: link.reservable().as_bps() / 8,
             pool: network.outer,
+            neighbour: far.address,
         });
         (end.router.as_str(), item)
     })

@@ -105,6 +105,12 @@ pub(crate) struct ServedCaller {
 }
 
 impl ServedCaller {
+    /// Keeps a caller whose connection is in the store since then.
+    pub(crate) fn new(caller: WaitingCaller, stored: Instant) -> Self {
+        let store = stored.duration_since(caller.since);
+        Self { caller, store, nodes: Duration::ZERO }
+    }
+
     /// Returns its times until now.
     pub(crate) fn times(&self) -> StepTimes {
         let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;

@@ -229,9 +229,12 @@ mod tests {
     /// Goal: a host without Weir is reached over SSH, and its port is a device.
     #[test]
     fn a_host_without_weir_has_devices_for_ports() {
-        let shell = "ssh = \"[::1]:22\"\nhost_key = \"\"";
+        let shell = "ssh = \"[::1]:22\"\nhost_key = \"HOST_KEY\"";
         let good = test_config::shared("60Mbit", "30Mbit").replace(API, shell);
         test_config::parse(&good).unwrap();
+        let refused =
+            test_config::parse(&good.replace(shell, "ssh = \"[::1]:22\"\nhost_key = \"\""));
+        assert!(refused.unwrap_err().contains("node \"n2\": host_key \"\": "));
         let port = "node = \"n2\", port = \"p\"";
         let refused = test_config::parse(&good.replace(port, "node = \"n2\", port = \"a b\""));
         assert!(refused.unwrap_err().contains("device \"a b\": 1 to 15"));

@@ -44,6 +44,13 @@ pub(crate) struct ConnectionRecord {
     /// True while its change is a restoration: its old path failed, and has nothing reserved.
     #[serde(default)]
     pub(crate) restoring: bool,
+    /// True from its start by the calendar until routers have it. Nobody waits for that, so that
+    /// it is broken, and not gone, if they do not take it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) by_calendar: bool,
+    /// True if somebody removed it while a step of its change fails: it goes when that is over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) ending: bool,
     /// Hold and lease.
     #[serde(default)]
     pub(crate) timers: ConnectionTimers,

@@ -84,7 +84,7 @@ impl NetworkDirectory {
     pub(crate) fn reason(&self, reason: &RefusalReason) -> String {
         match reason {
             RefusalReason::SelectorTaken(id) => {
-                format!("connection {} is for the same packets", id_text(*id))
+                format!("connection {} is for some of the same packets", id_text(*id))
             }
             RefusalReason::UnknownConnection(id) => format!("no connection {}", id_text(*id)),
             RefusalReason::NoRoute { direction } => {

@@ -7,9 +7,11 @@ use std::time::Duration;
 use russh::keys::{PrivateKey, load_secret_key};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
+use weir_units::Instant;
 
 use crate::answer_counts::AnswerCounts;
 use crate::app::router;
+use crate::clock;
 use crate::config::{BrokerConfig, BrokerSettings};
 use crate::error::BrokerError;
 use crate::history::ChangeHistory;
@@ -50,7 +52,7 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
     });
     let opening = StoreOpening::new(config)?;
     let (store, state) = tokio::select! {
-        opened = opening.open() => opened?,
+        opened = opening.open(&say) => opened?,
         _ = stopped.changed() => return Ok(()),
     };
     let (nodes, seen_nodes) = watch::channel(Arc::default());
@@ -171,7 +173,7 @@ impl BrokerSession<'_> {
         let mut said = String::new();
         loop {
             tokio::time::sleep(RETRY).await;
-            match self.opening.open().await {
+            match self.opening.open(self.say).await {
                 Err(error) if error.may_pass() => {
                     let text = error.to_string();
                     if text != said {
@@ -204,11 +206,28 @@ impl<'c> StoreOpening<'c> {
     }
 
     /// Opens the store and reads it. Takes the lease if it is free; a store that is not shared is
-    /// waited for until it is.
-    pub(crate) async fn open(&self) -> Result<(BrokerStore, BrokerState), BrokerError> {
+    /// waited for until it is, and `say` is told once by whom.
+    pub(crate) async fn open(
+        &self,
+        say: &dyn Fn(&str),
+    ) -> Result<(BrokerStore, BrokerState), BrokerError> {
         let lease = self.config.broker.lease;
         let mut store = BrokerStore::open(&self.url, &self.holder, lease).await?;
+        let mut said = false;
         while !store.is_shared() && !store.try_take().await? {
+            if !std::mem::replace(&mut said, true) {
+                // Long, if the clock was set back since.
+                let (holder, left) = store.lease_holder().await?;
+                let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+                let until = Instant::from_nanos(clock::now().as_nanos().saturating_add(left));
+                let (name, rest) = holder.split_once('/').unwrap_or((&holder, ""));
+                let process = rest.split('/').next().unwrap_or_default();
+                let until = clock::text(until);
+                say(&format!(
+                    "waiting for the store: broker \"{name}\", process {process}, has its lease \
+                     until {until}"
+                ));
+            }
             tokio::time::sleep(LEASE_POLL).await;
         }
         let mut state = self.read(&mut store).await?;
@@ -269,3 +288,40 @@ const LEASE_POLL: Duration = Duration::from_millis(50);
 
 /// The pause before a store that was lost is opened again.
 const RETRY: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::test_config;
+
+    /// Goal: a broker that waits for its store says once for whom, and until when.
+    #[tokio::test]
+    async fn who_has_the_store_is_said_once() {
+        let file = format!("weir-t-run-{}", random_digits());
+        let file = std::env::temp_dir().join(file).display().to_string();
+        let mut config = test_config::with(&[test_config::TRIANGLE]);
+        config.broker.store = file.clone().try_into().unwrap();
+        config.broker.lease = Duration::from_secs(600);
+        let said = RefCell::new(Vec::new());
+        let say = |line: &str| said.borrow_mut().push(line.to_owned());
+        let (first, second) =
+            (StoreOpening::new(&config).unwrap(), StoreOpening::new(&config).unwrap());
+        let (store, _) = first.open(&say).await.unwrap();
+        assert!(said.borrow().is_empty());
+        let waiting = async {
+            tokio::time::sleep(LEASE_POLL * 4).await;
+            store.release().await.unwrap();
+        };
+        let (opened, ()) = tokio::join!(second.open(&say), waiting);
+        opened.unwrap().0.release().await.unwrap();
+        let expected = "waiting for the store: broker \"t\", process ";
+        let said = said.into_inner();
+        assert!(said.len() == 1 && said[0].starts_with(expected), "{said:?}");
+        assert!(said[0].contains(" has its lease until 2"), "{said:?}");
+        for end in ["", "-wal", "-shm"] {
+            let _gone = std::fs::remove_file(format!("{file}{end}"));
+        }
+    }
+}

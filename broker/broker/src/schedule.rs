@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use weir_api_types::error::ErrorCode;
 use weir_broker_api_types::RequestedConnection;
-use weir_network::{ConnectionEvent, ConnectionId, ConnectionState};
+use weir_network::{ConnectionEvent, ConnectionId, ConnectionPlan, ConnectionState};
 use weir_units::Instant;
 
 use crate::execution::NodePhase;
@@ -25,6 +25,15 @@ pub(crate) struct PreemptedConnection {
     pub(crate) id: ConnectionId,
     /// Steps that take it from its routers.
     pub(crate) withdrawal: Vec<NodePhase>,
+}
+
+/// The cause of a connection's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndedBy {
+    /// Somebody removed it.
+    Caller,
+    /// Its calendar or lease.
+    Time,
 }
 
 impl BrokerState {
@@ -49,8 +58,9 @@ impl BrokerState {
         Ok(())
     }
 
-    /// Renews the lease of a connection.
+    /// Renews the lease of a connection, unless it is being removed.
     pub(crate) fn renew(&mut self, id: ConnectionId, now: Instant) -> Result<(), BrokerRefusal> {
+        self.refuse_leaving(id)?;
         let record = self.records.get_mut(&id).ok_or_else(|| unknown_id(id))?;
         if record.timers.lease.is_none() {
             let text = format!("connection {} has no lease", id_text(id));
@@ -102,7 +112,48 @@ impl BrokerState {
     pub(crate) fn begin_scheduled(&mut self, id: ConnectionId) -> Result<(), BrokerRefusal> {
         let (connection, record) = self.get(id).ok_or_else(|| unknown_id(id))?;
         let state = advanced(connection.state, ConnectionEvent::Start, &record.plan)?;
+        if let Some(record) = self.records.get_mut(&id) {
+            record.by_calendar = true;
+        }
         Ok(self.set_state(id, state)?)
+    }
+
+    /// Ends a connection after a step, if somebody removed it meanwhile, or if the step failed and
+    /// its time is over: past the switch a change is tried until its router takes it, which may be
+    /// never. Old and new tunnels are removed. Returns the cause; none if it goes on.
+    pub(crate) fn end_after_step(
+        &mut self,
+        id: ConnectionId,
+        now: Instant,
+    ) -> Result<Option<EndedBy>, BrokerRefusal> {
+        let Some((connection, record)) = self.get(id) else { return Ok(None) };
+        let window = connection.request.window;
+        let is_due = record.timers.due(ConnectionState::Active, window, now).is_some();
+        let by = if record.ending { EndedBy::Caller } else { EndedBy::Time };
+        let ended = match connection.state {
+            ConnectionState::Active => record.ending,
+            ConnectionState::Changing(_) => record.ending || is_due,
+            _ => false,
+        };
+        if !ended {
+            return Ok(None);
+        }
+        let mut plan = self.removal(connection, record);
+        if let (Some((request, flows)), Some((_, generation))) =
+            (self.network.change_of(id).cloned(), &record.next)
+        {
+            let new = self.tunnels(id, request, flows, record.entries, *generation);
+            let new = ConnectionPlan::removal(self.network.topology(), &new);
+            plan.steps.extend(new.steps);
+        }
+        let state = advanced(connection.state, ConnectionEvent::End, &plan)?;
+        self.set_state(id, state)?;
+        if let Some(record) = self.records.get_mut(&id) {
+            record.plan = plan;
+            // Its remover waits for that, and not for the step.
+            record.fault.take_if(|_| by == EndedBy::Caller);
+        }
+        Ok(Some(by))
     }
 
     /// Takes room for a request from less important connections, which are broken then; none if

@@ -76,7 +76,8 @@ impl BrokerState {
     /// Builds the state of a configuration and of what the store holds.
     ///
     /// # Errors
-    /// A stored connection has no room on the links of the configuration, or one of them is gone.
+    /// A stored connection has no room on the links of the configuration, or one of them is gone,
+    /// or an end node is gone or elsewhere.
     pub(crate) fn new(
         config: &BrokerConfig,
         ids: &mut StableIds,
@@ -115,7 +116,7 @@ impl BrokerState {
     /// Takes over a stored connection, which the state must not have yet.
     ///
     /// # Errors
-    /// It has no room, or a link of it is gone.
+    /// It has no room, or a link of it is gone, or an end node is gone or elsewhere.
     pub(crate) fn take_over(&mut self, row: StoredConnection) -> Result<(), String> {
         let StoredConnection { connection, next, suspended, mut record } = row;
         let NetworkConnection { id, request, flows, state: step } = connection;
@@ -134,7 +135,23 @@ impl BrokerState {
         });
         restored.map_err(|error| format!("stored connection {}: {error}", id_text(id)))?;
         self.insert(id, record);
-        Ok(())
+        let checked = self.check_ends(id);
+        checked.map_err(|what| format!("stored connection {}: {what}", id_text(id)))
+    }
+
+    /// Checks the end nodes of a connection. One that is taken away needs none.
+    fn check_ends(&self, id: ConnectionId) -> Result<(), String> {
+        let Some((connection, record)) = self.get(id) else { return Ok(()) };
+        let NetworkConnection { request, flows, state, .. } = connection;
+        if matches!(
+            state,
+            ConnectionState::Removing | ConnectionState::RollingBack { to_active: false }
+        ) {
+            return Ok(());
+        }
+        let present = (!self.network.is_suspended(id)).then_some(flows);
+        let paths = self.network.change_of(id).map(|(_, flows)| flows).or(present);
+        self.directory.check_ends(request, &record.requested, &record.entries, paths)
     }
 
     /// Keeps the record of a connection for which the network has reserved.
@@ -261,7 +278,8 @@ impl BrokerState {
     }
 
     /// Plans the removal of a connection with nothing under way. One that was never configured is
-    /// gone at once.
+    /// gone at once. One whose change fails ends after its step, whose outcome is still to come:
+    /// the step goes on.
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Result<StepProgress, BrokerRefusal> {
         let (connection, record) = match self.get(id) {
             Some((known, _))
@@ -269,6 +287,16 @@ impl BrokerState {
             {
                 self.forget(id)?;
                 return Ok(StepProgress::Gone);
+            }
+            Some((known, record))
+                if matches!(known.state, ConnectionState::Changing(_))
+                    && record.fault.is_some()
+                    && !record.ending =>
+            {
+                if let Some(record) = self.records.get_mut(&id) {
+                    record.ending = true;
+                }
+                return Ok(StepProgress::Again);
             }
             // It was withdrawn from its nodes.
             Some(known) if known.0.state == ConnectionState::Broken => known,
@@ -324,6 +352,8 @@ impl BrokerState {
         let event = match (recovery(before), succeeded) {
             (RecoveryAction::RepeatStep(_), true) => ConnectionEvent::StepDone,
             (RecoveryAction::RepeatStep(_), false) => ConnectionEvent::StepFailed,
+            // Its creation was confirmed: it is kept.
+            (RecoveryAction::RollBack, true) if record.by_calendar => ConnectionEvent::Break,
             (RecoveryAction::RollBack, true) => ConnectionEvent::RolledBack,
             (RecoveryAction::Remove, true) => ConnectionEvent::Removed,
             _ => return Ok(StepProgress::Again),
@@ -343,6 +373,14 @@ impl BrokerState {
                     }
                 }
             }
+            (ConnectionState::Configuring(_), ConnectionState::RollingBack { .. }) => {
+                if let Some(record) = self.records.get_mut(&id).filter(|of| of.by_calendar) {
+                    record.refusal = record.fault.clone();
+                }
+            }
+            (ConnectionState::RollingBack { .. }, ConnectionState::Broken) => {
+                self.network.suspend(id)?;
+            }
             (ConnectionState::RollingBack { .. }, ConnectionState::Active) => {
                 self.network.abort_change(id)?;
                 if let Some(record) = self.records.get_mut(&id) {
@@ -361,7 +399,7 @@ impl BrokerState {
             && let Some(record) = self.records.get_mut(&id)
         {
             // Nothing is under way, so the plan is dropped: it would be most of the stored row.
-            record.plan = ConnectionPlan::default();
+            (record.plan, record.by_calendar) = (ConnectionPlan::default(), false);
         }
         Ok(match state {
             ConnectionState::Active => StepProgress::Settled,
@@ -401,11 +439,8 @@ impl BrokerState {
                 creation.steps.iter().chain(done).flat_map(|step| self.phase(step).changes)
             {
                 let items = all.entry(router).or_default();
-                for (key, item) in changes {
-                    match item {
-                        Some(item) => items.insert(key, item),
-                        None => items.remove(&key),
-                    };
+                for (key, edit) in changes {
+                    edit.apply(&key, items);
                 }
             }
         }
@@ -419,6 +454,21 @@ impl BrokerState {
             .connections()
             .filter(|known| !matches!(recovery(known.state), RecoveryAction::None));
         busy.map(|known| known.id).collect()
+    }
+
+    /// Refuses what is asked of a connection that is going to be gone.
+    pub(crate) fn refuse_leaving(&self, id: ConnectionId) -> Result<(), BrokerRefusal> {
+        let (connection, record) = self.get(id).ok_or_else(|| unknown_id(id))?;
+        let leaves = match connection.state {
+            ConnectionState::Removing => true,
+            ConnectionState::RollingBack { to_active } => !to_active && !record.by_calendar,
+            _ => false,
+        };
+        if !leaves {
+            return Ok(());
+        }
+        let text = format!("connection {} is {}", id_text(id), state_name(connection.state));
+        Err(BrokerRefusal::new(ErrorCode::Conflict, text + ", and is gone then"))
     }
 
     fn active(
@@ -545,8 +595,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::item::ItemEdit;
     use crate::remembered_keys::KEYS_MAX;
     use crate::restoration::RestorationStep;
+    use crate::schedule::EndedBy;
     use crate::test_config;
 
     const ID: ConnectionId = ConnectionId(1);
@@ -646,7 +698,7 @@ mod tests {
         assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Next);
         let undo = state.work(ID).unwrap();
         assert_eq!(routers(&undo), [["b", "c"]]);
-        assert!(undo[0].changes.values().flatten().all(|(_, item)| item.is_none()));
+        assert!(undo[0].changes.values().flatten().all(|(_, edit)| *edit == ItemEdit::Remove));
         assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Again);
         assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Settled);
         assert_eq!(reserved(&state), before);
@@ -872,6 +924,30 @@ mod tests {
         assert_eq!(reserved(&state), [0; 6]);
     }
 
+    /// Goal: a reservation whose start fails is no more lost than one whose path fails: when it is
+    /// taken back, by a successor too, it is broken, says why, and is tried again.
+    #[test]
+    fn a_start_that_fails_leaves_a_broken_connection() {
+        let mut state = state();
+        let start = Some(crate::clock::text(later(100)));
+        state.admit(ID, timed(|of| of.start = start), NOW).unwrap();
+        state.begin_scheduled(ID).unwrap();
+        state.note_fault(ID, Some("router \"a\" does not answer".to_owned()));
+        assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Next);
+        state = successor(&state);
+        assert!(state.present().is_empty());
+        state.note_fault(ID, None);
+        assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Broken);
+        assert_eq!(reserved(&state), [0; 6]);
+        state = successor(&state);
+        let (connection, record) = state.get(ID).unwrap();
+        assert_eq!(connection.state, ConnectionState::Broken);
+        assert_eq!(record.refusal.as_deref(), Some("router \"a\" does not answer"));
+        assert!(matches!(&state.restore().unwrap()[..], [RestorationStep::Move(ID)]));
+        while state.finish(ID, true).unwrap() == StepProgress::Next {}
+        assert_eq!(state.get(ID).unwrap().0.state, ConnectionState::Active);
+    }
+
     /// Goal: what is held is reserved and not configured; it is committed in time or released. The
     /// time stands in the store.
     #[test]
@@ -910,11 +986,79 @@ mod tests {
         assert_eq!(state.due(later(19)), [(ID, ConnectionEvent::End)]);
         state.renew_all(later(100));
         assert_eq!(state.next_due(), Some(later(110)));
+        // Being removed, it lives no longer for a renewal.
+        state.remove(ID).unwrap();
+        let refusal = state.renew(ID, later(101)).unwrap_err();
+        assert_eq!(refusal.error.code, ErrorCode::Conflict);
         let other = ConnectionId(2);
         state
             .admit(other, timed(|of| (of.rate, of.to_port) = ("1Mbit".to_owned(), Some(8))), NOW)
             .unwrap();
         state.renew(other, NOW).unwrap_err();
+    }
+
+    /// Goal: what another broker stores does not take back a renewal that it has not seen, and adds
+    /// one of its own.
+    #[test]
+    fn a_change_of_another_broker_does_not_shorten_a_lease() {
+        let mut state = state();
+        state.admit(ID, timed(|of| of.lease = Some("10s".to_owned())), NOW).unwrap();
+        state.finish(ID, true).unwrap();
+        let mut other = successor(&state);
+        state.renew_all(later(100));
+        let put = |state: &mut BrokerState, other: &BrokerState| {
+            let row = Box::new(other.row(ID).unwrap());
+            state.follow(vec![crate::store::RowChange::PutConnection(row)]).unwrap();
+            state.next_due()
+        };
+        assert_eq!(put(&mut state, &other), Some(later(110)));
+        other.renew(ID, later(200)).unwrap();
+        assert_eq!(put(&mut state, &other), Some(later(210)));
+    }
+
+    /// Goal: a connection whose change fails past the switch ends if somebody removes it, or its
+    /// time is over, once the step has its outcome. Old and new tunnels are removed then.
+    #[test]
+    fn a_change_that_fails_ends_with_its_connection() {
+        let failing = || {
+            let mut state = state();
+            let lease = |of: &mut RequestedConnection| of.lease = Some("10s".to_owned());
+            state.admit(ID, timed(lease), NOW).unwrap();
+            state.finish(ID, true).unwrap();
+            state.change(ID, &avoiding("short"), NOW).unwrap_err();
+            let change =
+                ConnectionChange { delay_max: Some("9ms".to_owned()), ..avoiding("short") };
+            state.change(ID, &change, NOW).unwrap();
+            state.remove(ID).unwrap_err();
+            assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Next);
+            assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Again);
+            state.note_fault(ID, Some("silent".to_owned()));
+            assert_eq!(state.end_after_step(ID, later(9)).unwrap(), None);
+            state
+        };
+        let all = [vec!["a", "c"], vec!["a", "b", "c"]];
+        let mut state = failing();
+        assert_eq!(state.remove(ID).unwrap(), StepProgress::Again);
+        state.remove(ID).unwrap_err();
+        state = successor(&state);
+        // The step that is under way is not the removal.
+        assert_eq!(routers(&state.work(ID).unwrap()), [["a"]]);
+        assert_eq!(state.end_after_step(ID, NOW).unwrap(), Some(EndedBy::Caller));
+        assert_eq!(state.get(ID).unwrap().1.fault, None);
+        state = successor(&state);
+        assert_eq!(routers(&state.work(ID).unwrap()), all);
+        assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Again);
+        assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Gone);
+        assert_eq!(reserved(&state), [0; 6]);
+        // The router takes it after all.
+        state = failing();
+        state.remove(ID).unwrap();
+        while state.finish(ID, true).unwrap() == StepProgress::Next {}
+        assert_eq!(state.end_after_step(ID, NOW).unwrap(), Some(EndedBy::Caller));
+        assert_eq!(routers(&state.work(ID).unwrap()), all[1..]);
+        state = failing();
+        assert_eq!(state.end_after_step(ID, later(10)).unwrap(), Some(EndedBy::Time));
+        assert_eq!(routers(&state.work(ID).unwrap()), all);
     }
 
     /// Goal: a request takes the room of a less important connection and of no other; that one is
@@ -987,6 +1131,47 @@ mod tests {
         later = config;
         later.network[0].link.remove(1);
         BrokerState::new(&later, &mut ids, row(), Vec::new()).unwrap();
+    }
+
+    type NetworkEdit = fn(&mut crate::config::NetworkConfig);
+
+    /// Goal: a connection whose end node is gone, or has another address or router, is named, and
+    /// nothing starts: its routers would lose its entries. One that is removed needs no end nodes.
+    #[test]
+    fn a_lost_end_node_is_named() {
+        let mut state = state();
+        state.admit(ID, timed(|of| of.back_rate = Some("1Mbit".to_owned())), NOW).unwrap();
+        let config = test_config::with(&[test_config::TRIANGLE]);
+        let mut ids = StableIds::default();
+        NetworkDirectory::new(&config, &mut ids).unwrap();
+        let edits: [(NetworkEdit, &str); 4] = [
+            (
+                |of| drop(of.host.remove(0)),
+                "end node \"x\" of network \"n\" is no longer configured",
+            ),
+            (|of| of.host[1].name = "z".to_owned(), "end node \"y\" of network \"n\" is no longer"),
+            (|of| of.host[0].address = "fd10::3".parse().unwrap(), "had address fd10::1, and has"),
+            (|of| of.host[1].router = "b".to_owned(), "was at router \"c\", and is at \"b\""),
+        ];
+        let with = |state: &BrokerState, edit: NetworkEdit| {
+            let mut edited = config.clone();
+            edit(&mut edited.network[0]);
+            let rows = vec![state.row(ID).unwrap()];
+            BrokerState::new(&edited, &mut ids.clone(), rows, Vec::new())
+        };
+        for active in [false, true] {
+            for (edit, why) in edits {
+                let lost = with(&state, edit).unwrap_err();
+                assert!(lost.starts_with("stored connection c0000000000000001: "), "{lost}");
+                assert!(lost.contains(why), "{lost}");
+            }
+            with(&state, |of| of.host[0].device = "z".to_owned()).unwrap();
+            assert!(active || state.finish(ID, true).unwrap() == StepProgress::Settled);
+        }
+        state.remove(ID).unwrap();
+        for (edit, _) in edits {
+            with(&state, edit).unwrap();
+        }
     }
 
     /// Goal: a connection of a store before version 6 keeps the numbers and addresses that its

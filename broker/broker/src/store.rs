@@ -127,6 +127,17 @@ impl BrokerStore {
         .await
     }
 
+    /// Returns the holder of the lease, and the time for which it still holds.
+    pub(crate) async fn lease_holder(&mut self) -> Result<(String, Duration), BrokerStoreError> {
+        in_time(self.dialect, async {
+            let row = sqlx::query(self.dialect.see).fetch_one(&mut self.connection).await?;
+            let left: i64 = row.try_get(3)?;
+            let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
+            Ok((row.try_get(2)?, left))
+        })
+        .await
+    }
+
     /// Reads what others have committed, and locks nothing.
     pub(crate) async fn look(&mut self) -> Result<StoreNews, BrokerStoreError> {
         if !self.is_shared() {

@@ -5,12 +5,12 @@ use crate::config::BrokerConfig;
 
 /// Returns the configuration of a broker with these networks.
 pub(crate) fn with(networks: &[&str]) -> BrokerConfig {
-    BrokerConfig::parse(&(HEAD.to_owned() + &networks.concat())).unwrap()
+    parse(&networks.concat()).unwrap()
 }
 
 /// Parses a configuration with what a text adds to the broker's own settings.
 pub(crate) fn parse(text: &str) -> Result<BrokerConfig, String> {
-    BrokerConfig::parse(&(HEAD.to_owned() + text))
+    BrokerConfig::parse(&(HEAD.to_owned() + text).replace("HOST_KEY", HOST_KEY))
 }
 
 /// Returns two nodes with a physical link of 100 Mbit/s, of which 90 are reservable, and the
@@ -51,8 +51,13 @@ pub(crate) fn policed() -> String {
 /// Returns a network of one link `l` of 100 Mbit/s and 3 ms, between the routers of the end nodes
 /// `x` and `y`. Its routers and addresses have its number.
 pub(crate) fn pair(name: &str, number: u8) -> String {
-    PAIR.replace("NAME", name).replace("NUMBER", &number.to_string())
+    let named = PAIR.replace("NAME", name).replace("NUMBER", &number.to_string());
+    named.replace("HOST_KEY", HOST_KEY)
 }
+
+/// The key of all hosts.
+pub(crate) const HOST_KEY: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFm8ZtUIpdv4YV57u6Je7yqIVfHdBGSrc1VXZEWnk4dz";
 
 /// Network `n`: a link `short` between the routers of `x` and `y`, and a longer way of two.
 pub(crate) const TRIANGLE: &str = r#"
@@ -60,9 +65,9 @@ pub(crate) const TRIANGLE: &str = r#"
 name = "n"
 outer = "fd0f::"
 router = [
-    { name = "a", ssh = "[::1]:22", host_key = "" },
-    { name = "b", ssh = "[::1]:22", host_key = "" },
-    { name = "c", ssh = "[::1]:22", host_key = "" },
+    { name = "a", ssh = "[::1]:22", host_key = "HOST_KEY" },
+    { name = "b", ssh = "[::2]:22", host_key = "HOST_KEY" },
+    { name = "c", ssh = "[::3]:22", host_key = "HOST_KEY" },
 ]
 host = [
     { name = "x", router = "a", device = "x", address = "fd10::1" },
@@ -105,8 +110,8 @@ const PAIR: &str = r#"
 name = "NAME"
 outer = "fd0f:NUMBER::"
 router = [
-    { name = "NAME-1", ssh = "[::1]:22", host_key = "" },
-    { name = "NAME-2", ssh = "[::1]:22", host_key = "" },
+    { name = "NAME-1", ssh = "[::1]:NUMBER001", host_key = "HOST_KEY" },
+    { name = "NAME-2", ssh = "[::1]:NUMBER002", host_key = "HOST_KEY" },
 ]
 host = [
     { name = "x", router = "NAME-1", device = "x", address = "fd10:NUMBER::1" },

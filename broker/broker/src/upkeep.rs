@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_broker_api_types::HistoryChange;
-use weir_network::ConnectionEvent;
+use weir_network::{ConnectionEvent, ConnectionId};
 
 use crate::clock::{self, on_the_clock};
 use crate::error::BrokerError;
 use crate::failures::FailedParts;
 use crate::record::ObservedParts;
+use crate::refusal::BrokerRefusal;
 use crate::restoration::RestorationStep;
+use crate::schedule::EndedBy;
 use crate::state::{BrokerState, StepProgress};
 use crate::store::RowChange;
 use crate::writer::{GATHER, OrderBatch, Writer};
@@ -35,7 +37,7 @@ impl Writer {
         // Broken connections are tried at the start, once the routers were read.
         (self.restore_at, self.looks_at_routers) = (Some(Instant::now()), true);
         for id in self.locked(|state| state.under_way()) {
-            self.start(id, Duration::ZERO, Vec::new());
+            self.start(id, Duration::ZERO, std::future::ready(()));
         }
     }
 
@@ -70,6 +72,28 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    /// Takes the outcome of a connection's step. Its removal may begin then; the second value is
+    /// true if somebody waits for that.
+    pub(crate) fn finish(
+        &self,
+        id: ConnectionId,
+        succeeded: bool,
+        batch: &mut OrderBatch,
+    ) -> Result<(StepProgress, bool), BrokerError> {
+        let wrong = |refusal: BrokerRefusal| BrokerError::State(refusal.error.message);
+        let progress = self.locked(|state| state.finish(id, succeeded)).map_err(wrong)?;
+        if !matches!(progress, StepProgress::Again | StepProgress::Settled) {
+            return Ok((progress, false));
+        }
+        let ended = self.locked(|state| state.end_after_step(id, clock::now())).map_err(wrong)?;
+        if ended == Some(EndedBy::Time) {
+            let subject = self.locked(|state| state.subject(id));
+            self.note(subject, None, (HistoryChange::Ended, None), batch);
+        }
+        let progress = ended.map_or(progress, |_| StepProgress::Next);
+        Ok((progress, ended == Some(EndedBy::Caller)))
     }
 
     /// Moves connections whose path failed, and withdraws those without another.

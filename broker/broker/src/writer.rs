@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -47,7 +48,8 @@ pub(crate) struct Writer {
     /// The policing of networks, which ends with this; none while another broker does it.
     pub(crate) policing: Option<PolicingHandle>,
     outcomes: mpsc::UnboundedSender<WriterOrder>,
-    pub(crate) served: BTreeMap<ConnectionId, ServedCaller>,
+    /// Callers that wait for a connection's steps, the one that began them first.
+    pub(crate) served: BTreeMap<ConnectionId, Vec<ServedCaller>>,
     pub(crate) settings: WriterSettings,
     /// The time at which connections without a path are tried again; none if nothing has changed.
     pub(crate) restore_at: Option<Instant>,
@@ -231,8 +233,9 @@ impl Writer {
     fn effect(&mut self, batch: OrderBatch) {
         let committed = Instant::now();
         for (id, caller) in batch.callers {
-            let store = committed.duration_since(caller.since);
-            self.served.insert(id, ServedCaller { caller, store, nodes: Duration::ZERO });
+            // Before those who asked again in the same batch.
+            let served = ServedCaller::new(caller, committed);
+            self.served.entry(id).or_default().insert(0, served);
         }
         for answer in batch.links {
             let _gone = answer.send(Ok(()));
@@ -246,14 +249,14 @@ impl Writer {
             self.settings.nodes.put_shares(config, &batch.shares, nodes);
         }
         // Routers lose what is withdrawn before they get what follows.
-        for phases in batch.withdrawn {
-            let nodes = Arc::clone(nodes);
-            tokio::spawn(async move { withdraw(&nodes, phases).await });
-        }
-        let mut before = batch.before;
+        tokio::spawn(withdraw(nodes, batch.withdrawn.into_iter().flatten().collect()));
+        let before = batch.before.into_iter().map(|(id, phases)| (id, withdraw(nodes, phases)));
+        let mut before: BTreeMap<_, _> = before.collect();
         for (id, pause) in batch.starting {
-            self.start(id, pause, before.remove(&id).unwrap_or_default());
+            self.start(id, pause, OptionFuture::from(before.remove(&id)));
         }
+        // A held or scheduled one has no step yet that waits for the room.
+        before.into_values().for_each(|removals| drop(tokio::spawn(removals)));
     }
 
     /// Executes an order, as far as the batch.
@@ -318,6 +321,12 @@ impl Writer {
                 batch.told.push((id, waiting));
                 self.try_again(GATHER);
             }
+            // Its step goes on first.
+            Ok(StepProgress::Again) => {
+                self.put(id, batch);
+                self.note(subject, Some(&waiting.by), note, batch);
+                batch.callers.push((id, waiting));
+            }
             removed => self.begin(id, removed.map(drop), note, waiting, batch),
         }
     }
@@ -361,11 +370,14 @@ impl Writer {
         let WantedConnection { requested, key, waiting } = wanted;
         let request = serde_json::to_string(&requested).unwrap_or_default();
         if let Some(key) = &key {
-            match self.locked(|state| {
-                state.keys.find(key, &request, |id| state.records.contains_key(&id))
-            }) {
+            match self.locked(|state| state.made_before(key, &request)) {
                 Ok(None) => {}
-                Ok(Some(id)) => return waiting.tell(Ok(id)),
+                // At once: the steps that it waits for may end in this batch.
+                Ok(Some((id, true))) => {
+                    let served = ServedCaller::new(waiting, Instant::now());
+                    return self.served.entry(id).or_default().push(served);
+                }
+                Ok(Some((id, false))) => return batch.told.push((id, waiting)),
                 Err(refusal) => return waiting.tell(Err(refusal)),
             }
         }
@@ -473,14 +485,13 @@ impl Writer {
             (state.subject(id), state.get(id).is_some_and(|(_, record)| record.restoring))
         });
         let fault = outcome.as_ref().err().map(ToString::to_string);
-        self.locked(|state| state.note_fault(id, fault));
-        let progress = self.locked(|state| state.finish(id, outcome.is_ok()));
-        let progress = progress.map_err(|error| BrokerError::State(error.error.message))?;
+        self.locked(|state| state.note_fault(id, fault.clone()));
+        let (progress, begins_removal) = self.finish(id, outcome.is_ok(), batch)?;
         // Noted when it has the path: one that routers do not take is tried each second.
         if is_restored && progress == StepProgress::Settled {
             self.note(subject.clone(), None, (HistoryChange::Moved, None), batch);
         }
-        if let Some(served) = self.served.get_mut(&id) {
+        for served in self.served.get_mut(&id).into_iter().flatten() {
             served.nodes += nodes;
         }
         match progress {
@@ -497,19 +508,17 @@ impl Writer {
         if ended && let Some(waiting) = self.rearranging.take_if(|of| of.moving == id) {
             self.rearrange(waiting.moves, waiting.wanted, batch);
         }
-        if (ended || outcome.is_err())
-            && let Some(served) = self.served.remove(&id)
-        {
-            if let Err(fault) = &outcome {
-                let note = (HistoryChange::Failed, Some(fault.to_string()));
-                self.note(subject, Some(&served.caller.by), note, batch);
+        if ended || (fault.is_some() && !begins_removal) {
+            let served = self.served.remove(&id).unwrap_or_default();
+            // Nobody may wait here, as for a start by the calendar; its end is noted all the same.
+            let is_taken_back = progress == StepProgress::Next && !is_restored;
+            if fault.is_some() && (is_taken_back || !served.is_empty()) {
+                let by = served.first().map(|first| first.caller.by.as_str());
+                self.note(subject, by, (HistoryChange::Failed, fault.clone()), batch);
             }
-            self.locked(|state| state.took(id, Some(served.times())));
             // The row that says so may be lost by a crash. A successor then repeats the step, which
             // changes nothing.
-            let fault =
-                |fault: NodeFault| BrokerRefusal::new(ErrorCode::NotRunning, fault.to_string());
-            served.caller.tell(outcome.map(|()| id).map_err(fault));
+            self.answer_all(id, served, fault);
         }
         if progress == StepProgress::Gone {
             batch.rows.push(RowChange::DeleteConnection(id));
@@ -545,16 +554,19 @@ impl Writer {
         batch.rows.extend(row.map(|row| RowChange::PutConnection(Box::new(row))));
     }
 
-    /// Has the nodes do a connection's step.
-    pub(crate) fn start(&self, id: ConnectionId, pause: Duration, before: Vec<NodePhase>) {
+    /// Has the nodes do a connection's step, after a pause and after `before`.
+    pub(crate) fn start<F>(&self, id: ConnectionId, pause: Duration, before: F)
+    where
+        F: Future + Send + 'static,
+    {
         let Some(phases) = self.locked(|state| state.work(id)) else { return };
         let Some(nodes) = self.nodes.clone() else { return };
-        let outcomes = self.outcomes.clone();
+        let (outcomes, patience) = (self.outcomes.clone(), self.settings.router_patience);
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
             let begun = Instant::now();
-            withdraw(&nodes, before).await;
-            let outcome = execute(&nodes, phases).await;
+            drop(before.await);
+            let outcome = execute(&nodes, phases, patience).await;
             // Without a writer the broker is ending.
             let _gone = outcomes.send(WriterOrder::Done { id, outcome, nodes: begun.elapsed() });
         });

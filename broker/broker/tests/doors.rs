@@ -33,7 +33,7 @@ impl Drop for Broker {
 
 impl Broker {
     /// Starts one of these networks as `weir broker run`, and waits until it answers. `FOLDER` in
-    /// the text is its folder, which `prepare` is called with before.
+    /// the text is its folder, which `prepare` is called with before; `HOST_KEY` is any key.
     fn start(name: &str, networks: &str, prepare: impl FnOnce(&Path)) -> Option<Self> {
         let weir = common::weir("the broker's doors")?;
         let missing = ["curl", "ssh-keygen"]
@@ -66,7 +66,10 @@ impl Broker {
             text +=
                 &format!("[[broker.token]]\nname = \"{name}\"\nsha256 = \"{digest}\"\n{network}");
         }
+        let public = fs::read_to_string(path("id.pub")).unwrap();
+        let host_key = public.split(' ').take(2).collect::<Vec<_>>().join(" ");
         let networks = networks.replace("FOLDER", &folder.display().to_string());
+        let networks = networks.replace("HOST_KEY", &host_key);
         fs::write(path("broker.toml"), text + &networks).unwrap();
         let mut command = Command::new(weir);
         command.args(["broker", "run", &path("broker.toml")]).stderr(Stdio::null());
@@ -234,8 +237,8 @@ const NETWORKS: &str = r#"
 name = "blue"
 outer = "fd0b::"
 router = [
-    { name = "b1", ssh = "127.0.0.1:9", host_key = "" },
-    { name = "b2", ssh = "127.0.0.1:9", host_key = "" },
+    { name = "b1", ssh = "127.0.0.1:9", host_key = "HOST_KEY" },
+    { name = "b2", ssh = "127.0.0.2:9", host_key = "HOST_KEY" },
 ]
 host = [
     { name = "x", router = "b1", device = "x", address = "fd10::1" },
@@ -250,7 +253,7 @@ rate = "100Mbit"
 [[network]]
 name = "red"
 outer = "fd0e::"
-router = [{ name = "r1", ssh = "127.0.0.1:9", host_key = "" }]
+router = [{ name = "r1", ssh = "127.0.0.3:9", host_key = "HOST_KEY" }]
 "#;
 
 /// Blue has 60 of the 90 Mbit/s that may be promised, red 20; both are policed at the nodes. `r` is
@@ -275,8 +278,8 @@ name = "blue"
 vlan = 10
 outer = "fd0b::"
 router = [
-    { name = "b1", ssh = "127.0.0.1:9", host_key = "" },
-    { name = "b2", ssh = "127.0.0.1:9", host_key = "" },
+    { name = "b1", ssh = "127.0.0.1:9", host_key = "HOST_KEY" },
+    { name = "b2", ssh = "127.0.0.2:9", host_key = "HOST_KEY" },
 ]
 
 [network.agreement]
@@ -300,8 +303,8 @@ name = "red"
 vlan = 20
 outer = "fd0e::"
 router = [
-    { name = "r1", ssh = "127.0.0.1:9", host_key = "" },
-    { name = "r2", ssh = "127.0.0.1:9", host_key = "" },
+    { name = "r1", ssh = "127.0.0.3:9", host_key = "HOST_KEY" },
+    { name = "r2", ssh = "127.0.0.4:9", host_key = "HOST_KEY" },
 ]
 
 [network.agreement]

@@ -131,7 +131,7 @@ impl Network {
             );
             for number in 1..=2 {
                 text += &format!(
-                    "[[network.router]]\nname = \"{at}{number}\"\nssh = \"[::1]:2{number}\"\n\
+                    "[[network.router]]\nname = \"{at}{number}\"\nssh = \"[::1]:{vlan}{number}\"\n\
                      host_key = \"{host}\"\n"
                 );
             }

@@ -127,8 +127,11 @@ impl NetworkState {
             if request.rate_of(direction).is_zero() {
                 continue;
             }
-            let others = known.selectors.get(&request.selector_of(direction));
-            for (id, _) in others.into_iter().flatten() {
+            let selector = request.selector_of(direction);
+            let [least, most] = selector.with_any_ports();
+            let same_protocol = known.selectors.range(least..=most);
+            let others = same_protocol.filter(|(other, _)| selector.conflicts_with(other));
+            for (id, _) in others.flat_map(|(_, keys)| keys) {
                 let other = self.connections.get(id).map(|known| &known.connection.request.window);
                 let overlaps = other.is_some_and(|window| window.overlaps(request.window));
                 if overlaps && Some(*id) != own {

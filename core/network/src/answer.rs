@@ -47,8 +47,8 @@ pub enum RefusalReason {
     /// The connection that the path must be disjoint from is not known.
     #[error("{0}, from which the path must be disjoint, is not known")]
     UnknownConnection(ConnectionId),
-    /// A connection already selects these packets at that time.
-    #[error("{0} selects the same packets at that time")]
+    /// A connection already selects packets that this one would select at that time.
+    #[error("{0} selects some of the same packets at that time")]
     SelectorTaken(ConnectionId),
     /// Neither direction asks for a rate.
     #[error("neither direction asks for a rate")]

@@ -89,6 +89,27 @@ pub struct FlowSelector {
 }
 
 impl FlowSelector {
+    /// Tells whether a packet can be meant by both, and neither goes first: both have the same
+    /// addresses and protocol, and no port of one differs from that of the other. A selector with a
+    /// protocol goes before one without.
+    #[must_use]
+    pub fn conflicts_with(&self, other: &Self) -> bool {
+        let agree = |a: Option<u16>, b: Option<u16>| a.is_none() || b.is_none() || a == b;
+        (self.source, self.destination, self.protocol)
+            == (other.source, other.destination, other.protocol)
+            && agree(self.source_port, other.source_port)
+            && agree(self.destination_port, other.destination_port)
+    }
+
+    /// The least and the greatest selector with these addresses and this protocol.
+    pub(crate) const fn with_any_ports(self) -> [Self; 2] {
+        let most = Some(u16::MAX);
+        [
+            Self { source_port: None, destination_port: None, ..self },
+            Self { source_port: most, destination_port: most, ..self },
+        ]
+    }
+
     /// The fields of packets that come back.
     #[must_use]
     pub const fn reversed(self) -> Self {

@@ -91,8 +91,8 @@ pub enum NodeInstruction {
         from: TunnelEntry,
         /// The entry after.
         to: TunnelEntry,
-        /// Nanoseconds for which the entry holds packets first, so that a shorter path does not
-        /// overtake a longer one.
+        /// Nanoseconds for which the entry holds packets before the replacement, and again after
+        /// it, so that packets on a shorter path do not overtake those on a longer one.
         hold: u64,
     },
 }

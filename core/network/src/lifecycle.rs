@@ -104,7 +104,7 @@ pub enum ConnectionEvent {
     RolledBack,
     /// Its requester, its lease, its hold or its window ends it.
     End,
-    /// Its path is broken, and no other was found.
+    /// Its path is broken, and no other was found; or all was taken back, and it is kept.
     Break,
     /// All was removed.
     Removed,
@@ -153,7 +153,7 @@ impl ConnectionState {
             (Self::RollingBack { to_active: false }, E::RolledBack)
             | (Self::Removing, E::Removed) => Self::Released,
             (Self::RollingBack { .. }, E::End) => Self::RollingBack { to_active: false },
-            (Self::Active, E::Break) => Self::Broken,
+            (Self::Active | Self::RollingBack { to_active: false }, E::Break) => Self::Broken,
             (Self::Active | Self::Changing(_) | Self::Broken, E::End) => Self::Removing,
             (Self::Removing, E::StepFailed) => Self::Removing,
             (state, event) => return Err(IllegalTransition { state, event }),

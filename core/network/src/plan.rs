@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use weir_units::Nanos;
 
-use crate::connection::{AdmittedFlow, ByDirection, ConnectionRequest, FlowDirection};
+use crate::connection::{ByDirection, ConnectionRequest, FlowDirection, RoutedPath};
 use crate::ids::{ConnectionId, NodeId};
 use crate::intent::{
     ConnectionPlan, ConnectionStep, EntryTarget, NodeInstruction, NodeIntent, TunnelEntry,
@@ -63,7 +63,8 @@ impl ConnectionPlan {
     }
 
     /// Leads a connection from old tunnels to new ones, and lets what is under way leave the old
-    /// ones: for their delay and `margin` more.
+    /// ones: for their delay and `margin` more. Onto a shorter path packets are held; once the old
+    /// one is empty, its entry is told that they no longer are.
     #[must_use]
     pub fn change(
         topology: &NetworkTopology,
@@ -72,31 +73,40 @@ impl ConnectionPlan {
         margin: Nanos,
     ) -> Self {
         let mut entries = Instructions::new();
-        let mut drain = 0;
+        let (mut drain, mut held) = (0, Instructions::new());
         for (direction, flow) in old.flows.present() {
             let before = old.entry(topology, direction);
             let (Some((node, from)), Some((_, to))) = (before, new.entry(topology, direction))
             else {
                 continue;
             };
-            let delay = |flow: Option<&AdmittedFlow>| flow.map_or(0, |flow| flow.path.delay);
-            let (slow, fast) = (flow.path.delay, delay(new.flows.of(direction).as_ref()));
-            let hold = if from.target == to.target { 0 } else { slow.saturating_sub(fast) };
-            drain = drain.max(slow);
+            drain = drain.max(flow.path.delay);
+            let is_moved = from.target != to.target;
+            let path = new.flows.of(direction).as_ref().filter(|_| is_moved);
+            let hold = path.map_or(0, |new| hold(&flow.path, &new.path));
+            if hold > 0 {
+                let usual = NodeInstruction::ChangeEntry { from: to, to, hold: 0 };
+                held.entry(node).or_default().push(usual);
+            }
             let change = NodeInstruction::ChangeEntry { from, to, hold };
             entries.entry(node).or_default().push(change);
         }
         if old.generation == new.generation {
             return Self { steps: vec![step(PathChangeStep::ReplaceEntry, entries, 0)] };
         }
-        let mut removed = step(PathChangeStep::Remove, old.routes(topology), 0);
-        removed.intents = removed.intents.iter().map(NodeIntent::undo).collect();
+        let mut removed = old.routes(topology);
+        for commands in removed.values_mut() {
+            *commands = commands.iter().rev().map(NodeInstruction::undo).collect();
+        }
+        for (node, usual) in held {
+            removed.entry(node).or_default().extend(usual);
+        }
         let drain = drain.saturating_add(margin.as_nanos());
         Self {
             steps: vec![
                 step(PathChangeStep::Transit, new.routes(topology), 0),
                 step(PathChangeStep::ReplaceEntry, entries, drain),
-                removed,
+                step(PathChangeStep::Remove, removed, 0),
             ],
         }
     }
@@ -153,6 +163,21 @@ impl ConnectionTunnels {
     }
 }
 
+/// Returns the nanoseconds for which packets are held so that none on the new path overtakes one on
+/// the old path: the difference of the delays, and [`HOLD_MARGIN`] for queues and what links do not
+/// declare; 0 if the new path is no shorter, and [`HOLD_MAX`] at most.
+fn hold(old: &RoutedPath, new: &RoutedPath) -> u64 {
+    let is_shorter = new.delay < old.delay || new.arcs.len() < old.arcs.len();
+    let hold = old.delay.saturating_sub(new.delay).saturating_add(HOLD_MARGIN.as_nanos());
+    if is_shorter { hold.min(HOLD_MAX.as_nanos()) } else { 0 }
+}
+
+/// Time beside the difference of two paths' delays for which packets are held.
+const HOLD_MARGIN: Nanos = Nanos::from_millis(2);
+
+/// Longest time for which packets are held: with a greater difference some may be overtaken.
+const HOLD_MAX: Nanos = Nanos::from_millis(500);
+
 fn step(step: PathChangeStep, all: Instructions, wait: u64) -> ConnectionStep {
     let intents = all.into_iter().map(|(node, commands)| NodeIntent { node, commands });
     ConnectionStep { step, intents: intents.collect(), wait }
@@ -163,7 +188,7 @@ mod tests {
     use weir_units::BitRate;
 
     use super::*;
-    use crate::connection::{FlowSelector, RateBasis, RequestedRate, RoutedPath, TimeWindow};
+    use crate::connection::{AdmittedFlow, FlowSelector, RateBasis, RequestedRate, TimeWindow};
     use crate::ids::{ArcId, EndNodeId, LinkId, NetworkId};
     use crate::topology::{LinkArc, NetworkNode};
 
@@ -255,6 +280,28 @@ mod tests {
         );
         // The old path's delay and the margin.
         assert_eq!(plan.steps[1].wait, 25);
+    }
+
+    /// Goal: onto a shorter path packets are held for the difference and the margin, until the old
+    /// path is empty; onto one of equal length, or a longer one, they are not.
+    #[test]
+    fn packets_are_held_onto_a_shorter_path_alone() {
+        let (mut long, short) = (tunnels([0, 1], 1), tunnels([2, 3], 2));
+        long.flows.forward.as_mut().unwrap().path.delay = 5_000_020;
+        let hold = |from: &ConnectionTunnels, to: &ConnectionTunnels, step| {
+            let plan = ConnectionPlan::change(&topology(), from, to, Nanos::ZERO);
+            let step = plan.step(step).unwrap().clone();
+            step.intents.iter().find_map(|intent| match intent.commands.as_slice() {
+                [NodeInstruction::ChangeEntry { hold, .. }] => Some(*hold),
+                _ => None,
+            })
+        };
+        assert_eq!(hold(&long, &short, PathChangeStep::ReplaceEntry), Some(7_000_000));
+        assert_eq!(hold(&long, &short, PathChangeStep::Remove), Some(0));
+        assert_eq!(hold(&short, &long, PathChangeStep::ReplaceEntry), Some(0));
+        assert_eq!(hold(&short, &long, PathChangeStep::Remove), None);
+        long.flows.forward.as_mut().unwrap().path.delay = 5_000_000_000;
+        assert_eq!(hold(&long, &short, PathChangeStep::ReplaceEntry), Some(500_000_000));
     }
 
     #[test]

@@ -80,6 +80,14 @@ impl ConnectionTimers {
             lease.until = lease.until.max(now + lease.length);
         }
     }
+
+    /// Takes over the end of a lease that somebody else knows, if it is a later one: ends only move
+    /// back.
+    pub fn extend(&mut self, known: Self) {
+        if let (Some(lease), Some(known)) = (&mut self.lease, known.lease) {
+            lease.until = lease.until.max(known.until);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -106,7 +114,9 @@ mod tests {
         timers.renew(at(8));
         assert_eq!(timers.due(ConnectionState::Active, window, at(18)), None);
         assert_eq!(timers.due(ConnectionState::Active, window, at(19)), end);
+        let known = timers;
         timers.renew(at(29));
+        timers.extend(known);
         assert_eq!(timers.due(ConnectionState::Active, window, at(30)), end);
     }
 

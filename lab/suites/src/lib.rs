@@ -22,6 +22,7 @@ mod peers;
 pub mod reproduce;
 pub mod routers;
 mod sched_turns;
+mod schemathesis;
 pub mod sim;
 pub mod swarm;
 pub mod xen;

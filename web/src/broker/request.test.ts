@@ -16,6 +16,11 @@ test("a form becomes a request without its empty fields", () => {
   expect(request({ ...draft, to_port: "http" }).to_port).toBe("http");
 });
 
+test("links to avoid go as a list", () => {
+  const draft = { ...EMPTY, avoid: ["b1-b2"], disjoint_from: "c7", packet: "200" };
+  expect(request(draft)).toEqual({ avoid: ["b1-b2"], disjoint_from: "c7", packet: 200 });
+});
+
 test("times are local in the form and in UTC in the request", () => {
   const draft = { ...EMPTY, start: "2027-01-31T12:00", end: "noon", priority: "7", hold: "30s" };
   const start = new Date(2027, 0, 31, 12).toISOString();

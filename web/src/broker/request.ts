@@ -15,6 +15,10 @@ export interface Draft {
   to_port: string;
   delay_max: string;
   hops_max: string;
+  /** Names of links. */
+  avoid: string[];
+  disjoint_from: string;
+  packet: string;
   priority: string;
   /** Times as a field of the browser has them: local, such as `2027-01-31T12:00`. */
   start: string;
@@ -37,6 +41,9 @@ export const EMPTY: Draft = {
   to_port: "",
   delay_max: "",
   hops_max: "",
+  avoid: [],
+  disjoint_from: "",
+  packet: "",
   priority: "",
   start: "",
   end: "",
@@ -46,10 +53,11 @@ export const EMPTY: Draft = {
 
 /** The request of a form. What was left empty is left out. */
 export function request(draft: Draft): RequestedConnection {
-  const texts = Object.entries(draft).map(([field, text]) => [field, text.trim()] as const);
+  const { avoid, ...typed } = draft;
+  const texts = Object.entries(typed).map(([field, text]) => [field, text.trim()] as const);
   const filled = texts.filter(([, text]) => text !== "");
-  const values = filled.map(([field, text]) => [field, value(field, text)]);
-  return Object.fromEntries(values) as RequestedConnection;
+  const values = Object.fromEntries(filled.map(([field, text]) => [field, value(field, text)]));
+  return { ...values, ...(avoid.length > 0 && { avoid }) } as RequestedConnection;
 }
 
 /** The value of a field. A text that is none goes as it is: the broker's refusal names it. */
@@ -62,7 +70,7 @@ function value(field: string, text: string): number | string {
   return text;
 }
 
-const NUMBERS = new Set(["from_port", "to_port", "hops_max", "priority"]);
+const NUMBERS = new Set(["from_port", "to_port", "hops_max", "packet", "priority"]);
 const TIMES = new Set(["start", "end"]);
 
 /** A proposed change for a person, and the fields that make it; none if it is not of the form. */

@@ -116,6 +116,119 @@ async fn nobody_gives_room_for_a_tunnel_without_a_number() {
     }
 }
 
+/// Returns a writer that leads, on a store in a file.
+async fn leading() -> (Writer, mpsc::UnboundedReceiver<WriterOrder>, std::path::PathBuf) {
+    let file = std::env::temp_dir().join(format!("weir-t-writer-{}", random_digits()));
+    let (mut writer, done) = writer(&format!("sqlite:{}?mode=rwc", file.display())).await;
+    assert!(writer.store.try_take().await.unwrap());
+    writer.lead();
+    (writer, done, file)
+}
+
+fn remove_store(file: &std::path::Path) {
+    for end in ["", "-wal", "-shm"] {
+        let _gone = std::fs::remove_file(format!("{}{end}", file.display()));
+    }
+}
+
+fn keyed(port: u16) -> (WriterOrder, oneshot::Receiver<OrderAnswer>) {
+    let (mut order, answered) = create(port, "");
+    if let WriterOrder::Create { key, .. } = &mut order {
+        *key = Some(format!("t/{port}"));
+    }
+    (order, answered)
+}
+
+fn failure() -> Result<(), NodeFault> {
+    Err(NodeFault::Unreachable("a".to_owned(), "rebooting".to_owned()))
+}
+
+/// Goal: a request that is sent again is answered as the first one is, and no sooner, whether
+/// routers take the connection or not. While it is taken back, and after that, it is a conflict.
+#[tokio::test]
+async fn a_repeated_request_waits_for_the_outcome() {
+    let (mut writer, mut done, file) = leading().await;
+    for (port, is_taken) in [(1, true), (2, false)] {
+        let ((first, mut one), (same, mut two), (later, mut three)) =
+            (keyed(port), keyed(port), keyed(port));
+        writer.execute(vec![first, same], false).await.unwrap();
+        assert!(one.try_recv().is_err() && two.try_recv().is_err());
+        let WriterOrder::Done { id, nodes, .. } = done.recv().await.unwrap() else {
+            panic!("not an outcome");
+        };
+        let outcome = if is_taken { Ok(()) } else { failure() };
+        let outcome = WriterOrder::Done { id, outcome, nodes };
+        // Its outcome comes in the same batch.
+        writer.execute(vec![later, outcome], false).await.unwrap();
+        let answers = [&mut one, &mut two, &mut three].map(|of| of.try_recv().unwrap());
+        let code = |answer: &OrderAnswer| answer.as_ref().err().map(|of| of.error.code);
+        let expected = if is_taken { None } else { Some(ErrorCode::NotRunning) };
+        assert!(answers.iter().all(|answer| code(answer) == expected), "{answers:?}");
+        let (again, mut answered) = keyed(port);
+        writer.execute(vec![again], false).await.unwrap();
+        let expected = if is_taken { None } else { Some(ErrorCode::Conflict) };
+        assert_eq!(code(&answered.try_recv().unwrap()), expected);
+    }
+    remove_store(&file);
+}
+
+/// Goal: a start by the calendar that routers do not take is in the history, with the reason, once.
+#[tokio::test]
+async fn a_start_that_fails_is_in_the_history() {
+    let (mut writer, mut done, file) = leading().await;
+    let start = clock::text(clock::now() + weir_units::Nanos::from_secs(60));
+    let reservation = create(1, &format!(r#", "start": "{start}""#));
+    let id = ordered(&mut writer, &mut done, reservation).await.unwrap();
+    writer.locked(|state| state.begin_scheduled(id)).unwrap();
+    for _attempt in 0..3 {
+        let outcome = WriterOrder::Done { id, outcome: failure(), nodes: Duration::ZERO };
+        writer.execute(vec![outcome], false).await.unwrap();
+    }
+    let query = crate::history::HistoryQuery::default();
+    let page = writer.locked(|state| state.history.page(&query, |_| true));
+    let failed: Vec<_> = page.iter().filter(|of| of.change == HistoryChange::Failed).collect();
+    assert_eq!(failed.len(), 1);
+    assert!(failed[0].detail.as_ref().unwrap().contains("rebooting"));
+    remove_store(&file);
+}
+
+/// Goal: who removes a connection whose change fails for good waits for the removal, and not for
+/// the step.
+#[tokio::test]
+async fn a_connection_is_removed_though_its_change_fails() {
+    let (mut writer, mut done, file) = leading().await;
+    let id = ordered(&mut writer, &mut done, create(1, "")).await.unwrap();
+    let waiting = || {
+        let (answer, answered) = oneshot::channel();
+        (WaitingCaller { since: Instant::now(), by: "t".to_owned(), answer }, answered)
+    };
+    let failed = || {
+        let fault = NodeFault::Unreachable("a".to_owned(), "it is off".to_owned());
+        vec![WriterOrder::Done { id, outcome: Err(fault), nodes: Duration::ZERO }]
+    };
+    let (waits, mut changed) = waiting();
+    let change = serde_json::from_str(r#"{ "avoid": ["short"] }"#).unwrap();
+    writer.execute(vec![WriterOrder::Change { id, change, waiting: waits }], false).await.unwrap();
+    let routes = done.recv().await.unwrap();
+    writer.execute(vec![routes], false).await.unwrap();
+    done.recv().await.unwrap();
+    writer.execute(failed(), false).await.unwrap();
+    assert!(changed.try_recv().unwrap().is_err());
+    let (waits, mut removed) = waiting();
+    writer.execute(vec![WriterOrder::Remove { id, waiting: waits }], false).await.unwrap();
+    // One step at a time: the entry is tried once more.
+    done.recv().await.unwrap();
+    assert!(done.try_recv().is_err());
+    writer.execute(failed(), false).await.unwrap();
+    removed.try_recv().unwrap_err();
+    let removal = done.recv().await.unwrap();
+    writer.execute(vec![removal], false).await.unwrap();
+    assert_eq!(removed.try_recv().unwrap().unwrap(), id);
+    assert!(writer.locked(|state| state.get(id).is_none()));
+    writer.store.release().await.unwrap();
+    remove_store(&file);
+}
+
 /// The broker with the lease, with routers that take everything at once.
 struct Leader {
     state: BrokerState,

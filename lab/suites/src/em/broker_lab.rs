@@ -56,6 +56,20 @@ impl BrokerLab {
         Self::with(&patient(rate, "10s"))
     }
 
+    /// Builds it with 5 ms more on the path of `blue` by `b3`.
+    pub(super) fn with_longer_path() -> Result<Self> {
+        let end = "b = { at = \"b3:b1\", addresses = [\"fd10:13::2/64\", \"fe80::2/64\"] }\n";
+        let topology = TOPOLOGY.replace(end, &format!("{end}delay = \"5ms\"\n"));
+        let (before, after) = CONFIGURATION.split_once("name = \"b1-b3\"").unwrap_or_default();
+        let after = after.replacen("delay = \"1ms\"", "delay = \"6ms\"", 1);
+        let configuration = format!("{before}name = \"b1-b3\"{after}");
+        Self::of(&BrokerScenario {
+            topology: &topology,
+            configuration: &configuration,
+            routers: &ROUTERS,
+        })
+    }
+
     /// Builds it with links of a rate that are VLANs of 8021q on their devices, under the names of
     /// these, tunnels of `ip6tnl`, and a broker that compares routers that often. None if this
     /// kernel has no 8021q or no `ip6tnl`.
@@ -436,10 +450,10 @@ ip link del probe
 ip link add probe type ip6tnl mode ip6ip6 remote ::2 local ::1
 ip link del probe";
 
-const MANAGEMENT: &str = "mg";
+pub(super) const MANAGEMENT: &str = "mg";
 
 const BROKER_ADDRESS: &str = "fd1f:1::1";
-const BROKER: &str = "https://[fd1f:1::1]:8443";
+pub(super) const BROKER: &str = "https://[fd1f:1::1]:8443";
 
 const SSHD: &str = "/usr/sbin/sshd";
 

@@ -1,27 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One request through three doors, JSON, XML and the command line, leaves the same row in the
-//! store; and what an administrator of one network, and who has no right to ask, gets.
+//! One request through four doors, JSON, XML, the command line and the page, leaves the same row in
+//! the store; and what an administrator of one network, who has no right to ask, and who sends
+//! anything at all, gets.
+
+use std::path::Path;
 
 use serde_json::{Value, json};
 use weir_client::Method;
 use weir_experiment::prelude::*;
+use weir_platform::run::Command;
 
-use super::broker_lab::{BrokerLab, connection_path, parsed};
+use super::broker_lab::{BROKER, BrokerLab, MANAGEMENT, connection_path, parsed};
+use super::comparison::skipped;
+use crate::schemathesis;
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let lab = BrokerLab::up()?;
     let broker = lab.broker()?;
     let mut rows = Vec::new();
-    for door in [Door::Json, Door::Xml, Door::CommandLine] {
-        door.ask(&lab)?;
+    for door in [Door::Json, Door::Xml, Door::CommandLine, Door::Page] {
+        if let (Door::Page, Some(lacks)) = (door, page_lacks()) {
+            skipped(rec, "the page", lacks);
+            continue;
+        }
+        door.ask(rec, &lab)?;
         let connection = only(&lab)?;
         rows.push(row(&lab, &connection)?);
         lab.remove(&connection)?;
     }
     let others = rows.iter().filter(|row| **row != rows[0]).count() as u64;
-    rec.none("different", "rows of XML and command line that differ from that of JSON", others)?;
+    rec.none("different", "rows of the other doors that differ from that of JSON", others)?;
     administrators(rec, &lab)?;
+    replay(rec, &lab)?;
+    document(rec, &lab)?;
     broker.terminate();
     lab.down()
 }
@@ -32,11 +44,12 @@ enum Door {
     Json,
     Xml,
     CommandLine,
+    Page,
 }
 
 impl Door {
     /// Asks for the same connection as through the other doors.
-    fn ask(self, lab: &BrokerLab) -> Result {
+    fn ask(self, rec: &mut Recording<'_>, lab: &BrokerLab) -> Result {
         let token = lab.read("token")?;
         match self {
             Self::Json => {
@@ -49,9 +62,89 @@ impl Door {
                 }
             }
             Self::CommandLine => drop(lab.weir(&COMMAND)?),
+            Self::Page => browse(rec, lab, &token)?,
         }
         Ok(())
     }
+}
+
+/// Tells what is missing for the page's part; none if nothing is.
+fn page_lacks() -> Option<&'static str> {
+    let browser = std::env::var_os("CHROMIUM").unwrap_or_else(|| "/usr/bin/chromium".into());
+    let found = [
+        (Path::new(PAGE_SCRIPT), "this is not run at the top of the repository"),
+        (Path::new("web/node_modules/playwright-core"), "`cargo xtask web` was not run"),
+        (Path::new(&browser), "no chromium here"),
+    ];
+    found.into_iter().find(|(path, _)| !path.exists()).map(|(_, lacks)| lacks)
+}
+
+/// Asks on the page, in a browser beside the broker.
+fn browse(rec: &mut Recording<'_>, lab: &BrokerLab, token: &str) -> Result {
+    let (url, pictures) = (format!("{BROKER}/#token={token}"), lab.file("pictures"));
+    let pictures = pictures.display().to_string();
+    let own = [PAGE_SCRIPT, &url, &pictures, "ask"];
+    let command = Command::new("node", [&own[..], &PAGE_WORDS].concat()).limit(PAGE_WITHIN);
+    let said = lab.run(MANAGEMENT, command)?;
+    let sum = |of: &str| -> Result<u64> {
+        let mut sum = 0;
+        for line in said.lines() {
+            let sample: Value = parsed(line)?;
+            if sample["sample"].as_str().is_some_and(|name| name.starts_with(of)) {
+                sum += sample["value"].as_u64().unwrap_or_default();
+            }
+        }
+        Ok(sum)
+    };
+    rec.count("page", "connections that the page made", sum("asked")?, Bound::equal(1.0))?;
+    rec.none("page/axe", "serious findings of axe-core on its form", sum("axe/")?)?;
+    rec.none("page/errors", "errors in the browser's console", sum("errors")?)
+}
+
+/// Sends a request twice with one idempotency key, then another request with it.
+fn replay(rec: &mut Recording<'_>, lab: &BrokerLab) -> Result {
+    let kept = only(lab)?;
+    let (blue, key) = (lab.read("token-blue")?, "Idempotency-Key: once");
+    let mut other = request();
+    (other["rate"], other["to_port"]) = (json!("1Mbit"), json!(5202));
+    let first = other.to_string();
+    other["rate"] = json!("2Mbit");
+    let second = other.to_string();
+    let mut answers = Vec::new();
+    for body in [&first, &first, &second] {
+        let words = ["-H", key, "-H", "Content-Type: application/json", "-d", body.as_str()];
+        answers.push(lab.curl(&blue, CONNECTIONS, &words)?);
+    }
+    let id =
+        |index: usize| -> Result<Value> { Ok(parsed::<Value>(&answers[index].0)?["id"].take()) };
+    let is_same = answers[0].1 == 201 && answers[1].1 < 300 && id(0)? == id(1)?;
+    rec.none("replay/same", "replays that made something of their own", u64::from(!is_same))?;
+    let is_refused = (400..500).contains(&answers[2].1);
+    let text = "other requests under a used key that were not refused";
+    rec.none("replay/other", text, u64::from(!is_refused))?;
+    let made = lab.ask(Method::GET, CONNECTIONS, None)?;
+    let count = made.as_array().map_or(0, Vec::len) as u64;
+    rec.count("replay/made", "connections there are then", count, Bound::equal(2.0))?;
+    for connection in made.as_array().into_iter().flatten().filter(|of| of["id"] != kept["id"]) {
+        lab.remove(connection)?;
+    }
+    Ok(())
+}
+
+/// Has schemathesis send what it makes of the broker's document.
+fn document(rec: &mut Recording<'_>, lab: &BrokerLab) -> Result {
+    let Some(program) = schemathesis::program() else {
+        skipped(rec, "schemathesis", schemathesis::LACKS);
+        return Ok(());
+    };
+    let url = format!("{BROKER}/v1/openapi.json");
+    let examples = if rec.quick { 10 } else { 60 };
+    let mut command = schemathesis::command(&program, lab.folder(), &url, examples);
+    command.arg("--header").arg(format!("Authorization: Bearer {}", lab.read("token")?));
+    command.arg("--tls-verify").arg(lab.file("cert.pem"));
+    let output = lab.within(|| command.output())?;
+    let output = output.map_err(|error| ExperimentError::io(&program, error))?;
+    schemathesis::judge(rec, &output)
 }
 
 /// Tries what an administrator of network `red` must not see of `blue`, and what nobody may send.
@@ -112,6 +205,14 @@ fn request() -> Value {
     json!({"network": "blue", "from": "bh1", "to": "bh2", "rate": "20Mbit", "back_rate": "1Mbit",
         "protocol": "udp", "to_port": 5201, "avoid": ["b1-b2"]})
 }
+
+/// Its path from the top of the repository.
+const PAGE_SCRIPT: &str = "web/e2e/broker.mjs";
+
+/// The request, as the script takes it.
+const PAGE_WORDS: [&str; 7] = ["bh1", "bh2", "20Mbit", "1Mbit", "udp", "5201", "b1-b2"];
+
+const PAGE_WITHIN: Duration = Duration::from_secs(120);
 
 const CONNECTIONS: &str = "/v1/connections";
 

@@ -114,7 +114,8 @@ pub(super) fn iperf(lab: &BrokerLab, path: LabPath, rate: &str, seconds: u32) ->
     parsed(&lab.run(from, Command::line(&line).limit(limit))?)
 }
 
-const SERVER_START: Duration = Duration::from_millis(300);
+/// Time within which `iperf3` listens.
+pub(super) const SERVER_START: Duration = Duration::from_millis(300);
 
 /// Bits a second that are asked for.
 const ASKED: f64 = 20e6;

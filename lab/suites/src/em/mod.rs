@@ -66,7 +66,11 @@ const ROWS: &[Requirement] = &[
         "networks on one physical link: a flood in one costs another nothing, no frame crosses",
         &[Plain(sharing::show), Plain(routing::show)],
     ),
-    row(8, "changes between equal paths lose and reorder nothing", &[Plain(path_change::show)]),
+    row(
+        8,
+        "changes to an equal, a longer and a shorter path lose and reorder nothing",
+        &[Plain(path_change::equal), Plain(path_change::unequal)],
+    ),
     row(
         9,
         "rearrangement solves each case that the search of all states solves; restoration in bulk",
@@ -86,7 +90,7 @@ const ROWS: &[Requirement] = &[
     ),
     row(
         12,
-        "JSON, XML and command line leave one row; an administrator meets its own network alone",
+        "JSON, XML, page and command line leave one row; an administrator meets its network alone",
         &[Plain(doors::show)],
     )
     .correctness(),

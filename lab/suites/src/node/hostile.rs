@@ -6,11 +6,12 @@
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Instant;
 
 use weir_experiment::prelude::*;
+
+use crate::schemathesis;
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
@@ -53,7 +54,7 @@ fn attack(rec: &mut Recording<'_>, rig: &Testbed, connections_max: f64) -> Resul
     // Those that were held are told in time, and their places are free again.
     std::thread::sleep(Duration::from_secs(2));
     node.status()?;
-    let tested = schemathesis(rec, &socket);
+    let tested = test_document(rec, &socket);
     std::thread::sleep(Duration::from_secs(2));
     node.status()?;
     let after = memory(pid)?;
@@ -151,34 +152,20 @@ pub(crate) fn memory(pid: u32) -> Result<Memory> {
 
 /// Runs schemathesis, if it is installed, on all that ends by itself: not the two streams, nor
 /// what ends the node.
-fn schemathesis(rec: &mut Recording<'_>, socket: &Path) -> Result {
-    let given = std::env::var_os("WEIR_SCHEMATHESIS");
-    let program = given.map_or_else(|| PathBuf::from("schemathesis"), PathBuf::from);
-    if Command::new(&program).arg("--version").output().is_err() {
-        let skipped = "SKIPPED schemathesis: not installed: pip install schemathesis, or name it \
-                       in WEIR_SCHEMATHESIS";
-        rec.say(skipped);
-        return Err(ExperimentError::Node(skipped.to_owned()));
-    }
-    let name = "schemathesis";
+fn test_document(rec: &mut Recording<'_>, socket: &Path) -> Result {
+    let Some(program) = schemathesis::program() else {
+        let skipped = format!("SKIPPED schemathesis: {}", schemathesis::LACKS);
+        rec.say(&skipped);
+        return Err(ExperimentError::Node(skipped));
+    };
     let port = forward(socket).map_err(|error| ExperimentError::io("127.0.0.1", error))?;
-    let mut command = Command::new(&program);
-    // It leaves a folder of its own where it runs.
-    command.current_dir(socket.parent().unwrap_or_else(|| Path::new("/")));
-    let examples = if rec.quick { "10" } else { "60" };
-    command.arg("run").arg(format!("http://127.0.0.1:{port}/v1/openapi.json"));
-    command.args(["--checks", "not_a_server_error,status_code_conformance"]);
-    command.args(["--checks", "content_type_conformance,response_schema_conformance"]);
-    command.args(["--exclude-path-regex", "(capture|events|stop|leave)$", "--no-color"]);
-    command.args(["--max-examples", examples, "--request-timeout", "10", "--seed", "1"]);
+    let url = format!("http://127.0.0.1:{port}/v1/openapi.json");
+    let folder = socket.parent().unwrap_or_else(|| Path::new("/"));
+    let examples = if rec.quick { 10 } else { 60 };
+    let mut command = schemathesis::command(&program, folder, &url, examples);
+    command.args(["--exclude-path-regex", "(capture|events|stop|leave)$"]);
     let output = command.output().map_err(|error| ExperimentError::io(&program, error))?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() {
-        rec.say(&format!("{name}: {said}"));
-    }
-    let last = said.lines().rev().find(|line| line.contains("generated")).unwrap_or_default();
-    let what = format!("schemathesis finds something ({})", last.trim());
-    rec.none(name, what, u64::from(!output.status.success()))
+    schemathesis::judge(rec, &output)
 }
 
 /// Carries TCP connections on this machine to the node's socket, until the process ends: a tester
