@@ -81,12 +81,10 @@ impl NodeDriver for LinuxDriver {
             }
             put(key, item, actual.get(key), &mut ip, &mut tc);
         }
-        let [stop, ip, tc] = [("tc", stop), ("ip -6", ip), ("tc", tc)].map(batch);
-        let neighbours = match neighbours.as_str() {
-            "" => neighbours,
-            // iproute2 has this since 5.16. Without it the first packets do the asking.
-            lines => format!("ip -6 -force -batch - >/dev/null 2>&1 <<'WEIR'\n{lines}WEIR\n"),
-        };
+        let [stop, ip, tc] =
+            [("tc", stop), ("ip -6", ip), ("tc", tc)].map(|(of, lines)| batch(of, lines, "2>&1"));
+        // iproute2 has this since 5.16. Without it the first packets do the asking.
+        let neighbours = batch("ip -6", neighbours, ">/dev/null 2>&1");
         if hold_ms == 0 {
             return neighbours + &ip + &tc;
         }
@@ -169,12 +167,13 @@ fn ask_for_neighbour(item: &NodeItem, actual: Option<&NodeItem>, lines: &mut Str
     let _ = writeln!(lines, "neigh replace {neighbour} dev {device} nud none use");
 }
 
-/// Returns the script that has a program execute these lines; empty if there are none.
-fn batch((program, lines): (&str, String)) -> String {
+/// Returns the script that has a program execute these lines, with what it says redirected; empty
+/// if there are none.
+fn batch(program: &str, lines: String, said: &str) -> String {
     if lines.is_empty() {
         return lines;
     }
-    format!("{program} -force -batch - 2>&1 <<'WEIR'\n{lines}WEIR\n")
+    format!("{program} -force -batch - {said} <<'WEIR'\n{lines}WEIR\n")
 }
 
 /// Returns the entry whose packets are held while its path is replaced; none if they are not.

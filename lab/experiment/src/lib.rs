@@ -34,7 +34,7 @@ pub mod virtual_time;
 pub mod weir_program;
 
 pub use error::{ExperimentError, Result};
-pub use probe::{Bulk, LinkCounters};
+pub use probe::{Bulk, LinkCounters, round_trips};
 pub use recording::Recording;
 pub use requirement::{Requirement, RequirementTable, RowPart};
 pub use star::{StarTopology, TENANTS_MAX, UPLINK, provide_frames};
@@ -46,6 +46,11 @@ pub use virtual_time::SimArm;
 #[expect(clippy::cast_precision_loss, reason = "counts of an experiment stay below 2^53")]
 pub const fn float(count: u64) -> f64 {
     count as f64
+}
+
+/// Returns the outcome of a thread; its panic goes on in this one.
+pub fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Returns the mean of samples; 0 without any.

@@ -34,6 +34,12 @@ pub struct LinkCounters {
     pub sent: [u64; 2],
 }
 
+/// Reads what `ping` printed: the round trips of those that were answered, in seconds.
+pub fn round_trips(said: &str) -> Vec<f64> {
+    let time = |line: &str| line.split("time=").nth(1)?.split(' ').next()?.parse::<f64>().ok();
+    said.lines().filter_map(time).map(|ms| ms / 1e3).collect()
+}
+
 impl Testbed {
     /// Sends `count` echo requests from a node and counts the answers that arrive.
     pub fn ping(&self, from: &str, to: IpAddr, count: u32) -> Result<u64> {

@@ -5,6 +5,7 @@
 //! for every data plane, [`reproduce`] the figures of published texts. What they are made of is in
 //! `weir-experiment`.
 
+mod browser;
 mod change_load;
 pub mod conformance;
 pub mod demo;

@@ -18,11 +18,12 @@ pub(crate) fn program() -> Option<PathBuf> {
     Command::new(&program).arg("--version").output().is_ok().then_some(program)
 }
 
-/// Returns the command that tests the service whose document is at that address, with at most so
-/// many requests of each operation. It leaves a folder where it runs, which is below `folder`.
-pub(crate) fn command(program: &Path, folder: &Path, url: &str, examples: u32) -> Command {
+/// Returns the command that tests the service whose document is at that address, quickly or with
+/// more requests of each operation. It leaves a folder where it runs, which is below `folder`.
+pub(crate) fn command(program: &Path, folder: &Path, url: &str, quick: bool) -> Command {
+    let examples = if quick { "10" } else { "60" };
     let mut command = Command::new(program);
-    command.current_dir(folder).args(["run", url, "--max-examples", &examples.to_string()]);
+    command.current_dir(folder).args(["run", url, "--max-examples", examples]);
     command.args(["--checks", "not_a_server_error,status_code_conformance"]);
     command.args(["--checks", "content_type_conformance,response_schema_conformance"]);
     command.args(["--request-timeout", "10", "--seed", "1", "--no-color"]);

@@ -109,12 +109,9 @@ impl Trial {
                 .enumerate()
                 .map(|(caller, ids)| scope.spawn(move || call(brokers, ids, (round, caller, each))))
                 .collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Self>>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            let outcomes: Vec<_> = callers.into_iter().map(join).collect();
+            let outcomes: Vec<_> = callers.into_iter().map(weir_experiment::joined).collect();
             ended.store(true, Ordering::Relaxed);
-            outcomes.into_iter().chain([join(auditor)]).collect()
+            outcomes.into_iter().chain([weir_experiment::joined(auditor)]).collect()
         });
         for of in outcomes? {
             self.admitted += of.admitted;

@@ -90,10 +90,7 @@ fn served(
         std::thread::scope(|scope| {
             let call = |number| scope.spawn(move || caller(client, number, rounds, keep, ready));
             let threads: Vec<_> = (0..callers).map(call).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            threads.into_iter().map(join).collect()
+            threads.into_iter().map(weir_experiment::joined).collect()
         })
     })?;
     Ok(all.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())

@@ -38,7 +38,7 @@ pub(super) fn show_in(rec: &mut Recording<'_>, lab: BrokerLab) -> Result {
             clock::sleep(after)?;
             broker.kill()?;
             stop.store(true, Ordering::Relaxed);
-            made += caller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            made += weir_experiment::joined(caller)?;
             Ok(())
         })?;
         let begun = Instant::now();

@@ -3,8 +3,6 @@
 //! the store; and what an administrator of one network, who has no right to ask, and who sends
 //! anything at all, gets.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 use weir_client::Method;
 use weir_experiment::prelude::*;
@@ -12,7 +10,7 @@ use weir_platform::run::Command;
 
 use super::broker_lab::{BROKER, BrokerLab, MANAGEMENT, connection_path, parsed};
 use super::comparison::skipped;
-use crate::schemathesis;
+use crate::{browser, schemathesis};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
@@ -20,8 +18,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let broker = lab.broker()?;
     let mut rows = Vec::new();
     for door in [Door::Json, Door::Xml, Door::CommandLine, Door::Page] {
-        if let (Door::Page, Some(lacks)) = (door, page_lacks()) {
-            skipped(rec, "the page", lacks);
+        if let (Door::Page, Some(lacks)) = (door, browser::lacks(PAGE_SCRIPT)) {
+            skipped(rec, "the page", &lacks);
             continue;
         }
         door.ask(rec, &lab)?;
@@ -66,17 +64,6 @@ impl Door {
         }
         Ok(())
     }
-}
-
-/// Tells what is missing for the page's part; none if nothing is.
-fn page_lacks() -> Option<&'static str> {
-    let browser = std::env::var_os("CHROMIUM").unwrap_or_else(|| "/usr/bin/chromium".into());
-    let found = [
-        (Path::new(PAGE_SCRIPT), "this is not run at the top of the repository"),
-        (Path::new("web/node_modules/playwright-core"), "`cargo xtask web` was not run"),
-        (Path::new(&browser), "no chromium here"),
-    ];
-    found.into_iter().find(|(path, _)| !path.exists()).map(|(_, lacks)| lacks)
 }
 
 /// Asks on the page, in a browser beside the broker.
@@ -138,8 +125,7 @@ fn document(rec: &mut Recording<'_>, lab: &BrokerLab) -> Result {
         return Ok(());
     };
     let url = format!("{BROKER}/v1/openapi.json");
-    let examples = if rec.quick { 10 } else { 60 };
-    let mut command = schemathesis::command(&program, lab.folder(), &url, examples);
+    let mut command = schemathesis::command(&program, lab.folder(), &url, rec.quick);
     command.arg("--header").arg(format!("Authorization: Bearer {}", lab.read("token")?));
     command.arg("--tls-verify").arg(lab.file("cert.pem"));
     let output = lab.within(|| command.output())?;

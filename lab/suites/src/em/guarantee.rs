@@ -106,16 +106,20 @@ pub(super) struct LabPath {
 
 /// Sends UDP in packets of 1460 bytes, and returns what `iperf3` says.
 pub(super) fn iperf(lab: &BrokerLab, path: LabPath, rate: &str, seconds: u32) -> Result<Value> {
+    send(lab, path, &format!("-u -b {rate} -l 1412"), seconds)
+}
+
+/// Sends a load in the words of `iperf3`, and returns what it says.
+pub(super) fn send(lab: &BrokerLab, path: LabPath, load: &str, seconds: u32) -> Result<Value> {
     let LabPath { from, to, address, port } = path;
     let _server = lab.start(to, &format!("iperf3 -s -1 -p {port}"))?;
     clock::sleep(SERVER_START)?;
-    let line = format!("iperf3 -J -u -b {rate} -l 1412 -c {address} -p {port} -t {seconds}");
+    let line = format!("iperf3 -J {load} -c {address} -p {port} -t {seconds}");
     let limit = Duration::from_secs(u64::from(seconds) + 20);
     parsed(&lab.run(from, Command::line(&line).limit(limit))?)
 }
 
-/// Time within which `iperf3` listens.
-pub(super) const SERVER_START: Duration = Duration::from_millis(300);
+const SERVER_START: Duration = Duration::from_millis(300);
 
 /// Bits a second that are asked for.
 const ASKED: f64 = 20e6;

@@ -8,11 +8,12 @@
 use serde_json::{Value, json};
 use weir_client::Method;
 use weir_experiment::prelude::*;
-use weir_experiment::{clock, median};
+use weir_experiment::{clock, joined, median, round_trips};
 use weir_platform::run::Command;
 
-use super::broker_lab::{BrokerLab, connection_path, parsed};
-use super::guarantee::SERVER_START;
+use super::broker_lab::{BrokerLab, connection_path};
+use super::guarantee::{LabPath, send};
+use crate::jitter::timely::percentile;
 
 /// Shows the part with equal paths.
 pub(super) fn equal(rec: &mut Recording<'_>) -> Result {
@@ -61,11 +62,11 @@ fn moved(
     let seconds = changes / 4 + 4;
     let before = Counts::read(lab, flows)?;
     let (udp, tcp, trips, changed) = std::thread::scope(|scope| {
-        let udp = scope.spawn(|| iperf(lab, UDP, 5201, seconds));
-        let tcp = scope.spawn(|| iperf(lab, TCP, 5202, seconds));
+        let udp = scope.spawn(|| send(lab, to_port(5201), UDP, seconds));
+        let tcp = scope.spawn(|| send(lab, to_port(5202), TCP, seconds));
         let trips = scope.spawn(|| pings(lab, u64::from(seconds - 2) * 100));
         let changed = change(lab, flows, changes);
-        (ended(udp), ended(tcp), ended(trips), changed)
+        (joined(udp), joined(tcp), joined(trips), changed)
     });
     let (udp, tcp, (moved, took)) = (udp?, tcp?, changed?);
     let now = Counts::read(lab, flows)?;
@@ -100,11 +101,6 @@ fn moved(
     trips
 }
 
-/// Returns the outcome of a thread.
-fn ended<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
 /// Claims that the changes add nothing to the median delay.
 fn delay(rec: &mut Recording<'_>, rest: &[f64], moved: Vec<f64>) -> Result {
     let at_rest = Series::unordered("s", rest.to_vec());
@@ -113,19 +109,13 @@ fn delay(rec: &mut Recording<'_>, rest: &[f64], moved: Vec<f64>) -> Result {
         "round trips: median {:.0} us at rest, {:.0} us while paths change, 99th percentile {:.0}",
         resting * 1e6,
         moving * 1e6,
-        percentile_99(&moved) * 1e6
+        percentile(&moved, 99) * 1e6
     ));
     rec.keep("delay/rest", at_rest)?;
     let most = (resting * 1.2).max(resting + 10e-6);
     let text = "median round trip while paths change";
     let moved = Series::unordered("s", moved);
     rec.claim_samples("delay", text, moved, Rule::Median, Bound::at_most(most))
-}
-
-fn percentile_99(samples: &[f64]) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() * 99 / 100).copied().unwrap_or_default()
 }
 
 /// Loses packets by a route that is deleted before another takes its place.
@@ -139,13 +129,13 @@ fn delete_first(rec: &mut Recording<'_>, lab: &BrokerLab, flow: &Value) -> Resul
     let lines =
         [format!("route del {outer} table {table}"), format!("route add {outer} table {table}")];
     let found = std::thread::scope(|scope| {
-        let udp = scope.spawn(|| iperf(lab, UDP, 5203, 4));
+        let udp = scope.spawn(|| send(lab, to_port(5203), UDP, 4));
         clock::sleep(Duration::from_secs(1))?;
         for _ in 0..DELETIONS {
             lab.run("b1", Command::batch("ip", &lines).with_option("-6"))?;
             clock::sleep(Duration::from_millis(20))?;
         }
-        ended(udp)
+        joined(udp)
     })?;
     let lost = found["end"]["sum"]["lost_packets"].as_u64().unwrap_or_default();
     rec.at_least("deleted-first", "packets lost by routes deleted before others are added", lost, 1)
@@ -204,22 +194,16 @@ fn first_number(text: &str) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// Sends with `iperf3` from `bh1` to `bh2`, and returns what it says.
-fn iperf(lab: &BrokerLab, load: &str, port: u16, seconds: u32) -> Result<Value> {
-    let _server = lab.start("bh2", &format!("iperf3 -s -1 -p {port}"))?;
-    clock::sleep(SERVER_START)?;
-    let line = format!("iperf3 -J {load} -c {RECEIVER} -p {port} -t {seconds}");
-    let limit = Duration::from_secs(u64::from(seconds) + 20);
-    parsed(&lab.run("bh1", Command::line(&line).limit(limit))?)
+/// Returns the path of a load to a port.
+const fn to_port(port: u16) -> LabPath {
+    LabPath { from: "bh1", to: "bh2", address: RECEIVER, port }
 }
 
 /// Returns the round trips, in seconds, of pings that were answered.
 fn pings(lab: &BrokerLab, count: u64) -> Result<Vec<f64>> {
     let line = format!("ping -n -c {count} -i 0.01 -W 1 {RECEIVER}");
     let limit = Duration::from_secs(count / 50 + 10);
-    let said = lab.run("bh1", Command::line(&line).limit(limit))?;
-    let time = |line: &str| line.split("time=").nth(1)?.split(' ').next()?.parse::<f64>().ok();
-    Ok(said.lines().filter_map(time).map(|ms| ms / 1e3).collect())
+    Ok(round_trips(&lab.run("bh1", Command::line(&line).limit(limit))?))
 }
 
 /// Moves the connections to and fro in turns. Returns how often a path became another, and the

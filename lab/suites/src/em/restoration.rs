@@ -151,7 +151,7 @@ fn rearranged(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
         let sender = scope.spawn(|| iperf(lab, path, "20M", 4));
         let made = clock::sleep(Duration::from_secs(2));
         let made = made.and_then(|()| Ok(ask("38Mbit", 5003, &[])?));
-        (sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), made)
+        (weir_experiment::joined(sender), made)
     });
     let found = found?;
     let admitted = u64::from(made.is_ok());
@@ -190,10 +190,7 @@ fn make(lab: &BrokerLab, count: u64) -> Result {
             std::thread::scope(|scope| {
                 let threads: Vec<_> =
                     numbers.iter().map(|number| scope.spawn(|| one(&client, *number))).collect();
-                let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                };
-                threads.into_iter().map(join).collect()
+                threads.into_iter().map(weir_experiment::joined).collect()
             })
         })?;
         made.into_iter().collect::<Result>()?;

@@ -189,10 +189,7 @@ impl Load {
                 scope.spawn(move || caller.call(brokers, size, (at, each, replaces)))
             };
             let threads: Vec<_> = self.callers.iter_mut().map(spawn).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, Result>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            threads.into_iter().try_for_each(join)
+            threads.into_iter().try_for_each(weir_experiment::joined)
         });
         ended?;
         let seconds = begun.elapsed().as_secs_f64();

@@ -89,10 +89,7 @@ fn round_of(lab: &BrokerLab, at_once: usize) -> Result<Vec<SetUpTime>> {
         std::thread::scope(|scope| {
             let threads: Vec<_> =
                 (0..at_once).map(|number| scope.spawn(move || set_up(client, number))).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            threads.into_iter().map(join).collect()
+            threads.into_iter().map(weir_experiment::joined).collect()
         })
     })?;
     let mut times = Vec::new();

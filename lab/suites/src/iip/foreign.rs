@@ -11,6 +11,7 @@ use weir_experiment::prelude::*;
 use weir_experiment::product;
 use weir_experiment::senders::worker_cpu;
 
+use crate::browser;
 use crate::peers::OpenVSwitch;
 
 /// Shows the row on a kernel bridge.
@@ -87,15 +88,8 @@ fn measure(
 
 /// Opens the page and judges what a reader sees of it.
 fn look(rec: &mut Recording<'_>, folder: &Path) -> Result {
-    let browser = std::env::var_os("CHROMIUM").unwrap_or_else(|| "/usr/bin/chromium".into());
-    for (path, hint) in [
-        (Path::new(SCRIPT), "this is run at the top of the repository"),
-        (Path::new("web/node_modules/playwright-core"), "`cargo xtask web` installs it"),
-        (Path::new(&browser), "Debian's package chromium has it"),
-    ] {
-        if !path.exists() {
-            return Err(told(&format!("{}: not there: {hint}", path.display())));
-        }
+    if let Some(lacks) = browser::lacks(SCRIPT) {
+        return Err(told(&lacks));
     }
     let mut command = Command::new("node");
     command.arg(SCRIPT).arg(folder.join("report.html")).arg(folder);

@@ -4,8 +4,8 @@
 //! by CoDel, and a ping overtakes them; else one queue holds all (`bfifo`). The delay and the leaf
 //! in use are kept; the bound is what one queue can hold at that rate, with `fq_codel` half of it.
 
-use weir_experiment::clock;
 use weir_experiment::prelude::*;
+use weir_experiment::{clock, round_trips};
 use weir_platform::run::Command;
 use weir_policy::{Queue, QueueKind};
 
@@ -76,9 +76,7 @@ fn leaf(rig: &Testbed) -> Result<String> {
 fn pings(rig: &Testbed, count: u64, every_s: f64) -> Result<Vec<f64>> {
     let wire = StarTopology::wire_address();
     let line = format!("ping -n -c {count} -i {every_s} -W 2 {wire}");
-    let said = rig.ask("t0", Command::line(&line))?;
-    let time = |line: &str| line.split("time=").nth(1)?.split(' ').next()?.parse::<f64>().ok();
-    Ok(said.lines().filter_map(time).map(|ms| ms / 1e3).collect())
+    Ok(round_trips(&rig.ask("t0", Command::line(&line))?))
 }
 
 /// Bytes that came to the wire's end.

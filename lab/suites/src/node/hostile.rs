@@ -161,8 +161,7 @@ fn test_document(rec: &mut Recording<'_>, socket: &Path) -> Result {
     let port = forward(socket).map_err(|error| ExperimentError::io("127.0.0.1", error))?;
     let url = format!("http://127.0.0.1:{port}/v1/openapi.json");
     let folder = socket.parent().unwrap_or_else(|| Path::new("/"));
-    let examples = if rec.quick { 10 } else { 60 };
-    let mut command = schemathesis::command(&program, folder, &url, examples);
+    let mut command = schemathesis::command(&program, folder, &url, rec.quick);
     command.args(["--exclude-path-regex", "(capture|events|stop|leave)$"]);
     let output = command.output().map_err(|error| ExperimentError::io(&program, error))?;
     schemathesis::judge(rec, &output)

@@ -16,6 +16,8 @@ use weir_experiment::node_process::NodeProcess;
 use weir_experiment::prelude::*;
 use weir_experiment::product;
 
+use crate::browser;
+
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     check_tools()?;
@@ -35,16 +37,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 /// Checks that the programs are there that the row needs, and removes the pictures of an earlier
 /// run, which would be taken for this one's.
 fn check_tools() -> Result {
-    let browser = std::env::var_os("CHROMIUM").unwrap_or_else(|| "/usr/bin/chromium".into());
-    for (path, hint) in [
-        (Path::new(SCRIPT), "this is run at the top of the repository"),
-        (Path::new("web/node_modules/playwright-core"), "`cargo xtask web` installs it"),
-        (Path::new(&browser), "Debian's package chromium has it"),
-    ] {
-        if !path.exists() {
-            let missing = format!("{}: not there: {hint}", path.display());
-            return Err(ExperimentError::Node(missing));
-        }
+    if let Some(lacks) = browser::lacks(SCRIPT) {
+        return Err(ExperimentError::Node(lacks));
     }
     match std::fs::remove_dir_all(PICTURES) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -7,10 +7,9 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::ScopedJoinHandle;
 
-use weir_experiment::clock;
 use weir_experiment::prelude::*;
+use weir_experiment::{clock, joined};
 use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
 use weir_platform::netns::Namespace;
 use weir_ports::{WaitMode, Waiter};
@@ -101,10 +100,6 @@ pub(crate) fn probing<T>(
         joined(answering);
         Ok((done?, probed?))
     })
-}
-
-fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Sends back what comes.

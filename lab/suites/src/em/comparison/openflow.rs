@@ -166,9 +166,7 @@ impl OpenFlowLab {
                 })
             };
             let waiting: Vec<_> = sockets.into_iter().map(wait).collect();
-            let joined = waiting.into_iter().map(|thread| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            });
+            let joined = waiting.into_iter().map(|thread| weir_experiment::joined(thread));
             joined.collect::<std::io::Result<Vec<f64>>>().map_err(broken)
         })
     }
