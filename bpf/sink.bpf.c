@@ -44,7 +44,7 @@ struct stream {
 	__u32 unused;
 	__u64 packets;
 	__u64 bytes;
-	__u64 first;      /* sequence number of the first packet that arrived */
+	__u64 first;      /* lowest sequence number that arrived */
 	__u64 next;       /* highest sequence number + 1 */
 	__u64 lost;
 	__u64 reordered;
@@ -298,8 +298,13 @@ static __always_inline void order_count(struct stream *s, __u64 sequence)
 		s->duplicated += 1;
 	} else {
 		s->reordered += 1;
-		if (sequence > s->first)
+		if (sequence > s->first) {
 			s->lost -= 1;
+		} else {
+			/* The first ones came out of order: what lies between is missing, too. */
+			s->lost += s->first - sequence - 1;
+			s->first = sequence;
+		}
 	}
 	*word |= bit;
 }

@@ -5,10 +5,12 @@
 mod durations;
 mod model_file;
 mod node_meter;
+mod report_files;
+mod summary;
 
 use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -20,8 +22,8 @@ use weir_platform::{machine, output};
 use weir_result::Origin;
 use weir_tester::{
     BenchmarkProgress, CpuModel, CpuPoint, FramePattern, Goal, IpVersion, LOADS_MAX,
-    MeasurementReport, SIZES_MAX, SuiteChoice, SuiteResult, TrafficProfile, check_goals, cpu_fits,
-    run_suite,
+    MeasurementReport, NativeBaseline, SIZES_MAX, SuiteChoice, SuiteResult, TesterLimit,
+    TrafficProfile, check_goals, cpu_fits, run_suite,
 };
 use weir_traffic::{Mac, TrialEnd, WireMeasurer};
 use weir_units::{BitRate, Nanos};
@@ -76,8 +78,8 @@ pub(crate) struct BenchmarkOptions {
     /// [default: rfc2544; for ndr both ndr and pdr]
     #[arg(long = "goal")]
     goals: Vec<Goal>,
-    /// Loads of the latency test, up to 64, as bits of frames a second [default: tenths of the
-    /// throughput]
+    /// Loads of the latency test beside the throughput, up to 64, as bits of frames a second
+    /// [default: tenths of the throughput]
     #[arg(long, value_delimiter = ',', value_name = "RATE")]
     loads: Vec<BitRate>,
     /// The tests beside throughput [default: all but reset; for ndr none]
@@ -108,7 +110,8 @@ pub(crate) struct BenchmarkOptions {
     /// A command that resets the device, run by a shell (with --tests reset)
     #[arg(long, value_name = "COMMAND")]
     reset_command: Option<String>,
-    /// Wait so long for a device that was reset, up to 3600s [default: 60s; with --quick 8s]
+    /// Wait so long for a device that was reset, up to 3600s. The command of --reset-command may
+    /// take as long, too [default: 60s; with --quick 8s]
     #[arg(long, value_name = "TIME")]
     reset_patience: Option<Nanos>,
     /// Processors of the generator, for example 0,2
@@ -129,6 +132,10 @@ pub(crate) struct BenchmarkOptions {
     /// WEIR_TOKEN of the environment where the node asks for a token
     #[arg(long, value_name = "SOCKET|URL")]
     node: Option<String>,
+    /// The report.json of the same measurement without the device (a cable in its place, or the
+    /// kernel alone), made before: what the device forwards and what it adds stand beside it
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
     /// Print the report as JSON, too
     #[arg(long)]
     json: bool,
@@ -163,7 +170,6 @@ impl MeasureCommand {
         };
         let stop = weir_traffic::stop_on_signals()?;
         let (report, origin) = bench.measure(method, ip, stop)?;
-        bench.write_files(&report)?;
         bench.print(&report)?;
         if let Some(path) = &bench.model {
             if bench.node.is_none() {
@@ -196,28 +202,66 @@ impl BenchmarkOptions {
         self.check_model(choice, &profiles)?;
         check_goals(&goals).map_err(|error| UsageError(error.to_string()))?;
         self.check_times(&goals)?;
+        let baseline = self.baseline.as_deref();
+        let baseline = baseline.map(|path| report_files::baseline(path, &profiles)).transpose()?;
         std::fs::create_dir_all(&self.out)
             .map_err(|error| format!("{}: {error}", self.out.display()))?;
+        report_files::set_aside(&self.out)?;
         let origin = machine::origin(&machine::command_line(), env!("WEIR_VERSION"));
         let node = self.node.as_deref().map(node_meter::client).transpose()?;
         let mut measurer = NodeMeter::new(self.measurer(choice, stop)?, node);
+        let (line_bps, generator_pps, notes) = (self.line_bps(), Vec::new(), Vec::new());
+        let mut head = ReportHead {
+            begun,
+            method,
+            origin,
+            line_bps,
+            generator_pps,
+            baseline,
+            goals,
+            profiles,
+            notes,
+        };
+        let mut suite = SuiteResult::default();
+        let measured = self.tests(&mut head, &mut measurer, choice, stop, &mut suite);
+        if let Err(error) = &measured {
+            head.notes.insert(0, format!("The measurement ended early: {error}."));
+        }
+        let report = self.report(&head, &measurer.wire, suite);
+        // The first of two failures tells more.
+        let written = report_files::write(&self.out, &report);
+        measured.and(written)?;
+        Ok((report, head.origin))
+    }
+
+    /// Settles, finds the tester's own limit, and makes the tests of all sizes. Writes the report
+    /// before the first of them, which is incomplete then, and after each size: hours of trials
+    /// must not be lost with the last of them.
+    fn tests(
+        &self,
+        head: &mut ReportHead<'_>,
+        measurer: &mut NodeMeter<'_>,
+        choice: SuiteChoice,
+        stop: &AtomicBool,
+        suite: &mut SuiteResult,
+    ) -> Result<(), Failure> {
+        report_files::write(&self.out, &self.report(head, &measurer.wire, suite.clone()))?;
         self.settle(stop)?;
-        let line_bps = self.line_bps();
-        let generator_pps = calibrate(&mut measurer.wire, &profiles)?;
-        let limits = self.limits(line_bps, &generator_pps);
-        let notes = self.notes(method, choice, &goals, &limits);
-        let head =
-            ReportHead { begun, method, origin, line_bps, generator_pps, goals, profiles, notes };
+        let own = calibrate(&mut measurer.wire, &head.profiles)?;
+        head.generator_pps = own.iter().map(|limit| limit.pps()).collect();
+        let limits = self.limits(head.line_bps, &head.profiles, &own);
+        head.notes = self.notes(head.method, choice, &head.goals, &limits);
+        let head = &*head;
         let mut progress = ProgressLine::default();
         let mut tell = |now: BenchmarkProgress| progress.tell(now, &head.profiles);
-        // Hours of trials must not be lost with the last of them.
-        let mut unwritten = None;
-        let mut size_done = |measurer: &NodeMeter<'_>, suite: &SuiteResult| {
-            let report = self.report(&head, &measurer.wire, suite.clone());
-            unwritten = self.write_files(&report).err();
+        let mut written = Ok(());
+        let mut size_done = |measurer: &NodeMeter<'_>, done: &SuiteResult| {
+            suite.clone_from(done);
+            written =
+                report_files::write(&self.out, &self.report(head, &measurer.wire, done.clone()));
         };
-        let suite = run_suite(
-            &mut measurer,
+        let done = run_suite(
+            measurer,
             &head.profiles,
             &head.goals,
             choice,
@@ -226,17 +270,14 @@ impl BenchmarkOptions {
             &mut size_done,
         );
         progress.end();
-        let suite = suite?;
-        if let Some(error) = unwritten {
-            return Err(error);
-        }
+        done?;
+        written?;
         for size in &suite.sizes {
             for note in &size.notes {
                 eprintln!("{}: {note}", size.profile.sizes);
             }
         }
-        let report = self.report(&head, &measurer.wire, suite);
-        Ok((report, head.origin))
+        Ok(())
     }
 
     /// The report of the sizes that are done.
@@ -252,6 +293,10 @@ impl BenchmarkOptions {
         let missing = head.profiles.iter().skip(suite.sizes.len());
         let mut notes = head.notes.clone();
         notes.extend(measurer.drops_note());
+        notes.extend(measurer.missed_note());
+        if head.baseline.is_none() {
+            notes.push(NO_BASELINE.to_owned());
+        }
         MeasurementReport {
             version: MeasurementReport::VERSION,
             dut: self.name.clone(),
@@ -268,6 +313,7 @@ impl BenchmarkOptions {
             ),
             line_bps: head.line_bps,
             generator_pps: head.generator_pps.clone(),
+            baseline: head.baseline.clone(),
             goals: head.goals.clone(),
             packets: totals.outcome,
             lost_by_sequence: totals.lost_by_sequence,
@@ -404,24 +450,10 @@ impl BenchmarkOptions {
         self.line.or_else(told).unwrap_or(LINE).as_bps()
     }
 
-    /// Writes the three files, each whole or not at all.
-    fn write_files(&self, report: &MeasurementReport) -> Result<(), Failure> {
-        let json = serde_json::to_string_pretty(report)? + "\n";
-        for (name, text) in
-            [("report.json", json), ("report.csv", report.csv()), ("report.html", report.page())]
-        {
-            let (path, new) = (self.out.join(name), self.out.join(format!("{name}.new")));
-            std::fs::write(&new, text)
-                .and_then(|()| std::fs::rename(&new, &path))
-                .map_err(|error| format!("{}: {error}", path.display()))?;
-        }
-        Ok(())
-    }
-
     fn print(&self, report: &MeasurementReport) -> Result<(), Failure> {
         let text = match self.json {
             true => serde_json::to_string_pretty(report)? + "\n",
-            false => summary(report, &self.out),
+            false => summary::text(report, &self.out),
         };
         Ok(output::print(&text)?)
     }
@@ -434,24 +466,25 @@ struct ReportHead<'a> {
     origin: Origin,
     line_bps: u64,
     generator_pps: Vec<u64>,
+    baseline: Option<NativeBaseline>,
     goals: Vec<Goal>,
     profiles: Vec<TrafficProfile>,
     notes: Vec<String>,
 }
 
-/// The generator's own limit for each profile.
+/// The tester's own limit for each profile.
 fn calibrate(
     measurer: &mut WireMeasurer<'_>,
     profiles: &[TrafficProfile],
-) -> Result<Vec<u64>, Failure> {
-    let mut each: Vec<u64> = Vec::new();
+) -> Result<Vec<TesterLimit>, Failure> {
+    let mut each: Vec<TesterLimit> = Vec::new();
     for (index, profile) in profiles.iter().enumerate() {
         let known = profiles.iter().take(index).position(|other| other == profile);
-        let pps = match known.and_then(|known| each.get(known)) {
-            Some(pps) => *pps,
-            None => measurer.generator_pps(profile, CALIBRATION)?,
+        let limit = match known.and_then(|known| each.get(known)) {
+            Some(limit) => *limit,
+            None => measurer.tester_limit(profile, CALIBRATION)?,
         };
-        each.push(pps);
+        each.push(limit);
     }
     Ok(each)
 }
@@ -499,25 +532,10 @@ fn place(device: &str, netns: Option<&str>) -> String {
     netns.map_or_else(|| device.to_owned(), |netns| format!("{device} in {netns}"))
 }
 
-fn summary(report: &MeasurementReport, out: &Path) -> String {
-    let mut text = format!("{:>8}  {:>10}  {:>12}  {}\n", "frame", "packets/s", "upper", "goal");
-    for size in &report.suite.sizes {
-        for result in &size.goals {
-            let upper = result.upper.map_or_else(|| "-".to_owned(), |upper| upper.to_string());
-            text += &format!(
-                "{:>8}  {:>10}  {upper:>12}  loss {}, exceed {}\n",
-                size.profile.sizes.to_string(),
-                result.throughput(),
-                result.goal.loss,
-                result.goal.exceed
-            );
-        }
-    }
-    text + &format!("report: {}\n", out.join("report.html").display())
-}
-
 /// RFC 2544, section 9.1, without the least.
 const RFC2544_SIZES: [u16; 6] = [128, 256, 512, 1024, 1280, 1518];
+const NO_BASELINE: &str = "No native baseline (--baseline): nothing says what is forwarded and how \
+                           late without the device.";
 const LINE: BitRate = BitRate::from_mbps(10_000);
 /// The least load of a search.
 const MIN_PPS: u64 = 100;
@@ -527,6 +545,7 @@ const SETTLE_LOOK: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use weir_tester::{DutNoise, FakeDut, Outcome};
 
     use super::*;
 
@@ -549,7 +568,50 @@ mod tests {
         bench.check_model(choice, &profiles).map_err(|error| error.to_string())
     }
 
-    fn options(words: &str) -> BenchmarkOptions {
+    pub(super) fn profile() -> TrafficProfile {
+        TrafficProfile { sizes: FramePattern::Fixed(128), ip: IpVersion::V4, streams: 1 }
+    }
+
+    /// Three repetitions on a fake device, whose search has `limit`.
+    pub(super) fn report(limit: Nanos) -> MeasurementReport {
+        let bench = options("--quick");
+        let choice = bench.choice("ndr").unwrap();
+        let profiles = vec![profile(); 3];
+        let own = [TesterLimit { offered: 9_000_000, taken: 9_000_000 }; 3];
+        let mut limits = bench.limits(1_000_000_000, &profiles, &own);
+        limits.search = limit;
+        let mut dut = FakeDut::new(100_000, 0, DutNoise::default(), 1);
+        let goals = bench.goals("rfc2544");
+        let suite =
+            run_suite(&mut dut, &profiles, &goals, choice, &limits, &mut |_| (), &mut |_, _| ());
+        named("a cable", goals, suite.unwrap())
+    }
+
+    fn named(dut: &str, goals: Vec<Goal>, suite: SuiteResult) -> MeasurementReport {
+        MeasurementReport {
+            version: MeasurementReport::VERSION,
+            dut: dut.to_owned(),
+            method: "ndr".to_owned(),
+            command: String::new(),
+            start: String::new(),
+            seconds: 1.0,
+            machine: String::new(),
+            from: String::new(),
+            to: String::new(),
+            line_bps: 1_000_000_000,
+            generator_pps: vec![],
+            baseline: None,
+            goals,
+            packets: Outcome::default(),
+            lost_by_sequence: 0,
+            cpu: vec![],
+            missing: vec![],
+            suite,
+            notes: vec![],
+        }
+    }
+
+    pub(super) fn options(words: &str) -> BenchmarkOptions {
         let line = format!("weir rfc2544 --from a --to b {words}");
         let MeasureCommand::Rfc2544(bench) = Line::parse_from(line.split_whitespace()).measure
         else {
@@ -586,7 +648,9 @@ mod tests {
         let notes = |words: &str| {
             let bench = options(words);
             let (goals, choice) = (bench.goals("rfc2544"), bench.choice("rfc2544").unwrap());
-            let limits = bench.limits(1_000_000_000, &[1_000]);
+            let profiles = bench.profiles("rfc2544", IpVersion::V4).unwrap();
+            let own = TesterLimit { offered: 1_000, taken: 1_000 };
+            let limits = bench.limits(1_000_000_000, &profiles, &[own]);
             bench.notes("rfc2544", choice, &goals, &limits).join("\n")
         };
         let usual = notes("");

@@ -6,15 +6,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Loss and order of a stream by its sequence numbers (RFC 4737). Packets that were lost before the
-/// first arrival or after the last one are not in it: only the sender knows of them.
+/// Loss and order of a stream by its sequence numbers (RFC 4737). Packets that were lost below the
+/// lowest number that arrived or above the highest are not in it: only the sender knows of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Sequence number of the first packet that arrived.
+    /// Lowest sequence number that arrived.
     pub first: u64,
     /// Highest sequence number + 1.
     pub next: u64,
-    /// Numbers after the first that never arrived.
+    /// Numbers between the lowest and the highest that never arrived.
     pub lost: u64,
     /// Packets that arrived after one with a higher number.
     pub reordered: u64,
@@ -50,8 +50,13 @@ impl Sequence {
             self.order.duplicated += 1;
         } else {
             self.order.reordered += 1;
-            // Earlier than the first arrival: it was never counted as lost.
-            self.order.lost -= u64::from(number > self.order.first);
+            if number > self.order.first {
+                self.order.lost -= 1;
+            } else {
+                // The first ones came out of order: what lies between is missing, too.
+                self.order.lost += self.order.first - number - 1;
+                self.order.first = number;
+            }
         }
         *self.word(number) |= 1 << (number % 64);
     }
@@ -108,10 +113,16 @@ mod tests {
         assert_eq!(order, expected);
     }
 
+    /// Goal: the lowest number, the lost ones above it and those that arrived are all numbers,
+    /// whatever the order of the first ones.
     #[test]
-    fn what_came_before_the_first_was_not_lost() {
+    fn first_packets_out_of_order_are_counted_once() {
         let order = order_of([5, 3, 6]);
-        assert_eq!((order.lost, order.reordered), (0, 1));
+        assert_eq!((order.first, order.lost, order.reordered), (3, 1, 1));
+        let order = order_of([5, 3, 6, 4, 0]);
+        assert_eq!((order.first, order.lost, order.reordered), (0, 2, 3));
+        let order = order_of([1, 0, 2]);
+        assert_eq!((order.first, order.lost, order.reordered), (0, 0, 1));
     }
 
     #[test]
@@ -134,7 +145,7 @@ mod tests {
             base += random >> 60;
             let number = base - random % 900;
             sequence.add(number);
-            first.get_or_insert(number);
+            first = Some(first.map_or(number, |first: u64| first.min(number)));
             if !seen.insert(number) {
                 duplicated += 1;
             } else if number < highest {

@@ -17,6 +17,9 @@ pub enum SearchEnd {
     MinLoad,
     /// The search reached its limit of time first.
     TimeUp,
+    /// The upper bound is one only by packets that the tester itself did not send, or dropped
+    /// before it counted them: the throughput may be higher.
+    Tester,
 }
 
 /// The result of a search for one goal. Loads are in packets a second.

@@ -35,6 +35,8 @@ pub struct FakeDut {
     queue: f64,
     noise: DutNoise,
     outages: DutOutages,
+    /// Packets a second that the tester in front of it sends at most.
+    tester_pps: u64,
     random: u64,
     trials: u32,
 }
@@ -56,13 +58,19 @@ impl FakeDut {
         // Neighbouring seeds must not give neighbouring draws; zero is the one state that stays.
         let random = mixed(seed).max(1);
         let outages = DutOutages::default();
-        Self { capacity_pps, queue, noise, outages, random, trials: 0 }
+        Self { capacity_pps, queue, noise, outages, tester_pps: u64::MAX, random, trials: 0 }
     }
 
     /// Has it forward nothing for a time after an overload and a reset.
     #[must_use]
     pub const fn with_outages(self, outages: DutOutages) -> Self {
         Self { outages, ..self }
+    }
+
+    /// Has a tester in front of it that sends so many packets a second at most.
+    #[must_use]
+    pub const fn with_tester_limit(self, tester_pps: u64) -> Self {
+        Self { tester_pps, ..self }
     }
 
     /// Number of trials so far.
@@ -155,7 +163,11 @@ impl Measurer for FakeDut {
     fn trial(&mut self, request: &TrialRequest) -> Result<TrialResult, OutcomeError> {
         let noise = self.random;
         let outcome = match request.burst {
-            None => self.measure(request.pps, request.duration)?,
+            None => {
+                let sent = self.measure(request.pps.min(self.tester_pps), request.duration)?;
+                let asked = packets_in(request.pps, request.duration).max(sent.intended);
+                Outcome::new(asked, sent.offered, sent.forwarded)?
+            }
             Some(burst) => {
                 let seconds = float(burst) / float(request.pps.max(1));
                 let (lost, _backlog) = self.run(float(request.pps), seconds);
@@ -166,7 +178,8 @@ impl Measurer for FakeDut {
         let mut again = Self { random: noise, ..self.clone() };
         let (_lost, backlog) = again.run(float(request.pps), seconds(request.duration));
         let latency = Some(self.latency(backlog));
-        Ok(TrialResult { outcome, latency, ..TrialResult::default() })
+        let tester_missing = outcome.unsent;
+        Ok(TrialResult { outcome, latency, tester_missing, ..TrialResult::default() })
     }
 
     /// A queue that the overload filled never overflows once less comes than leaves. So packets are
@@ -178,7 +191,7 @@ impl Measurer for FakeDut {
         let end = over.saturating_add(self.outages.recovery).as_nanos();
         let arrives = |at: u64| !overloads || duration_of(at, pps).as_nanos() >= end;
         let arrived: Vec<bool> = (0..sent).map(arrives).collect();
-        Ok(RecoveryTime { time: recovery_time(&arrived, pps, over), over })
+        Ok(RecoveryTime { time: recovery_time(&arrived, sent, pps, over), over, unsent: 0 })
     }
 
     fn reset(&mut self, request: &ResetRequest) -> Result<Option<ResetTime>, OutcomeError> {

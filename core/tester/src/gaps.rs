@@ -16,22 +16,28 @@ pub struct RecoveryTime {
     pub time: Nanos,
     /// The length of the overload: shorter than asked for if arrivals of all of it cannot be kept.
     pub over: Nanos,
+    /// Packets that the tester did not send: of the overload, or after it.
+    pub unsent: u64,
 }
 
 /// A reset, as measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResetTime {
     /// The DUT forwarded nothing for so long, and then forwarded again.
     Back(Nanos),
     /// The DUT forwarded nothing from its last packet to the end of sending, so long after.
     NotBack(Nanos),
+    /// The reset itself failed, for this reason.
+    Failed(String),
 }
 
 /// The time from the end of an overload of `over` to the last lost packet of a stream of `pps`
-/// packets a second from the start of the overload on; `arrived` says which of them arrived.
+/// packets a second from the start of the overload on; `arrived` says which of them arrived. Only
+/// the first `sent` of them were sent: the device lost none of the others.
 #[must_use]
-pub fn recovery_time(arrived: &[bool], pps: u64, over: Nanos) -> Nanos {
-    let last = arrived.iter().rposition(|arrived| !arrived);
+pub fn recovery_time(arrived: &[bool], sent: u64, pps: u64, over: Nanos) -> Nanos {
+    let sent = usize::try_from(sent).unwrap_or(usize::MAX).min(arrived.len());
+    let last = arrived[..sent].iter().rposition(|arrived| !arrived);
     let sent = last.map_or(0, |index| scaled(index as u64, SECOND, pps.max(1)));
     Nanos::new(sent).saturating_sub(over)
 }
@@ -92,10 +98,22 @@ mod tests {
     fn recovery_ends_with_the_last_lost_packet() {
         let mut arrived = vec![true; 4_000];
         let over = Nanos::from_secs(1);
-        assert_eq!(recovery_time(&arrived, 1_000, over), Nanos::ZERO);
+        let recovery = |arrived: &[bool]| recovery_time(arrived, 4_000, 1_000, over);
+        assert_eq!(recovery(&arrived), Nanos::ZERO);
         arrived[500] = false;
-        assert_eq!(recovery_time(&arrived, 1_000, over), Nanos::ZERO, "before the step");
+        assert_eq!(recovery(&arrived), Nanos::ZERO, "before the step");
         arrived[1_250] = false;
-        assert_eq!(recovery_time(&arrived, 1_000, over), Nanos::from_millis(250));
+        assert_eq!(recovery(&arrived), Nanos::from_millis(250));
+    }
+
+    /// Goal: a generator that ends early does not make a device that recovered look dead.
+    #[test]
+    fn what_was_not_sent_is_not_lost_by_the_device() {
+        let mut arrived = vec![true; 4_000];
+        arrived[1_250] = false;
+        arrived[3_900..].fill(false);
+        let over = Nanos::from_secs(1);
+        assert_eq!(recovery_time(&arrived, 3_900, 1_000, over), Nanos::from_millis(250));
+        assert_eq!(recovery_time(&arrived, 9_000, 1_000, over), Nanos::from_millis(2_999));
     }
 }

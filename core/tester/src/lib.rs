@@ -45,11 +45,13 @@ mod outcome;
 mod page;
 mod ppm;
 mod procedures;
+mod repetitions;
 mod report;
 mod scale;
 mod schedule;
 mod search;
 mod sizes;
+mod tester_limit;
 
 pub use batches::BatchModel;
 pub use binary::BinarySearch;
@@ -78,7 +80,9 @@ pub use procedures::{
     BackToBack, BenchmarkError, BenchmarkProgress, LadderPoint, Recovery, SIZES_MAX, SizeResult,
     SuiteResult, run_suite,
 };
-pub use report::{CpuFit, MeasurementReport, check_goals, cpu_fits};
+pub use repetitions::Repetitions;
+pub use report::{CpuFit, MeasurementReport, NativeBaseline, check_goals, cpu_fits};
 pub use scale::{packets_in, scaled};
 pub use search::{Search, SearchConfig, Step, TrialStep};
 pub use sizes::{FramePattern, FramePatternError, IpVersion, TEXT_SIZES};
+pub use tester_limit::TesterLimit;

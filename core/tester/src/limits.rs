@@ -39,8 +39,8 @@ pub struct BenchmarkLimits {
     pub latency_times: u32,
     /// A trial of the loss rate; RFC 2544, section 24, asks for 60 s.
     pub loss_trial: Nanos,
-    /// Loads of the latency test, bits a second of frames with FCS, at most [`LOADS_MAX`]; tenths
-    /// of the throughput if empty.
+    /// Loads of the latency test beside the throughput, bits a second of frames with FCS, at most
+    /// [`LOADS_MAX`]; tenths of the throughput if empty.
     pub loads_bps: Vec<u64>,
     /// Repetitions of the back-to-back test; RFC 9004 asks for 50.
     pub bursts: u32,

@@ -25,7 +25,8 @@ pub trait Measurer {
     fn recovery(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, Self::Error>;
 
     /// Resets the DUT under load and returns for how long it forwarded nothing (RFC 2544, section
-    /// 26.6); `None` if it cannot be reset.
+    /// 26.6); `None` if it cannot be reset. A reset that failed is an answer, not an error: the
+    /// other results stand.
     fn reset(&mut self, request: &ResetRequest) -> Result<Option<ResetTime>, Self::Error>;
 }
 
@@ -88,6 +89,10 @@ pub struct TrialResult {
     pub outcome: Outcome,
     /// Times on the way; `None` if nothing arrived.
     pub latency: Option<LatencySummary>,
+    /// The missing packets that are the tester's own: not sent, or dropped by the tester's own
+    /// interface.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tester_missing: u64,
     /// The load of each processor during the trial; empty if it is not known.
     #[serde(default)]
     pub cpu: Vec<CpuLoad>,
@@ -151,6 +156,7 @@ impl TrialResult {
         let count = float(results.len() as u64);
         for result in results {
             sum.outcome = sum.outcome.plus(result.outcome);
+            sum.tester_missing = sum.tester_missing.saturating_add(result.tester_missing);
             for (index, load) in result.cpu.into_iter().enumerate() {
                 if index == sum.cpu.len() {
                     let cpu = load.cpu;
@@ -164,6 +170,11 @@ impl TrialResult {
         }
         sum
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for this form")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl LatencySummary {
@@ -230,7 +241,7 @@ mod tests {
                 ..LatencySummary::default()
             }),
             cpu: vec![CpuLoad { cpu: 3, busy_percent, ..CpuLoad::default() }],
-            node: None,
+            ..TrialResult::default()
         };
         let both = TrialResult::mean_of(vec![trial(10, 100, 20.0), trial(8, 300, 40.0)]);
         assert_eq!(both.outcome, Outcome::new(20, 20, 18).unwrap());

@@ -6,10 +6,12 @@ use std::fmt::Write;
 
 use weir_units::Nanos;
 
-use crate::bounds::{GoalResult, SearchEnd};
+use crate::bounds::GoalResult;
 use crate::chart::{ChartLine, LineChart, escaped, number, short};
 use crate::goal::Goal;
+use crate::limits::THROUGHPUT_PERCENT;
 use crate::procedures::{LadderPoint, SizeResult};
+use crate::repetitions::Repetitions;
 use crate::report::{MeasurementReport, busy, kilo};
 use crate::scale::{float, seconds};
 
@@ -60,6 +62,10 @@ impl MeasurementReport {
             lines.push(format!("INCOMPLETE: the measurement ended before these sizes: {sizes}."));
         }
         for size in &self.suite.sizes {
+            if let Some(test) = &size.ended_in {
+                let frame = frame(size);
+                lines.push(format!("INCOMPLETE: {frame}: the measurement ended in: {test}."));
+            }
             lines.extend(size.notes.iter().map(|note| format!("{}: {note}.", frame(size))));
         }
         if lines.is_empty() {
@@ -72,9 +78,10 @@ impl MeasurementReport {
 
     fn throughput(&self) -> String {
         let mut rows = Vec::new();
-        for size in &self.suite.sizes {
-            let line = size.profile.sizes.line_pps(self.line_bps);
-            rows.extend(size.goals.iter().map(|result| throughput_row(size, result, line)));
+        for (index, size) in self.suite.sizes.iter().enumerate() {
+            let limit = self.generator_pps.get(index).copied();
+            let row = |result| self.throughput_row(size, result, limit);
+            rows.extend(size.goals.iter().map(row));
         }
         let lines = self.goals.iter().enumerate().map(|(index, goal)| ChartLine {
             name: goal_name(goal),
@@ -101,18 +108,109 @@ impl MeasurementReport {
             is_log: false,
             lines: lines.collect(),
         };
+        let heads = [
+            "frame",
+            "goal",
+            "packets/s",
+            "upper bound",
+            "Mbit/s",
+            "of the line",
+            "result",
+            "tester's own limit",
+        ];
+        let body =
+            table(&heads, &rows) + TESTER_NOTE + &self.repetitions_table() + &self.native_table();
+        section("Throughput", &body, &[in_bits, in_packets])
+    }
+
+    /// The spread of sizes that were measured more than once.
+    fn repetitions_table(&self) -> String {
+        let row = |one: Repetitions| {
+            let least = if one.tester_bound > 0 { "≥ " } else { "" };
+            let counts = [one.count, one.finished, one.tester_bound].map(|count| count.to_string());
+            let loads = [one.min, one.median, one.max].map(|load| format!("{least}{load}"));
+            let names = [one.sizes.to_string(), goal_name(&one.goal)];
+            names.into_iter().chain(counts).chain(loads).collect()
+        };
+        let rows: Vec<Vec<String>> = self.repetitions().into_iter().map(row).collect();
+        if rows.is_empty() {
+            return String::new();
+        }
+        let heads = [
+            "frame",
+            "goal",
+            "repetitions",
+            "finished",
+            "by the tester",
+            "least",
+            "median",
+            "greatest",
+        ];
+        format!("<h3>All repetitions, packets/s</h3>\n{}", table(&heads, &rows))
+    }
+
+    /// Throughput and latency beside those without the device.
+    fn native_table(&self) -> String {
+        let Some(baseline) = &self.baseline else { return String::new() };
+        let mut rows = Vec::new();
+        for size in &self.suite.sizes {
+            let other = baseline.suite.sizes.iter().find(|other| other.profile == size.profile);
+            let times = [other, Some(size)].map(|one| {
+                let median = one.and_then(median_at_throughput);
+                median.map_or_else(|| "–".to_owned(), micros)
+            });
+            for result in &size.goals {
+                let native = self.native(size, &result.goal).map(GoalResult::throughput);
+                let share = native
+                    .filter(|native| *native > 0)
+                    .map(|native| short(100.0 * float(result.throughput()) / float(native)) + " %");
+                let mut row = vec![frame(size), goal_name(&result.goal)];
+                row.push(native.map_or_else(|| "–".to_owned(), |native| native.to_string()));
+                row.push(result.throughput().to_string());
+                row.push(share.unwrap_or_else(|| "–".to_owned()));
+                row.extend(times.iter().cloned());
+                rows.push(row);
+            }
+        }
         let heads =
-            ["frame", "goal", "packets/s", "upper bound", "Mbit/s", "of the line", "result"];
-        section("Throughput", &table(&heads, &rows), &[in_bits, in_packets])
+            ["frame", "goal", "native", "device", "of native", "native median µs", "median µs"];
+        format!(
+            "<h3>Beside the native baseline, packets/s</h3>\n{}<p class=\"note\">Native: {}, {}. \
+             Median latency is that at each one's own throughput. <code>{}</code></p>",
+            table(&heads, &rows),
+            escaped(&baseline.dut),
+            escaped(&baseline.start),
+            escaped(&baseline.command)
+        )
+    }
+
+    /// `limit`: packets a second that the tester sends by itself.
+    fn throughput_row(
+        &self,
+        size: &SizeResult,
+        result: &GoalResult,
+        limit: Option<u64>,
+    ) -> Vec<String> {
+        let line = size.profile.sizes.line_pps(self.line_bps);
+        let share = 100.0 * float(result.throughput()) / float(line.max(1));
+        // A figure that is the tester's must not be read as the device's.
+        let least = if self.is_tester_bound(size, result) { "≥ " } else { "" };
+        vec![
+            frame(size),
+            goal_name(&result.goal),
+            format!("{least}{}", result.throughput()),
+            result.upper.map_or_else(|| "–".to_owned(), |upper| upper.to_string()),
+            format!("{least}{}", short(mbps(result.throughput(), size.frame_bytes))),
+            format!("{least}{} %", short(share)),
+            self.end_text(size, result).to_owned(),
+            limit.map_or_else(|| "–".to_owned(), |limit| limit.to_string()),
+        ]
     }
 
     fn latency(&self) -> String {
         let mut rows = Vec::new();
         for size in &self.suite.sizes {
-            // Of the usual tenths three are enough; loads that were asked for are all shown.
-            let are_tenths = size.latency.iter().any(|point| point.percent == 90);
-            let is_shown = |point: &&LadderPoint| !are_tenths || SHOWN.contains(&point.percent);
-            for point in size.latency.iter().filter(is_shown) {
+            for point in shown(&size.latency) {
                 let Some(latency) = point.result.latency else { continue };
                 let mut row = vec![frame(size), format!("{} %", point.percent)];
                 let times = [latency.min_ns, latency.median_ns, latency.mean_ns, latency.p99_ns];
@@ -335,27 +433,6 @@ impl MeasurementReport {
     }
 }
 
-/// `line`: packets a second that the link carries.
-fn throughput_row(size: &SizeResult, result: &GoalResult, line: u64) -> Vec<String> {
-    let share = 100.0 * float(result.throughput()) / float(line.max(1));
-    let end = match result.end {
-        SearchEnd::Regular => "regular",
-        SearchEnd::MaxLoad if size.max_pps < line => "or more: the generator's limit",
-        SearchEnd::MaxLoad => "the line's rate",
-        SearchEnd::MinLoad => "none found",
-        SearchEnd::TimeUp => "not finished: time was up",
-    };
-    vec![
-        frame(size),
-        goal_name(&result.goal),
-        result.throughput().to_string(),
-        result.upper.map_or_else(|| "–".to_owned(), |upper| upper.to_string()),
-        short(mbps(result.throughput(), size.frame_bytes)),
-        format!("{} %", short(share)),
-        end.to_owned(),
-    ]
-}
-
 fn section(title: &str, body: &str, charts: &[LineChart<'_>]) -> String {
     let charts: String = charts.iter().map(LineChart::figure).collect();
     format!("<h2>{title}</h2>\n{body}\n<div class=\"charts\">{charts}</div>\n")
@@ -414,6 +491,29 @@ fn seconds_text(time: Nanos) -> String {
     format!("{} s", short(seconds(time)))
 }
 
-/// Percent of the throughput that the table of latency has.
-const SHOWN: [u32; 3] = [50, 90, 110];
+/// The loads that the table of latency has. Of the usual tenths a few are enough, first that at the
+/// throughput, which RFC 2544 asks for (section 26.2), and what is past it; loads that were asked
+/// for are all shown.
+fn shown(points: &[LadderPoint]) -> Vec<&LadderPoint> {
+    let is_throughput = |point: &&LadderPoint| point.percent == THROUGHPUT_PERCENT;
+    let are_tenths = points.iter().any(|point| point.percent == 90);
+    let is_shown = |point: &&LadderPoint| {
+        !are_tenths || SHOWN.contains(&point.percent) || point.percent > THROUGHPUT_PERCENT
+    };
+    let others = points.iter().filter(|point| !is_throughput(point)).filter(is_shown);
+    points.iter().filter(is_throughput).chain(others).collect()
+}
+
+/// Median latency at the throughput, ns.
+fn median_at_throughput(size: &SizeResult) -> Option<u64> {
+    let mut points = size.latency.iter();
+    let at = points.find(|point| point.percent == THROUGHPUT_PERCENT)?;
+    Some(at.result.latency?.median_ns)
+}
+
+/// Percent of the throughput, below it, that the table of latency has.
+const SHOWN: [u32; 2] = [50, 90];
+const TESTER_NOTE: &str = "<p class=\"note\">“≥”, or more: the tester bounds the figure, and the \
+                           device may forward more. The tester's own limit is what its generator \
+                           offers and its sending interface takes, packets/s.</p>";
 const STYLE: &str = include_str!("page.css");

@@ -22,7 +22,9 @@ use crate::bounds::GoalResult;
 use crate::error::SearchError;
 use crate::gaps::ResetTime;
 use crate::goal::Goal;
-use crate::limits::{BenchmarkLimits, LATENCY_PERCENT, LOADS_MAX, LOSS_PERCENT, SuiteChoice};
+use crate::limits::{
+    BenchmarkLimits, LATENCY_PERCENT, LOADS_MAX, LOSS_PERCENT, SuiteChoice, THROUGHPUT_PERCENT,
+};
 use crate::measurer::{
     Measurer, RecoveryRequest, ResetRequest, TrafficProfile, TrialRequest, TrialResult,
 };
@@ -30,6 +32,7 @@ use crate::outcome::Outcome;
 use crate::scale::{duration_of, float, packets_in, scaled};
 use crate::schedule::{SizeTest, SuiteSchedule, latency_trials};
 use crate::search::{Search, SearchConfig, Step};
+use crate::tester_limit::DeviceTrials;
 
 /// The state of a suite, told before each trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +122,10 @@ pub struct SizeResult {
     /// The DUT did not come back from a reset in so many ns, which is when sending ended.
     #[serde(default)]
     pub not_back_ns: Option<u64>,
+    /// The test in which the measurement ended early: its results, and those of the tests behind
+    /// it, are missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_in: Option<String>,
     /// Tests that were left out, loads and times that were cut, each with its reason.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -147,7 +154,8 @@ pub enum BenchmarkError<E> {
 }
 
 /// Makes the tests of `choice` for each of `profiles`, throughput for `goals` first. `progress` is
-/// called before each trial, `size_done` after each size with all results so far.
+/// called before each trial, `size_done` after each size with all results so far: also after one
+/// that a failure ended, with the results that it has.
 pub fn run_suite<M: Measurer>(
     measurer: &mut M,
     profiles: &[TrafficProfile],
@@ -177,8 +185,10 @@ pub fn run_suite<M: Measurer>(
             behind: Nanos::ZERO,
             notes: Vec::new(),
         };
-        result.sizes.push(suite.run()?);
+        let (size, ended) = suite.run();
+        result.sizes.extend(size);
         size_done(measurer, &result);
+        ended?;
     }
     Ok(result)
 }
@@ -202,12 +212,25 @@ struct SizeRun<'a, M> {
 }
 
 impl<M: Measurer> SizeRun<'_, M> {
-    fn run(&mut self) -> Result<SizeResult, BenchmarkError<M::Error>> {
+    /// The results, and why there are no more of them. Without a throughput there are none.
+    fn run(&mut self) -> (Option<SizeResult>, Result<(), BenchmarkError<M::Error>>) {
         self.behind = self.schedule.tests();
-        let search = self.search()?;
-        let goals = search.results();
-        let throughput = goals.first().map_or(0, GoalResult::throughput);
-        let mut result = SizeResult {
+        let (search, goals) = match self.search() {
+            Ok(found) => found,
+            Err(error) => return (None, Err(error)),
+        };
+        let mut result = self.result(&search, goals);
+        if result.loads.iter().all(|(_, outcome)| outcome.forwarded == 0) {
+            self.notes.push(NOTHING_ARRIVED.to_owned());
+        }
+        let ended = self.tests(&mut result);
+        result.notes = std::mem::take(&mut self.notes);
+        (Some(result), ended)
+    }
+
+    /// The result of a search, without the other tests.
+    fn result(&self, search: &Search, goals: Vec<GoalResult>) -> SizeResult {
+        SizeResult {
             profile: self.profile.clone(),
             frame_bytes: self.profile.sizes.mean(),
             max_pps: self.max,
@@ -221,18 +244,40 @@ impl<M: Measurer> SizeRun<'_, M> {
             recovery: None,
             reset_ns: None,
             not_back_ns: None,
+            ended_in: None,
             notes: Vec::new(),
-        };
+        }
+    }
+
+    /// Makes the tests behind the search.
+    fn tests(&mut self, result: &mut SizeResult) -> Result<(), BenchmarkError<M::Error>> {
+        let throughput = result.goals.first().map_or(0, GoalResult::throughput);
         let choice = self.schedule.choice;
         for test in SizeTest::ALL.into_iter().filter(|test| choice.makes(*test)) {
             self.behind = self.schedule.after(test);
-            match self.reason_against(test, throughput) {
-                Some(reason) => self.notes.push(format!("{} left out: {reason}", test.name())),
-                None => self.test(test, throughput, &mut result)?,
+            if let Some(reason) = self.reason_against(test, throughput) {
+                self.notes.push(format!("{} left out: {reason}", test.name()));
+                continue;
+            }
+            self.note_line(test);
+            if let Err(error) = self.test(test, throughput, result) {
+                result.ended_in = Some(test.name().to_owned());
+                return Err(error);
             }
         }
-        result.notes = std::mem::take(&mut self.notes);
-        Ok(result)
+        Ok(())
+    }
+
+    /// Notes a test that begins at the line's rate by the RFCs, where the tester cannot send that.
+    fn note_line(&mut self, test: SizeTest) {
+        let (max, line) = (self.max, self.line);
+        if max < line && matches!(test, SizeTest::LossRate | SizeTest::BackToBack) {
+            let (name, percent) = (test.name(), scaled(max, 100, line));
+            self.notes.push(format!(
+                "{name}: from {max} packets/s on, the most that the tester sends: {percent} % of \
+                 the line's rate, which the RFC asks for"
+            ));
+        }
     }
 
     /// Says why a test would say nothing about the DUT.
@@ -267,28 +312,41 @@ impl<M: Measurer> SizeRun<'_, M> {
             SizeTest::Reset => match self.reset(throughput)? {
                 Some(ResetTime::Back(time)) => result.reset_ns = Some(time.as_nanos()),
                 Some(ResetTime::NotBack(time)) => result.not_back_ns = Some(time.as_nanos()),
+                Some(ResetTime::Failed(why)) => self.notes.push(format!("reset failed: {why}")),
                 None => self.notes.push("reset left out: the device cannot be reset".into()),
             },
         }
         Ok(())
     }
 
-    fn search(&mut self) -> Result<Search, BenchmarkError<M::Error>> {
+    /// The search, and its results with those marked that the tester bounds.
+    fn search(&mut self) -> Result<(Search, Vec<GoalResult>), BenchmarkError<M::Error>> {
         let goals = self.schedule.goals.to_vec();
-        let (min, max, limit) = (self.limits.min_pps, self.max, self.limits.search);
+        // A trial without a packet would pass any goal.
+        let shortest = goals.iter().map(|goal| goal.trial).min().unwrap_or_default();
+        let one = SECOND.as_nanos().div_ceil(shortest.as_nanos().max(1));
+        let min = self.limits.min_pps.max(one).min(self.max.saturating_sub(1));
+        let (max, limit) = (self.max, self.limits.search);
+        let mut device = DeviceTrials::default();
         let mut search = Search::new(SearchConfig { goals, min, max, limit })?;
         while let Step::Trial(step) = search.next() {
             let left = self.schedule.with_overhead(search.remaining(), step.duration);
             self.tell("throughput", step.load, left);
             let trial = self.trial(&self.request(step.load, step.duration))?;
+            device.add(step.load, step.duration, &trial);
             search.record(trial.outcome)?;
         }
-        Ok(search)
+        let results = device.mark(search.results());
+        Ok((search, results))
     }
 
     fn latency(&mut self, throughput: u64) -> Result<Vec<LadderPoint>, BenchmarkError<M::Error>> {
         let mut points = Vec::new();
-        let loads = self.latency_loads(throughput);
+        let mut loads = self.latency_loads(throughput);
+        loads.retain(|(percent, pps)| {
+            let (length, _) = latency_trials(self.limits, *percent);
+            self.has_packets(SizeTest::Latency, *pps, length)
+        });
         let times: Vec<Nanos> = loads.iter().map(|load| self.latency_time(load.0)).collect();
         for (at, (percent, pps)) in loads.into_iter().enumerate() {
             let rest = times[at + 1..].iter().copied().fold(Nanos::ZERO, Nanos::saturating_add);
@@ -320,7 +378,8 @@ impl<M: Measurer> SizeRun<'_, M> {
         } else {
             let loads = self.limits.loads_bps.iter().take(LOADS_MAX);
             let pps = loads.map(|bps| self.profile.sizes.frames_at(*bps).max(1));
-            pps.map(|pps| (percent_of(pps), pps)).collect()
+            let others = pps.filter(|pps| *pps != throughput).map(|pps| (percent_of(pps), pps));
+            std::iter::once((THROUGHPUT_PERCENT, throughput)).chain(others).collect()
         };
         let max = self.max;
         let cut = asked.iter().filter(|(_, pps)| *pps > max).count();
@@ -339,11 +398,26 @@ impl<M: Measurer> SizeRun<'_, M> {
         loads
     }
 
+    /// Says whether a trial has a packet at all, and notes it if not.
+    fn has_packets(&mut self, test: SizeTest, pps: u64, trial: Nanos) -> bool {
+        let any = packets_in(pps, trial) > 0;
+        if !any {
+            let name = test.name();
+            self.notes.push(format!(
+                "{name}: {pps} packets/s left out: no packet within a trial of {trial}"
+            ));
+        }
+        any
+    }
+
     fn loss_rate(&mut self) -> Result<Vec<LadderPoint>, BenchmarkError<M::Error>> {
         let mut points: Vec<LadderPoint> = Vec::new();
         let trial = self.limits.loss_trial;
         for (at, percent) in LOSS_PERCENT.into_iter().enumerate() {
             let pps = scaled(self.max, percent.into(), 100).max(1);
+            if !self.has_packets(SizeTest::LossRate, pps, trial) {
+                continue;
+            }
             let left = (LOSS_PERCENT.len() - at) as u64;
             self.tell(SizeTest::LossRate.name(), pps, self.schedule.trials(trial, left));
             let result = self.trial(&self.request(pps, trial))?;
@@ -420,6 +494,12 @@ impl<M: Measurer> SizeRun<'_, M> {
                 "recovery: the overload lasts {lasts}, not {over}: arrivals of more are not kept"
             ));
         }
+        if found.unsent > 0 {
+            self.notes.push(format!(
+                "recovery: the tester did not send {} of the packets: the overload was weaker",
+                found.unsent
+            ));
+        }
         let (recovery_ns, over_ns) = (found.time.as_nanos(), found.over.as_nanos());
         Ok(Recovery { over_pps, pps, recovery_ns, over_ns })
     }
@@ -450,5 +530,9 @@ impl<M: Measurer> SizeRun<'_, M> {
     }
 }
 
+const NOTHING_ARRIVED: &str = "throughput: no packet arrived at any load: check that the device is \
+                               connected and settled, that frames go to the address of its port, \
+                               and that it has a route to the destination";
+const SECOND: Nanos = Nanos::from_secs(1);
 /// Frame sizes of a suite at most.
 pub const SIZES_MAX: usize = 128;

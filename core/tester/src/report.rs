@@ -6,12 +6,14 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bounds::{GoalResult, SearchEnd};
 use crate::error::SearchError;
 use crate::goal::Goal;
 use crate::measurer::{CpuLoad, NodeLoad, TrialResult};
 use crate::model::{CpuLine, CpuPoint, CpuSurface};
 use crate::outcome::Outcome;
 use crate::procedures::{LadderPoint, SizeResult, SuiteResult};
+use crate::repetitions::Repetitions;
 
 /// A measurement of a device under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,8 +38,12 @@ pub struct MeasurementReport {
     pub to: String,
     /// Rate of the link, bits a second.
     pub line_bps: u64,
-    /// Packets a second that the generator offers by itself, for each frame size.
+    /// The tester's own limit for each frame size: packets a second that the generator offers and
+    /// the sending interface takes, measured before the first trial.
     pub generator_pps: Vec<u64>,
+    /// Results without the device, which were measured before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<NativeBaseline>,
     /// The goals of the throughput.
     pub goals: Vec<Goal>,
     /// The results.
@@ -49,11 +55,26 @@ pub struct MeasurementReport {
     pub lost_by_sequence: u64,
     /// The load of the processors by packet rate; no entry where it has no fit.
     pub cpu: Vec<CpuFit>,
-    /// Frame sizes that were to be measured and are not: the measurement runs, or was interrupted.
+    /// Frame sizes that were to be measured and are not at all: the measurement runs, or was
+    /// interrupted.
     #[serde(default)]
     pub missing: Vec<String>,
     /// Remarks that a reader has to know beside the figures.
     pub notes: Vec<String>,
+}
+
+/// A measurement with nothing but a cable, or the kernel alone, in place of the device: what the
+/// tester and its machine do by themselves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NativeBaseline {
+    /// A name for what was in place of the device.
+    pub dut: String,
+    /// When it began, as UTC.
+    pub start: String,
+    /// Its command line.
+    pub command: String,
+    /// Its results.
+    pub suite: SuiteResult,
 }
 
 /// CPU = a · kpps + b of one frame size, of all processors together.
@@ -88,6 +109,9 @@ impl MeasurementReport {
         }
         for size in &self.suite.sizes {
             let name = size.profile.sizes.to_string();
+            if let Some(test) = &size.ended_in {
+                let _written = writeln!(csv, "INCOMPLETE,{name},,ended in {test},,");
+            }
             let mut line = |test: &str, pps: u64, quantity: &str, unit: &str, value: String| {
                 let _written = writeln!(csv, "{test},{name},{pps},{quantity},{unit},{value}");
             };
@@ -103,6 +127,8 @@ impl MeasurementReport {
                         line(&test, value, quantity, "packet/s", value.to_string());
                     }
                 }
+                let end = self.end_text(size, result);
+                line(&test, result.throughput(), "search ended", "", end.to_owned());
             }
             for (test, points) in [("latency", &size.latency), ("loss rate", &size.loss_rate)] {
                 for point in points {
@@ -130,7 +156,63 @@ impl MeasurementReport {
                 line("reset", 0, "without forwarding", "ns", ns.to_string());
             }
         }
+        for one in self.repetitions() {
+            let Repetitions { sizes, goal, count, finished, tester_bound, min, median, max } = one;
+            let test = format!("repetitions loss {} exceed {}", goal.loss, goal.exceed);
+            for (quantity, unit, value) in [
+                ("repetitions", "1", count.into()),
+                ("finished", "1", finished.into()),
+                ("bounded by the tester", "1", tester_bound.into()),
+                ("least", "packet/s", min),
+                ("median", "packet/s", median),
+                ("greatest", "packet/s", max),
+            ] {
+                let _written = writeln!(csv, "{test},{sizes},{median},{quantity},{unit},{value}");
+            }
+        }
         csv
+    }
+
+    /// The spread of each size and goal that was measured more than once.
+    pub fn repetitions(&self) -> Vec<Repetitions> {
+        self.suite.repetitions(|size, result| self.is_tester_bound(size, result))
+    }
+
+    /// Says how a search ended. What the tester bounds is said to be so.
+    pub fn end_text(&self, size: &SizeResult, result: &GoalResult) -> &'static str {
+        let line = size.profile.sizes.line_pps(self.line_bps);
+        match result.end {
+            SearchEnd::TimeUp => "not finished: time was up",
+            SearchEnd::Tester => "or more: packets were missing at the tester itself",
+            SearchEnd::MaxLoad if size.max_pps < line => "or more: the generator's limit",
+            _ if self.is_native(size, result) => "or more: as without the device",
+            SearchEnd::MaxLoad => "the line's rate",
+            SearchEnd::MinLoad => "none found",
+            SearchEnd::Regular => "regular",
+        }
+    }
+
+    /// Says whether the throughput is a limit of the tester: the device may forward more.
+    pub fn is_tester_bound(&self, size: &SizeResult, result: &GoalResult) -> bool {
+        self.end_text(size, result).starts_with("or more")
+    }
+
+    /// The result of the same size and goal without the device.
+    pub(crate) fn native(&self, size: &SizeResult, goal: &Goal) -> Option<&GoalResult> {
+        let baseline = self.baseline.as_ref()?;
+        let same = baseline.suite.sizes.iter().find(|other| other.profile == size.profile)?;
+        same.goals.iter().find(|other| other.goal == *goal)
+    }
+
+    /// Says whether the device forwards what was forwarded without it, within the goal's width.
+    /// Then the figure is of what both have in common, the tester.
+    fn is_native(&self, size: &SizeResult, result: &GoalResult) -> bool {
+        let line = size.profile.sizes.line_pps(self.line_bps);
+        self.native(size, &result.goal).is_some_and(|native| {
+            let (with, without) = (result.throughput(), native.throughput());
+            let (distance, most) = (with.abs_diff(without), with.max(without));
+            with > 0 && without < line && !result.goal.width.is_exceeded_by(distance, most)
+        })
     }
 }
 

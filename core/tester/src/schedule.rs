@@ -98,14 +98,14 @@ impl SuiteSchedule<'_> {
         let limits = self.limits;
         match test {
             SizeTest::LossRate => self.trials(limits.loss_trial, LOSS_PERCENT.len() as u64),
-            SizeTest::Latency if limits.loads_bps.is_empty() => {
-                let others = LATENCY_PERCENT.len() as u64 - 1;
-                let at_throughput = limits.latency_times.max(1);
-                self.trials(limits.trial, others)
-                    .saturating_add(self.trials(limits.latency_trial, at_throughput.into()))
-            }
             SizeTest::Latency => {
-                self.trials(limits.trial, limits.loads_bps.len().min(LOADS_MAX) as u64)
+                let others = match limits.loads_bps.len() {
+                    0 => LATENCY_PERCENT.len() - 1,
+                    asked => asked.min(LOADS_MAX),
+                };
+                let at_throughput = limits.latency_times.max(1);
+                self.trials(limits.trial, others as u64)
+                    .saturating_add(self.trials(limits.latency_trial, at_throughput.into()))
             }
             SizeTest::BackToBack => {
                 let each = self.burst().as_nanos();
@@ -130,7 +130,7 @@ impl SuiteSchedule<'_> {
 
 /// The length and number of the trials at a load of so many percent of the throughput.
 pub(crate) const fn latency_trials(limits: &BenchmarkLimits, percent: u32) -> (Nanos, u32) {
-    if percent == THROUGHPUT_PERCENT && limits.loads_bps.is_empty() {
+    if percent == THROUGHPUT_PERCENT {
         return (
             limits.latency_trial,
             if limits.latency_times == 0 { 1 } else { limits.latency_times },

@@ -274,6 +274,7 @@ fn what_is_missing_is_told() {
         to: String::new(),
         line_bps: LIMITS.line_bps,
         generator_pps: vec![],
+        baseline: None,
         goals: vec![Goal::NDR],
         packets: Outcome::default(),
         lost_by_sequence: 0,

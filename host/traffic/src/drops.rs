@@ -16,6 +16,9 @@ use super::thread::run_inside;
 /// Counts the generator's frames that one device drops, for as long as it exists.
 pub(super) struct DropMeter {
     drops: MapHandle,
+    /// The device has no ring of its own: the frames go straight into that of its peer, which is
+    /// the device under test.
+    is_peers_ring: bool,
     // The program is detached when these are dropped.
     _links: Vec<Link>,
     _object: Object,
@@ -37,7 +40,13 @@ impl DropMeter {
         let links = links.collect::<Result<_, _>>()?;
         let drops = bpf::map(&object, "drops")?;
         bpf::write(&drops, DEVICE, &[netns << 32 | u64::from(link.ifindex)])?;
-        Ok(Self { drops, _links: links, _object: object })
+        let is_peers_ring = ["veth", "tun"].iter().any(|kind| link.is(kind));
+        Ok(Self { drops, is_peers_ring, _links: links, _object: object })
+    }
+
+    /// Says whether what is dropped found no room in the device under test, not in the tester.
+    pub(super) const fn is_peers_ring(&self) -> bool {
+        self.is_peers_ring
     }
 
     /// Frames dropped since the start.

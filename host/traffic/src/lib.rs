@@ -25,6 +25,8 @@ mod error;
 mod frame;
 mod generator;
 mod header;
+mod missed;
+mod neighbours;
 mod pace;
 mod packet;
 mod ping;

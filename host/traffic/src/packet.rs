@@ -26,18 +26,21 @@ pub fn send_raw<F: AsRef<[u8]> + Sync>(
 /// Sends frames as [`send_raw`] does, in the namespace of the calling thread.
 pub(super) fn send_here<F: AsRef<[u8]>>(device: &str, frames: &[F]) -> Result<usize, TrafficError> {
     let failed = |error| TrafficError::system(format!("send frames from {device}"), error);
-    let socket = open(device).map_err(failed)?;
+    let socket = open(device, NOTHING).map_err(failed)?;
     let is_taken = |frame: &&F| send(&socket, frame.as_ref(), SendFlags::empty()).is_ok();
     Ok(frames.iter().filter(is_taken).count())
 }
 
-/// Opens a packet socket that is bound to `device` and receives nothing.
-fn open(device: &str) -> io::Result<OwnedFd> {
+/// Opens a packet socket that is bound to `device` and receives frames of the Ethernet type
+/// `protocol`, or nothing.
+pub(super) fn open(device: &str, protocol: u16) -> io::Result<OwnedFd> {
     let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
+    // It receives from when it is bound, so nothing of another device.
     let socket = socket_with(family, SocketType::RAW, flags, None)?;
     // SAFETY: all zeros is a valid address.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = FAMILY;
+    address.sll_protocol = protocol.to_be();
     address.sll_ifindex = netdevice::name_to_index(&socket, device)?.cast_signed();
     // SAFETY: `address` is valid for reading the length given.
     match unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), ADDRESS_BYTES) } {
@@ -46,6 +49,8 @@ fn open(device: &str) -> io::Result<OwnedFd> {
     }
 }
 
+/// The Ethernet type of a socket that only sends.
+const NOTHING: u16 = 0;
 /// `AF_PACKET` as an address holds it.
 const FAMILY: libc::sa_family_t = 17;
 const _: () = assert!(libc::AF_PACKET == 17);

@@ -7,7 +7,7 @@
 //! traffic has ended, the sink is read until nothing more comes, and each packet is forwarded, lost
 //! or unsent: three counts that add up exactly. What the sending device does not take is unsent.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -16,20 +16,23 @@ use std::time::{Duration, Instant};
 use weir_platform::processor_time::CpuTime;
 use weir_platform::run::{Command, Host, Platform};
 use weir_tester::{
-    CpuLoad, FramePattern, IpVersion, LatencySummary, Measurer, Outcome, RecoveryRequest,
-    RecoveryTime, ResetRequest, ResetTime, TrafficProfile, TrialRequest, TrialResult,
-    recovery_time, reset_time, scaled,
+    CpuLoad, FramePattern, LatencySummary, Measurer, Outcome, RecoveryRequest, RecoveryTime,
+    ResetRequest, ResetTime, TesterLimit, TrafficProfile, TrialRequest, TrialResult, recovery_time,
+    reset_time, scaled,
 };
 use weir_units::Nanos;
 
 use super::drops::DropMeter;
 use super::error::TrafficError;
 use super::generator;
+use super::missed::MissedFrames;
+use super::neighbours::{NeighbourAnswers, usual_addresses};
 use super::packet::send_here;
-use super::result::{Received, SendResult, Span};
+use super::result::{Received, SendResult};
 use super::spec::{
     FrameSizes, Mac, Rate, RunSpec, SendMethod, SendSpec, SinkSpec, XdpSend, XdpStream,
 };
+use super::stop::is_stopped;
 use super::thread::run_inside;
 use super::trial_sink::{RECORDED, STREAMS, TrialSink};
 use weir_result::Delays;
@@ -57,6 +60,9 @@ pub struct WireMeasurer<'a> {
     sink: TrialSink,
     /// Counts what the sending device drops; why it cannot, where it cannot.
     drops: Result<DropMeter, TrafficError>,
+    /// Counts what the receiving device misses.
+    missed: MissedFrames,
+    _answers: [NeighbourAnswers; 2],
     next_stream: u16,
     totals: TrialTotals,
     stop: &'a AtomicBool,
@@ -79,6 +85,8 @@ pub struct TrialTotals {
     /// Lost packets by the numbers in those that arrived: counted apart from the others, and the
     /// same as `outcome.lost` if nothing is wrong with either.
     pub lost_by_sequence: u64,
+    /// Lost packets that the receiving device of the tester had no room for.
+    pub missed: u64,
 }
 
 impl<'a> WireMeasurer<'a> {
@@ -102,9 +110,25 @@ impl<'a> WireMeasurer<'a> {
         };
         let gateway = gateway.map_or_else(own, Ok)?;
         let drops = DropMeter::start(from.netns.as_deref(), &from.device);
-        let (cpus, next_stream) = (Vec::new(), FIRST_STREAM);
-        let totals = TrialTotals::default();
-        Ok(Self { from, to, gateway, cpus, reset_command, sink, drops, next_stream, totals, stop })
+        let missed = MissedFrames::new(to.netns.as_deref(), &to.device)?;
+        let answers = [(&from, 0), (&to, 1)].map(|(end, which)| {
+            NeighbourAnswers::at(end.netns.as_deref(), &end.device, end.address, which)
+        });
+        let [source, destination] = answers;
+        Ok(Self {
+            from,
+            to,
+            gateway,
+            cpus: Vec::new(),
+            reset_command,
+            sink,
+            drops,
+            missed,
+            _answers: [source?, destination?],
+            next_stream: FIRST_STREAM,
+            totals: TrialTotals::default(),
+            stop,
+        })
     }
 
     /// Keeps the generator on these processors.
@@ -127,7 +151,27 @@ impl<'a> WireMeasurer<'a> {
     /// Says that what the sending device drops counts as lost by the DUT, where that is so.
     pub fn drops_note(&self) -> Option<String> {
         let error = self.drops.as_ref().err()?;
-        Some(format!("Frames that the sending interface drops count as lost: {error}."))
+        Some(format!(
+            "Frames that the sending interface drops count as lost, and the tester's own limit \
+             does not know of them: {error}."
+        ))
+    }
+
+    /// Says what the tester's receiving interface had no room for, if there was anything.
+    pub fn missed_note(&self) -> Option<String> {
+        let missed = self.totals.missed;
+        (missed > 0).then(|| {
+            format!(
+                "{missed} of the lost packets arrived at the receiving interface, which had no \
+                 room for them: a limit of the tester, not of the device."
+            )
+        })
+    }
+
+    /// Says whether frames that the sending device drops found no room in the DUT's own ring: on a
+    /// veth or tun.
+    fn is_peers_ring(&self) -> bool {
+        self.drops.as_ref().is_ok_and(DropMeter::is_peers_ring)
     }
 
     /// Frames of the generator that the sending device dropped so far.
@@ -148,19 +192,37 @@ impl<'a> WireMeasurer<'a> {
         run_inside(&run, || send_here(&self.to.device, &[frame]).map(drop))
     }
 
-    /// Packets a second that the generator offers for this profile if nothing holds it back,
-    /// measured for `duration`.
+    /// Packets a second that the tester sends of this profile if nothing holds it back, measured
+    /// for `duration`. What a veth does not take is no limit of the tester: its ring is the DUT's.
+    pub fn tester_limit(
+        &mut self,
+        profile: &TrafficProfile,
+        duration: Nanos,
+    ) -> Result<TesterLimit, TrafficError> {
+        // A bridge that has not learned the address would flood all its ports.
+        self.announce()?;
+        let streams = self.streams(profile, None, None)?;
+        let dropped_before = self.dropped()?;
+        let sent = self.send(streams, duration)?;
+        let dropped = match self.is_peers_ring() {
+            true => 0,
+            false => self.dropped()?.saturating_sub(dropped_before),
+        };
+        self.settle()?;
+        self.check_stopped()?;
+        let packets: u64 = sent.streams.iter().map(|stream| stream.packets).sum();
+        let ns = sent.span.end_ns.saturating_sub(sent.span.start_ns).max(1);
+        let pps = |packets: u64| scaled(packets, 1_000_000_000, ns);
+        Ok(TesterLimit { offered: pps(packets), taken: pps(packets.saturating_sub(dropped)) })
+    }
+
+    /// Packets a second of [`Self::tester_limit`].
     pub fn generator_pps(
         &mut self,
         profile: &TrafficProfile,
         duration: Nanos,
     ) -> Result<u64, TrafficError> {
-        let streams = self.streams(profile, None, None)?;
-        let sent = self.send(streams, duration)?;
-        self.settle()?;
-        let packets: u64 = sent.streams.iter().map(|stream| stream.packets).sum();
-        let ns = sent.span.end_ns.saturating_sub(sent.span.start_ns).max(1);
-        Ok(scaled(packets, 1_000_000_000, ns))
+        Ok(self.tester_limit(profile, duration)?.pps())
     }
 
     /// Sends these streams, each of which has a count, for `duration`. Returns the packets of each,
@@ -239,10 +301,7 @@ impl<'a> WireMeasurer<'a> {
         pps: Option<u64>,
         count: Option<u64>,
     ) -> XdpStream {
-        let [source, destination] = match profile.ip {
-            IpVersion::V4 => ADDRESSES_V4.map(IpAddr::V4),
-            IpVersion::V6 => ADDRESSES_V6.map(IpAddr::V6),
-        };
+        let [source, destination] = usual_addresses(profile.ip);
         XdpStream {
             netns: self.from.netns.clone(),
             rate: pps.map(|pps| Rate::Pps(pps.max(1))),
@@ -299,11 +358,11 @@ impl<'a> WireMeasurer<'a> {
         streams: Vec<XdpStream>,
         intended: u64,
         duration: Nanos,
-    ) -> Result<(TrialResult, Span), TrafficError> {
+    ) -> Result<(TrialResult, SendResult), TrafficError> {
         let numbers: Vec<u16> = streams.iter().map(|stream| stream.stream).collect();
         // A bridge forgets an address after some minutes, and then floods.
         self.announce()?;
-        let dropped_before = self.dropped()?;
+        let (dropped_before, missed_before) = (self.dropped()?, self.missed.total()?);
         let before = CpuTime::now()?;
         let sent = self.send(streams, duration)?;
         let cpu = CpuTime::now()?.each_since(&before);
@@ -319,15 +378,18 @@ impl<'a> WireMeasurer<'a> {
         let outcome = outcome(intended, given - dropped, forwarded)?;
         // A frame that the device dropped has its number all the same.
         let missing = lost_by_sequence(&sent, &received).saturating_sub(dropped);
-        self.totals.add(outcome, missing);
+        let missed = self.missed.total()?.saturating_sub(missed_before).min(outcome.lost);
+        self.totals.add(outcome, missing, missed);
+        let peers = if self.is_peers_ring() { dropped } else { 0 };
+        let tester_missing = outcome.unsent.saturating_sub(peers) + missed;
         let cpu = (0..).zip(cpu).map(|(cpu, load)| CpuLoad {
             cpu,
             busy_percent: load.busy_percent,
             softirq_percent: load.softirq_percent,
             stolen_percent: load.stolen_percent,
         });
-        let latency = latency(&received);
-        Ok((TrialResult { outcome, latency, cpu: cpu.collect(), node: None }, sent.span))
+        let (latency, cpu) = (latency(&received), cpu.collect());
+        Ok((TrialResult { outcome, latency, tester_missing, cpu, node: None }, sent))
     }
 
     fn needs_records(&self, what: &str) -> Result<(), TrafficError> {
@@ -345,6 +407,9 @@ impl Measurer for WireMeasurer<'_> {
         let intended = request
             .burst
             .unwrap_or_else(|| scaled(request.pps, request.duration.as_nanos(), 1_000_000_000));
+        if intended == 0 {
+            return Ok(TrialResult::default());
+        }
         let streams = self.streams(&request.profile, Some(request.pps), Some(intended))?;
         Ok(self.measure(streams, intended, request.duration)?.0)
     }
@@ -372,7 +437,9 @@ impl Measurer for WireMeasurer<'_> {
             self.stream(&request.profile, RECORDED + 1, Some(extra_pps), Some(extra.max(1))),
         ];
         self.next_stream = FIRST_STREAM;
-        self.measure(streams, stays.max(1) + extra.max(1), Nanos::new(time))?;
+        let intended = stays.max(1) + extra.max(1);
+        let (result, sent) = self.measure(streams, intended, Nanos::new(time))?;
+        let sent = sent.streams.first().map_or(0, |stream| stream.packets);
         let mut arrived = vec![false; usize::try_from(stays.max(1)).unwrap_or(0)];
         for record in self.sink.arrivals()? {
             let index = usize::try_from(record.sequence).unwrap_or(usize::MAX);
@@ -382,11 +449,12 @@ impl Measurer for WireMeasurer<'_> {
             true => Nanos::new(over_ns),
             false => request.over,
         };
-        Ok(RecoveryTime { time: recovery_time(&arrived, request.pps, over), over })
+        let time = recovery_time(&arrived, sent, request.pps, over);
+        Ok(RecoveryTime { time, over, unsent: result.tester_missing })
     }
 
     /// The longest time without an arrival while the command ran and after it, to the end of
-    /// sending.
+    /// sending. The command may take until then: a device that comes back later is not seen.
     fn reset(&mut self, request: &ResetRequest) -> Result<Option<ResetTime>, TrafficError> {
         let Some(command) = self.reset_command.clone() else { return Ok(None) };
         self.needs_records("reset")?;
@@ -404,19 +472,21 @@ impl Measurer for WireMeasurer<'_> {
         let streams = vec![self.stream(&request.profile, RECORDED, Some(pps), Some(count))];
         self.next_stream = FIRST_STREAM;
         let half = Duration::from_nanos(request.duration.as_nanos() / 2);
+        let limit = Duration::from_nanos(duration.as_nanos()).saturating_sub(half);
         let reset = thread::scope(|scope| {
             let resetting = scope.spawn(move || {
                 thread::sleep(half);
-                Host::default().run(&Command::new("sh", ["-c", command.as_str()])).map(drop)
+                let command = Command::new("sh", ["-c", command.as_str()]).limit(limit);
+                Host::unless(is_stopped).run(&command).map(drop)
             });
             let sent = self.measure(streams, count, duration);
             let reset = resetting.join();
-            sent.map(|(_, span)| (span, reset))
+            sent.map(|(_, sent)| (sent.span, reset))
         })?;
         let (span, reset) = reset;
-        reset
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            .map_err(|error| TrafficError::Device(format!("reset: {error}")))?;
+        if let Err(error) = reset.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+            return Ok(Some(ResetTime::Failed(error.to_string())));
+        }
         let arrivals = self.sink.arrivals()?;
         let times: Vec<u64> = arrivals.iter().map(|arrival| arrival.time_ns).collect();
         Ok(Some(reset_time(&times, span.start_ns, span.end_ns, pps)))
@@ -424,9 +494,10 @@ impl Measurer for WireMeasurer<'_> {
 }
 
 impl TrialTotals {
-    fn add(&mut self, outcome: Outcome, lost_by_sequence: u64) {
+    fn add(&mut self, outcome: Outcome, lost_by_sequence: u64, missed: u64) {
         self.outcome = self.outcome.plus(outcome);
         self.lost_by_sequence += lost_by_sequence;
+        self.missed += missed;
     }
 }
 
@@ -489,10 +560,6 @@ fn latency(received: &[Received]) -> Option<LatencySummary> {
     })
 }
 
-/// RFC 2544 has 198.18.0.0/15, RFC 5180 has 2001:2::/48.
-const ADDRESSES_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 19, 0, 1)];
-const ADDRESSES_V6: [Ipv6Addr; 2] =
-    [Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x2001, 2, 0, 0x8000, 0, 0, 0, 1)];
 const SOURCE_PORT: u16 = 49_152;
 /// Streams of a trial at most.
 const STREAMS_PER_TRIAL: u16 = 64;

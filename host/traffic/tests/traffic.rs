@@ -212,6 +212,17 @@ fn the_sink_tells_loss_reordering_and_duplicates_apart() {
     assert!(received.records.iter().all(|record| record.bytes == 60));
 }
 
+/// Goal: where the first packets are out of order, each number is still arrived or lost.
+#[test]
+fn the_sink_counts_first_packets_out_of_order() {
+    let Some(pair) = Pair::new("first") else { return };
+    let spec = pair.sink_spec(SinkVerdict::DropMeasured);
+    let numbers = [5, 3, 6, 4, 1];
+    let ((), received) = receive_during(&spec, || pair.send_headers_from_a(4, &numbers));
+    let expected = Order { first: 1, next: 7, lost: 1, reordered: 3, duplicated: 0, stale: 0 };
+    assert_eq!(received.streams[0].order, expected);
+}
+
 /// The stack takes the generator's frames: lengths, addresses and the IPv4 checksum are right.
 #[test]
 fn the_stack_accepts_generated_frames_of_all_sizes() {

@@ -3,7 +3,7 @@
 //! for: a page that is handed to a customer must say so itself.
 
 use weir_platform::failure::{Failure, UsageError};
-use weir_tester::{BenchmarkLimits, Goal, SuiteChoice};
+use weir_tester::{BenchmarkLimits, Goal, SuiteChoice, TesterLimit, TrafficProfile};
 use weir_units::Nanos;
 
 use super::{BenchmarkOptions, MIN_PPS};
@@ -49,16 +49,25 @@ impl BenchmarkOptions {
         Ok(())
     }
 
-    /// `generator_pps`: the generator's own limit for each profile. Loads stay a tenth below it,
-    /// for a busy machine.
-    pub(super) fn limits(&self, line_bps: u64, generator_pps: &[u64]) -> BenchmarkLimits {
+    /// `own`: the tester's own limit for each profile.
+    pub(super) fn limits(
+        &self,
+        line_bps: u64,
+        profiles: &[TrafficProfile],
+        own: &[TesterLimit],
+    ) -> BenchmarkLimits {
         let (latency_trial, latency_times) = match self.full {
             true => (FULL_LATENCY, FULL_LATENCY_TIMES),
             false => (self.quick_or(QUICK_TRIAL, TRIAL), 1),
         };
         BenchmarkLimits {
             line_bps,
-            max_pps: generator_pps.iter().map(|pps| (pps / 10 * 9).max(MIN_PPS + 1)).collect(),
+            max_pps: profiles
+                .iter()
+                .zip(own)
+                .map(|(profile, own)| own.load_max(profile.sizes.line_pps(line_bps)))
+                .map(|pps| pps.max(MIN_PPS + 1))
+                .collect(),
             min_pps: MIN_PPS,
             search: self.search_limit(),
             trial: self.quick_or(QUICK_TRIAL, TRIAL),
@@ -93,26 +102,15 @@ impl BenchmarkOptions {
                 format!("Throughput: trials of {trial}; RFC 2544, section 24, asks for 60 s."),
             );
         }
-        if !limits.loads_bps.is_empty() {
-            let trial = limits.trial;
-            note(
-                choice.latency,
-                format!(
-                    "Latency: one trial of {trial} at each load that was asked for; RFC 2544, \
-                     section 26.2, asks for 20 of 120 s at the throughput."
-                ),
-            );
-        } else {
-            let (trial, times) = (limits.latency_trial, limits.latency_times);
-            let falls_short = trial < FULL_LATENCY || times < FULL_LATENCY_TIMES;
-            note(
-                choice.latency && falls_short,
-                format!(
-                    "Latency: one trial of {trial} at each load; RFC 2544, section 26.2, asks for \
-                     20 of 120 s at the throughput."
-                ),
-            );
-        }
+        let (trial, times) = (limits.latency_trial, limits.latency_times);
+        let falls_short = trial < FULL_LATENCY || times < FULL_LATENCY_TIMES;
+        note(
+            choice.latency && falls_short,
+            format!(
+                "Latency: one trial of {trial} at each load; RFC 2544, section 26.2, asks for \
+                 20 of 120 s at the throughput."
+            ),
+        );
         note(
             choice.loss_rate && limits.loss_trial < FULL_LOSS,
             format!(

@@ -43,6 +43,12 @@ fn a_device_that_does_not_come_back_is_told() {
     let answer = measurer(&pair, Some(down), &stop).reset(&request).unwrap();
     let Some(ResetTime::NotBack(away)) = answer else { panic!("it is down: {answer:?}") };
     assert!(away >= Nanos::from_millis(400), "{away}");
+    // The command may take until sending ends, and how it failed is the answer.
+    for (command, why) in [("sleep 20", "took longer than 1000 ms"), ("exit 3", "exit status: 3")] {
+        let answer = measurer(&pair, Some(command.to_owned()), &stop).reset(&request).unwrap();
+        let Some(ResetTime::Failed(text)) = answer else { panic!("{command}: {answer:?}") };
+        assert!(text.contains(why), "{text}");
+    }
 }
 
 /// Goal: what the sending device drops is unsent, not lost by the device under test.

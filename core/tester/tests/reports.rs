@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Statements of a report about results that are not the device's, not finished or not there.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+use weir_tester::{
+    BenchmarkError, BenchmarkLimits, DutNoise, FakeDut, FramePattern, Goal, IpVersion,
+    MeasurementReport, Measurer, NativeBaseline, Outcome, OutcomeError, RecoveryRequest,
+    RecoveryTime, ResetRequest, ResetTime, SearchEnd, SuiteChoice, SuiteResult, TrafficProfile,
+    TrialRequest, TrialResult, run_suite,
+};
+use weir_units::Nanos;
+
+const CAPACITY: u32 = 1_000_000;
+const NONE: SuiteChoice = SuiteChoice {
+    latency: false,
+    loss_rate: false,
+    back_to_back: false,
+    recovery: false,
+    reset: false,
+};
+const LIMITS: BenchmarkLimits = BenchmarkLimits {
+    line_bps: 10_000_000_000,
+    max_pps: Vec::new(),
+    min_pps: 1_000,
+    search: Nanos::from_secs(3_600),
+    trial: Nanos::from_secs(1),
+    latency_trial: Nanos::from_secs(1),
+    latency_times: 1,
+    loss_trial: Nanos::from_secs(1),
+    loads_bps: Vec::new(),
+    bursts: 2,
+    first_burst: Nanos::from_secs(1),
+    overload: Nanos::from_secs(1),
+    reset_patience: Nanos::from_secs(1),
+    overhead: Nanos::from_millis(200),
+};
+
+fn dut() -> FakeDut {
+    FakeDut::new(CAPACITY, 0, DutNoise::default(), 1)
+}
+
+fn profile() -> TrafficProfile {
+    TrafficProfile { sizes: FramePattern::Fixed(128), ip: IpVersion::V4, streams: 1 }
+}
+
+fn suite<M: Measurer>(
+    measurer: &mut M,
+    times: usize,
+    choice: SuiteChoice,
+    limits: &BenchmarkLimits,
+) -> (Result<SuiteResult, BenchmarkError<M::Error>>, SuiteResult) {
+    let (mut last, profiles) = (SuiteResult::default(), vec![profile(); times]);
+    let mut done = |_: &M, suite: &SuiteResult| last = suite.clone();
+    let goals = [Goal::NDR];
+    let result = run_suite(measurer, &profiles, &goals, choice, limits, &mut |_| (), &mut done);
+    (result, last)
+}
+
+fn report(suite: SuiteResult) -> MeasurementReport {
+    MeasurementReport {
+        version: MeasurementReport::VERSION,
+        dut: "d".to_owned(),
+        method: "rfc2544".to_owned(),
+        command: String::new(),
+        start: String::new(),
+        seconds: 1.0,
+        machine: String::new(),
+        from: String::new(),
+        to: String::new(),
+        line_bps: LIMITS.line_bps,
+        generator_pps: vec![777_777],
+        baseline: None,
+        goals: vec![Goal::NDR],
+        packets: Outcome::default(),
+        lost_by_sequence: 0,
+        cpu: vec![],
+        missing: vec![],
+        suite,
+        notes: vec![],
+    }
+}
+
+/// Goal: where the tester cannot send what the device forwards, the figure is the tester's, on the
+/// page and in the table; where the device is the limit, it is the device's.
+#[test]
+fn a_limit_of_the_tester_is_not_one_of_the_device() {
+    let (found, _) = suite(&mut dut().with_tester_limit(600_000), 1, NONE, &LIMITS);
+    let found = found.unwrap();
+    assert_eq!(found.sizes[0].goals[0].end, SearchEnd::Tester, "{:?}", found.sizes[0].goals);
+    let (page, csv) = (report(found.clone()).page(), report(found.clone()).csv());
+    let throughput = found.sizes[0].goals[0].throughput();
+    assert!(page.contains(&format!("<td>≥ {throughput}</td>")), "{page}");
+    assert!(page.contains("or more: packets were missing at the tester itself"));
+    assert!(page.contains("<td>777777</td>"), "the tester's own limit");
+    assert!(csv.contains("search ended,,or more: packets were missing at the tester itself"));
+    let (found, _) = suite(&mut dut().with_tester_limit(1_500_000), 1, NONE, &LIMITS);
+    assert_eq!(found.unwrap().sizes[0].goals[0].end, SearchEnd::Regular);
+}
+
+/// Goal: the page says how the device is beside nothing but a cable, and a device that is as good
+/// is not given the cable's figure.
+#[test]
+fn the_native_baseline_stands_beside_the_device() {
+    let with_latency = SuiteChoice { latency: true, ..NONE };
+    let [native, slower] = [CAPACITY, CAPACITY / 2].map(|capacity| {
+        let mut dut = FakeDut::new(capacity, 0, DutNoise::default(), 1);
+        suite(&mut dut, 1, with_latency, &LIMITS).0.unwrap()
+    });
+    let (dut, start, command) = ("a cable".to_owned(), String::new(), String::new());
+    let baseline = NativeBaseline { dut, start, command, suite: native.clone() };
+    let with = |suite| MeasurementReport { baseline: Some(baseline.clone()), ..report(suite) };
+    let equal = with(native);
+    let size = &equal.suite.sizes[0];
+    assert_eq!(equal.end_text(size, &size.goals[0]), "or more: as without the device");
+    let half = with(slower);
+    let size = &half.suite.sizes[0];
+    assert_eq!(half.end_text(size, &size.goals[0]), "regular");
+    let page = half.page();
+    assert!(page.contains("Beside the native baseline") && page.contains("Native: a cable"));
+    assert!(page.contains("<td>50 %</td>") && page.contains("<td>1</td><td>2</td>"), "{page}");
+}
+
+/// Goal: latency at the throughput comes first.
+#[test]
+fn the_page_has_the_latency_at_the_throughput_first() {
+    let (found, _) = suite(&mut dut(), 1, SuiteChoice { latency: true, ..NONE }, &LIMITS);
+    let page = report(found.unwrap()).page();
+    let rows: Vec<usize> = ["100 %", "50 %", "90 %", "110 %"]
+        .map(|load| page.find(&format!("<td>128 bytes</td><td>{load}</td>")).expect(load))
+        .into();
+    assert!(rows.is_sorted(), "{rows:?}");
+}
+
+/// Goal: a search that its time ended is not taken for one that is done.
+#[test]
+fn an_unfinished_search_is_told() {
+    let limits = BenchmarkLimits { search: Nanos::from_secs(3), ..LIMITS };
+    let (found, _) = suite(&mut dut(), 1, NONE, &limits);
+    let report = report(found.unwrap());
+    assert!(report.csv().contains("search ended,,not finished: time was up"), "{}", report.csv());
+}
+
+/// Goal: repetitions have one figure with its spread.
+#[test]
+fn repetitions_are_summed_up() {
+    let (found, _) = suite(&mut dut(), 3, NONE, &LIMITS);
+    let mut found = found.unwrap();
+    for (size, load) in found.sizes.iter_mut().zip([300, 100, 250]) {
+        size.goals[0].lower = Some(load);
+    }
+    found.sizes[1].goals[0].end = SearchEnd::TimeUp;
+    let mut report = report(found);
+    let one = &report.repetitions()[0];
+    assert_eq!((one.count, one.finished, one.tester_bound), (3, 2, 0));
+    assert_eq!((one.min, one.median, one.max), (100, 250, 300));
+    assert!(report.csv().contains(",128,250,median,packet/s,250"), "{}", report.csv());
+    assert!(report.page().contains("<td>250</td><td>300</td>"), "{}", report.page());
+    report.suite.sizes[2].goals[0].end = SearchEnd::Tester;
+    assert!(report.page().contains("<td>≥ 250</td><td>≥ 300</td>"), "{}", report.page());
+}
+
+/// Goal: a load without a packet is left out by name, and the other loads are measured.
+#[test]
+fn a_trial_without_packets_is_left_out() {
+    let limits = BenchmarkLimits {
+        loads_bps: vec![1_000, 10_000_000],
+        trial: Nanos::from_millis(200),
+        ..LIMITS
+    };
+    let (found, _) = suite(&mut dut(), 1, SuiteChoice { latency: true, ..NONE }, &limits);
+    let size = &found.unwrap().sizes[0];
+    let percents: Vec<u32> = size.latency.iter().map(|point| point.percent).collect();
+    assert_eq!((percents[0], percents.len()), (100, 2), "RFC 2544 asks for the throughput");
+    assert_eq!(size.notes, ["latency: 1 packets/s left out: no packet within a trial of 200ms"],);
+}
+
+/// Goal: a loss rate that does not begin at the line's rate says where it begins.
+#[test]
+fn a_loss_rate_below_the_line_is_noted() {
+    let limits = BenchmarkLimits { max_pps: vec![4_222_972], ..LIMITS };
+    let (found, _) = suite(&mut dut(), 1, SuiteChoice { loss_rate: true, ..NONE }, &limits);
+    let notes = &found.unwrap().sizes[0].notes;
+    assert!(notes[0].starts_with("loss rate: from 4222972 packets/s on"), "{notes:?}");
+    assert!(notes[0].contains("49 % of the line's rate"), "{notes:?}");
+}
+
+/// A device whose tester fails in a trial of latency, or whose reset fails.
+struct Failing {
+    dut: FakeDut,
+    latency_fails: bool,
+}
+
+impl Measurer for Failing {
+    type Error = OutcomeError;
+
+    fn trial(&mut self, request: &TrialRequest) -> Result<TrialResult, OutcomeError> {
+        if self.latency_fails && request.duration == LATENCY {
+            return Err(OutcomeError(Outcome::default()));
+        }
+        self.dut.trial(request)
+    }
+
+    fn recovery(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, OutcomeError> {
+        let found = self.dut.recovery(request)?;
+        Ok(RecoveryTime { unsent: 7, ..found })
+    }
+
+    fn reset(&mut self, _: &ResetRequest) -> Result<Option<ResetTime>, OutcomeError> {
+        Ok(Some(ResetTime::Failed("exit status: 1".to_owned())))
+    }
+}
+
+const LATENCY: Nanos = Nanos::from_millis(1_234);
+
+/// Goal: what was measured before a failure is told, and marked.
+#[test]
+fn a_failure_leaves_what_was_measured_and_says_where_it_ended() {
+    let limits = BenchmarkLimits { trial: LATENCY, latency_trial: LATENCY, ..LIMITS };
+    let choice = SuiteChoice { latency: true, loss_rate: true, ..NONE };
+    let mut failing = Failing { dut: dut(), latency_fails: true };
+    let (result, last) = suite(&mut failing, 2, choice, &limits);
+    assert!(result.is_err());
+    let size = &last.sizes[0];
+    assert_eq!((last.sizes.len(), size.ended_in.as_deref()), (1, Some("latency")));
+    assert!(!size.loss_rate.is_empty() && size.goals[0].throughput() > 0);
+    let report = report(last);
+    assert!(report.page().contains("INCOMPLETE: 128 bytes: the measurement ended in: latency."));
+    assert!(report.csv().contains("INCOMPLETE,128,,ended in latency,,"));
+}
+
+/// Goal: a device that is not connected, or has no route, is told from one that is slow.
+#[test]
+fn a_device_that_forwards_nothing_at_all_is_named() {
+    let notes = |capacity| {
+        let mut dut = FakeDut::new(capacity, 0, DutNoise::default(), 1);
+        suite(&mut dut, 1, NONE, &LIMITS).0.unwrap().sizes[0].notes.clone()
+    };
+    assert!(notes(0)[0].starts_with("throughput: no packet arrived at any load"));
+    assert_eq!(notes(500).len(), 0, "slower than the least load");
+}
+
+/// Goal: a reset that fails costs no other result.
+#[test]
+fn a_failed_reset_is_named_and_the_rest_stays() {
+    let choice = SuiteChoice { recovery: true, reset: true, ..NONE };
+    let mut failing = Failing { dut: dut(), latency_fails: false };
+    let (found, _) = suite(&mut failing, 1, choice, &LIMITS);
+    let size = &found.unwrap().sizes[0];
+    assert!(size.goals[0].throughput() > 0 && size.recovery.is_some());
+    assert_eq!((size.reset_ns, size.not_back_ns, &size.ended_in), (None, None, &None));
+    assert_eq!(
+        size.notes,
+        [
+            "recovery: the tester did not send 7 of the packets: the overload was weaker",
+            "reset failed: exit status: 1",
+        ]
+    );
+}

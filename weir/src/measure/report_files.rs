@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The three files of a report, and reports that are there before: that of an earlier run must not
+//! be taken for one of this run, and one without the device stands beside it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use weir_platform::failure::{Failure, UsageError};
+use weir_tester::{MeasurementReport, NativeBaseline, TrafficProfile};
+
+/// Writes the three files, each whole or not at all.
+pub(super) fn write(folder: &Path, report: &MeasurementReport) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(report)? + "\n";
+    for (name, text) in NAMES.into_iter().zip([json, report.csv(), report.page()]) {
+        let (path, new) = (folder.join(name), folder.join(format!("{name}.new")));
+        std::fs::write(&new, text)
+            .and_then(|()| std::fs::rename(&new, &path))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Renames the files of an earlier run to `NAME.old`: whatever becomes of this run, they are not
+/// its own.
+pub(super) fn set_aside(folder: &Path) -> Result<(), Failure> {
+    for path in NAMES.map(|name| folder.join(name)) {
+        let mut old = path.clone().into_os_string();
+        old.push(".old");
+        match std::fs::rename(&path, PathBuf::from(old)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(format!("{}: {error}", path.display()).into());
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Reads the report of the same measurement without the device. Refuses one that is of nothing
+/// that is measured now, or was not finished.
+pub(super) fn baseline(
+    path: &Path,
+    profiles: &[TrafficProfile],
+) -> Result<NativeBaseline, Failure> {
+    let refused = |why: String| UsageError(format!("--baseline {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+    let report: MeasurementReport =
+        serde_json::from_str(&text).map_err(|error| refused(format!("no report: {error}")))?;
+    let version = MeasurementReport::VERSION;
+    if report.version != version {
+        return Err(refused(format!("version {}, not {version}", report.version)).into());
+    }
+    if !report.missing.is_empty() || report.suite.sizes.iter().any(|size| size.ended_in.is_some()) {
+        return Err(refused("it is incomplete: measure it to its end".to_owned()).into());
+    }
+    if !report.suite.sizes.iter().any(|size| profiles.contains(&size.profile)) {
+        return Err(refused("it has none of the frame sizes of this measurement".to_owned()).into());
+    }
+    let MeasurementReport { dut, start, command, suite, .. } = report;
+    Ok(NativeBaseline { dut, start, command, suite })
+}
+
+const NAMES: [&str; 3] = ["report.json", "report.csv", "report.html"];
+
+#[cfg(test)]
+mod tests {
+    use weir_units::Nanos;
+
+    use super::*;
+    use crate::measure::tests::{profile, report};
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("weir-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    /// Goal: a run that writes nothing leaves no report that a reader would take for its own.
+    #[test]
+    fn a_report_of_an_earlier_run_is_set_aside() {
+        let folder = folder("aside");
+        set_aside(&folder).unwrap();
+        write(&folder, &report(Nanos::from_secs(30))).unwrap();
+        set_aside(&folder).unwrap();
+        let mut names: Vec<String> = std::fs::read_dir(&folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["report.csv.old", "report.html.old", "report.json.old"]);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Goal: a baseline that says nothing of what is measured is refused before it begins.
+    #[test]
+    fn a_baseline_that_does_not_fit_is_refused() {
+        let folder = folder("baseline");
+        let path = folder.join("report.json");
+        let mut native = report(Nanos::from_secs(30));
+        let read = |report: &MeasurementReport, profile| {
+            write(&folder, report).unwrap();
+            baseline(&path, &[profile]).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(&native, profile()).unwrap().dut, "a cable");
+        let other = TrafficProfile { streams: 2, ..profile() };
+        assert!(read(&native, other).unwrap_err().contains("none of the frame sizes"));
+        native.suite.sizes[0].ended_in = Some("latency".to_owned());
+        assert!(read(&native, profile()).unwrap_err().contains("it is incomplete"));
+        std::fs::write(&path, "{}").unwrap();
+        let why = baseline(&path, &[profile()]).unwrap_err().to_string();
+        assert!(why.contains("--baseline") && why.contains("no report"), "{why}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
