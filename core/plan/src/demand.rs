@@ -7,17 +7,20 @@
 //! may not fit or may not begin, so the phase is longer by the larger of the two. No phase is
 //! shorter than the node's longest frame and the guard, which the node asks for. A frame waits at
 //! most for the closed part of the cycle, the end of a phase in which it may not begin, and its own
-//! transmission. A shorter delay buys a longer phase.
+//! transmission. A shorter delay buys a longer phase. Others' frames end before a phase begins,
+//! unless the port lends phases: [`SliceRequest::longest_wait`].
 //!
-//! A node without a cycle serves by curves. There a delay reserves the rate that sends the longest
-//! frame within it.
+//! A node without a cycle serves by curves. No frame is taken back once it is on its way, so that
+//! the longest of any slice may go first: a curve's promise is its delay and that frame
+//! (`docs/algorithms/hfsc.md`). What is left of a delay reserves the rate that sends the slice's
+//! longest frame within it.
 
 use core::fmt;
 
 use weir_policy::{PortCycle, phase_for};
-use weir_units::{BitRate, ByteCount, CpuShare, Nanos};
+use weir_units::{ByteCount, CpuShare, Nanos};
 
-use crate::request::{CycleLayout, ModelGap, NodeKind, SliceRequest, WIRE_EXTRA};
+use crate::request::{ModelGap, NodeKind, SliceRequest, WIRE_EXTRA};
 use crate::resource::{Resource, ResourceAmounts};
 
 /// One slice's demand on a node of one kind.
@@ -41,11 +44,11 @@ pub enum KindMismatch {
         /// The least that would do.
         needs: Nanos,
     },
-    /// No phase is long enough for the delay.
+    /// No phase is long enough for the delay, or no rate high enough.
     DelayTooShort {
         /// The requested one.
         delay: Nanos,
-        /// With all of the cycle.
+        /// With all of the cycle, or all of the link.
         least: Nanos,
     },
     /// It sends more packets than the kind's CPU model was measured with.
@@ -69,7 +72,7 @@ impl fmt::Display for KindMismatch {
                 write!(f, "phase is {phase}, rate, frames and delay need at least {needs}")
             }
             Self::DelayTooShort { delay, least } => {
-                write!(f, "delay is {delay}, at least {least} pass even if all phases are its own")
+                write!(f, "delay is {delay}, at least {least} pass even with all of the link")
             }
             Self::BeyondModel(ModelGap { needs, frame_bytes, most: Some(most), .. }) => {
                 write!(f, "{needs} of {frame_bytes} bytes, its CPU model was measured up to {most}")
@@ -95,6 +98,12 @@ impl NodeKind {
         let packets = self.model.as_ref().map_or(0, |_| ALL_MEASURED);
         ResourceAmounts([link, link, cpu, cycle, packets])
     }
+
+    /// The time that the longest frame of any slice is on its way.
+    fn blocking(&self) -> Nanos {
+        let bytes = self.longest_frame.get().saturating_add(WIRE_EXTRA);
+        self.link.time_for_ceil(ByteCount::new(bytes))
+    }
 }
 
 impl SliceRequest {
@@ -117,20 +126,21 @@ impl SliceRequest {
             false => 0,
         };
         let amounts = |send, phase: Nanos| {
-            let cpu = u64::from(cpu.as_ppm());
+            let cpu = u64::from(cpu.as_ppm()) + u64::from(self.router_cpu.as_ppm());
             ResourceAmounts([send, receive, cpu, phase.as_nanos(), packets.into()])
         };
-        let frame = kind.link.time_for_ceil(ByteCount::new(self.frames.longest_on_wire()));
-        let lost = kind.cycle.map_or(frame, |_| frame.max(PortCycle::GUARD));
-        let least = frame.saturating_add(lost);
+        let least = match kind.cycle {
+            Some(cycle) => self.wait_in(kind, cycle.length, cycle.length),
+            None => self.own_time(kind).max(CURVE_MIN).saturating_add(kind.blocking()),
+        };
         if let Some(delay) = self.delay.filter(|delay| *delay < least) {
             return Err(KindMismatch::DelayTooShort { delay, least });
         }
         let Some(cycle) = kind.cycle else {
-            let send = self.frames.on_wire(self.send).max(self.rate_for_delay());
+            let send = self.frames.on_wire(self.send).max(self.rate_for_delay(kind));
             return Ok(SliceDemand { amounts: amounts(send, Nanos::ZERO), phase: None });
         };
-        let needs = self.shortest_phase(kind.link, cycle);
+        let needs = self.shortest_phase(kind, cycle.length);
         let phase = match self.phase {
             Some(phase) if phase < needs => {
                 return Err(KindMismatch::PhaseTooShort { phase, needs });
@@ -155,15 +165,44 @@ impl SliceRequest {
         Some(KindMismatch::TooLarge { resource: over, needs, has })
     }
 
+    /// The longest that a frame that finds its queue empty takes until it is sent, in a phase of
+    /// the cycle of a kind of node; `None` without a cycle. Where a port lends phases (`borrows`),
+    /// another slice's frame may be on its way in the slice's own phase.
+    #[must_use]
+    pub fn longest_wait(&self, kind: &NodeKind, phase: Nanos, borrows: bool) -> Option<Nanos> {
+        let wait = self.wait_in(kind, kind.cycle?.length, phase);
+        Some(if borrows { wait.saturating_add(kind.blocking()) } else { wait })
+    }
+
+    /// The bound of a delay on a node without a cycle for the curve that sends the longest frame:
+    /// what another slice's frame may take is not the curve's.
+    #[must_use]
+    pub fn curve_delay(&self, kind: &NodeKind) -> Option<Nanos> {
+        let delay = self.delay.filter(|_| kind.cycle.is_none())?;
+        Some(delay.saturating_sub(kind.blocking()).max(CURVE_MIN))
+    }
+
+    /// The closed part of a cycle, the end of a phase in which a frame may not begin, and itself.
+    fn wait_in(&self, kind: &NodeKind, cycle: Nanos, phase: Nanos) -> Nanos {
+        let own = self.own_time(kind);
+        let closed = cycle.saturating_sub(phase);
+        closed.saturating_add(own.max(PortCycle::GUARD)).saturating_add(own)
+    }
+
+    /// The time that its longest frame is on its way.
+    fn own_time(&self, kind: &NodeKind) -> Nanos {
+        kind.link.time_for_ceil(ByteCount::new(self.frames.longest_on_wire()))
+    }
+
     /// The shortest phase that carries rate, frames and delay, and that a node accepts.
-    fn shortest_phase(&self, link: BitRate, cycle: CycleLayout) -> Nanos {
+    fn shortest_phase(&self, kind: &NodeKind, cycle: Nanos) -> Nanos {
+        let link = kind.link;
         let own_bytes = ByteCount::new(self.frames.longest_on_wire());
-        let node_bytes = ByteCount::new(cycle.longest_frame.get().saturating_add(WIRE_EXTRA));
-        let own = link.time_for_ceil(own_bytes);
-        let accepted = own.max(link.time_for_ceil(node_bytes)).saturating_add(PortCycle::GUARD);
+        let own = self.own_time(kind);
+        let accepted = own.max(kind.blocking()).saturating_add(PortCycle::GUARD);
         let lost = own.max(PortCycle::GUARD);
         let wire = u128::from(self.frames.on_wire(self.send));
-        let bit_nanos = wire * u128::from(cycle.length.as_nanos());
+        let bit_nanos = wire * u128::from(cycle.as_nanos());
         let carries = match self.frames.is_one_size() {
             true => {
                 let frames = bit_nanos.div_ceil(u128::from(own_bytes.get()) * 8_000_000_000);
@@ -176,20 +215,23 @@ impl SliceRequest {
             }
         };
         let wait = self.delay.map_or(Nanos::ZERO, |delay| {
-            cycle.length.saturating_add(own).saturating_add(lost).saturating_sub(delay)
+            self.wait_in(kind, cycle, Nanos::ZERO).saturating_sub(delay)
         });
         carries.max(accepted).max(wait)
     }
 
-    /// The rate on the wire that sends the longest frame within the delay; 0 without one.
-    fn rate_for_delay(&self) -> u64 {
-        let Some(delay) = self.delay else { return 0 };
+    /// The rate on the wire that sends the longest frame within the delay, beside another slice's
+    /// that is on its way; 0 without one.
+    fn rate_for_delay(&self, kind: &NodeKind) -> u64 {
+        let Some(delay) = self.curve_delay(kind) else { return 0 };
         let bits = u128::from(self.frames.longest_on_wire()) * 8 * 1_000_000_000;
         let rate = bits.div_ceil(u128::from(delay.as_nanos().max(1)));
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 }
 
+/// The shortest delay of a curve: that of a policy.
+const CURVE_MIN: Nanos = Nanos::from_micros(1);
 /// All packets that a model was measured with.
 const ALL_MEASURED: u64 = 1_000_000;
 
@@ -200,8 +242,10 @@ fn round_up(length: Nanos, step: Nanos) -> Nanos {
 
 #[cfg(test)]
 mod tests {
+    use weir_units::BitRate;
+
     use super::*;
-    use crate::request::{FrameMix, LONGEST_FRAME};
+    use crate::request::{CycleLayout, FrameMix, LONGEST_FRAME};
 
     fn slice() -> SliceRequest {
         SliceRequest {
@@ -214,6 +258,7 @@ mod tests {
             frames: FrameMix::of_size(1230),
             delay: None,
             cpu: vec![CpuShare::from_percent(10)],
+            router_cpu: CpuShare::ZERO,
             packets_ppm: vec![],
             phase: None,
             only: vec![],
@@ -229,11 +274,8 @@ mod tests {
             link: BitRate::from_mbps(1000),
             cpu: CpuShare::ONE,
             cpu_base: CpuShare::ZERO,
-            cycle: Some(CycleLayout {
-                length: micros(1000),
-                step: micros(1),
-                longest_frame: LONGEST_FRAME,
-            }),
+            cycle: Some(CycleLayout { length: micros(1000), step: micros(1) }),
+            longest_frame: LONGEST_FRAME,
             api: None,
             model: None,
         }
@@ -261,7 +303,7 @@ mod tests {
         let small = SliceRequest { send, frames, ..slice() };
         let phase = |longest| {
             let mut kind = kind();
-            kind.cycle.as_mut().unwrap().longest_frame = ByteCount::new(longest);
+            kind.longest_frame = ByteCount::new(longest);
             small.demand(0, &kind).unwrap().phase.unwrap()
         };
         // Ten frames of 1.184 µs and the guard; 1529 and 20 bytes are 12.392 µs.
@@ -285,11 +327,35 @@ mod tests {
         let needs = Nanos::from_micros(500);
         let phase = Nanos::from_micros(100);
         assert_eq!(short.demand(0, &kind()), Err(KindMismatch::PhaseTooShort { phase, needs }));
+        // In phases that are lent, another's frame of 1529 and 20 bytes may be on its way.
+        let [own, lent] = [false, true].map(|lent| fast.longest_wait(&kind(), needs, lent));
+        assert_eq!(own, Some(Nanos::from_micros(520)));
+        assert_eq!(lent, Some(Nanos::new(520_000 + 12_392)));
+    }
+
+    /// Goal: without a cycle, the longest frame of another slice is on its way first, and what is
+    /// left of the delay is the curve's.
+    #[test]
+    fn a_delay_without_a_cycle_leaves_time_for_anothers_frame() {
         let paced = NodeKind { cycle: None, ..kind() };
-        let delay = Some(Nanos::from_micros(25));
-        let fast = SliceRequest { delay, ..slice() };
-        let send = fast.demand(0, &paced).unwrap().amounts.of(Resource::Send);
+        let fast = |delay| SliceRequest { delay: Some(Nanos::new(delay)), ..slice() };
+        let send = fast(37_392).demand(0, &paced).unwrap().amounts.of(Resource::Send);
         assert_eq!(send, 1250 * 8 * 1_000_000 / 25);
+        assert_eq!(fast(37_392).curve_delay(&paced), Some(Nanos::from_micros(25)));
+        let short = fast(22_391).demand(0, &paced);
+        let least = Nanos::new(10_000 + 12_392);
+        let delay = Nanos::new(22_391);
+        assert_eq!(short, Err(KindMismatch::DelayTooShort { delay, least }));
+        let jumbo = NodeKind { longest_frame: ByteCount::new(3529), ..paced };
+        assert!(fast(37_392).demand(0, &jumbo).is_err() && fast(38_392).demand(0, &jumbo).is_ok());
+        assert_eq!(fast(38_392).curve_delay(&kind()), None, "a phase bounds it");
+    }
+
+    #[test]
+    fn a_slices_own_routers_take_processor_time_beside_its_forwarding() {
+        let routed = SliceRequest { router_cpu: CpuShare::from_percent(25), ..slice() };
+        let cpu = routed.demand(0, &kind()).unwrap().amounts.of(Resource::Cpu);
+        assert_eq!(cpu, 350_000);
     }
 
     #[test]

@@ -88,6 +88,8 @@ struct DemandTable {
     cpu: Option<Text<CpuShare>>,
     #[serde(default)]
     cpu_on: BTreeMap<String, Text<CpuShare>>,
+    #[schemars(extend("x-minimum" = 0, "x-maximum" = u32::MAX))]
+    router_cpu: Option<Text<CpuShare>>,
     #[schemars(extend("x-minimum" = 1_000, "x-maximum" = CYCLE_MAX))]
     phase: Option<Text<Nanos>>,
     #[serde(default)]
@@ -182,11 +184,6 @@ fn kinds(tables: Vec<KindTable>, findings: &mut FindingList) -> Vec<NodeKind> {
             _ => {}
         }
         let step = step.unwrap_or(STEP_DEFAULT);
-        let longest_frame = table.longest_frame.map(|of| of.0);
-        if let (None, Some(frame)) = (length, longest_frame) {
-            report("longest_frame", format!("is {frame}, and the node has no cycle"));
-        }
-        let longest_frame = longest_frame.unwrap_or(LONGEST_FRAME);
         let api = api([table.api, table.token_file, table.ca], count, &mut report);
         kinds.push(NodeKind {
             name,
@@ -195,7 +192,8 @@ fn kinds(tables: Vec<KindTable>, findings: &mut FindingList) -> Vec<NodeKind> {
             link: table.link.map_or(BitRate::from_bps(BPS_MIN), |of| of.0),
             cpu: table.cpu.map_or(CpuShare::ZERO, |of| of.0),
             cpu_base: CpuShare::ZERO,
-            cycle: length.map(|length| CycleLayout { length, step, longest_frame }),
+            cycle: length.map(|length| CycleLayout { length, step }),
+            longest_frame: table.longest_frame.map_or(LONGEST_FRAME, |of| of.0),
             model: table.model,
             api,
         });
@@ -286,6 +284,7 @@ fn slice(
         frames,
         delay: table.delay.map(|of| of.0),
         cpu,
+        router_cpu: table.router_cpu.map_or(CpuShare::ZERO, |of| of.0),
         phase: table.phase.map(|of| of.0),
         only,
     }

@@ -30,6 +30,10 @@ pub struct NodeKind {
     pub cpu_base: CpuShare,
     /// The sending cycle; `None`: sending is paced, without phases.
     pub cycle: Option<CycleLayout>,
+    /// The longest frame that a node lets pass, with checksum and tags. It asks of each phase that
+    /// this frame fits, whatever the slice's own frames are; without a cycle, a frame of another
+    /// slice that is on its way ends first.
+    pub longest_frame: ByteCount,
     /// A file with the CPU model of a node of this kind, named as in the request.
     pub model: Option<String>,
     /// Where the one running node of this kind answers.
@@ -54,9 +58,6 @@ pub struct CycleLayout {
     pub length: Nanos,
     /// Phases are multiples of this.
     pub step: Nanos,
-    /// The longest frame that a node lets pass, with checksum and tags. It asks of each phase that
-    /// this frame fits, whatever the slice's own frames are.
-    pub longest_frame: ByteCount,
 }
 
 /// One slice's demand.
@@ -73,10 +74,14 @@ pub struct SliceRequest {
     pub limit: Option<BitRate>,
     /// The frames that it sends and receives.
     pub frames: FrameMix,
-    /// The longest that a frame may wait for its phase; `None`: as long as a cycle.
+    /// The longest that a frame may take until it is sent; `None`: no bound is asked for.
     pub delay: Option<Nanos>,
-    /// Upper bound on its processor time, on each kind of node in order.
+    /// Upper bound on what forwarding it takes of the node's processors, on each kind of node in
+    /// order. What its own routers take is not in it.
     pub cpu: Vec<CpuShare>,
+    /// Upper bound on the processor time of its own routers on the node: the cap of those that the
+    /// node holds. Zero: they are not in the plan, and keep the caps that they have.
+    pub router_cpu: CpuShare,
     /// Its packets, in millionths of the largest measured rate of their size, on each kind whose
     /// CPU model gives its processor time; empty without such kinds.
     pub packets_ppm: Vec<u32>,
@@ -190,7 +195,8 @@ impl FrameMix {
     }
 
     /// The longest frame, in bytes on the wire: with preamble, start and gap.
-    pub(crate) fn longest_on_wire(&self) -> u64 {
+    #[must_use]
+    pub fn longest_on_wire(&self) -> u64 {
         let sizes = self.sizes.iter().map(|(size, _)| u64::from(*size));
         sizes.max().unwrap_or(0) + WIRE_EXTRA
     }
@@ -201,7 +207,8 @@ impl FrameMix {
     }
 
     /// The rate on the wire of a rate of layer 2 without checksum, rounded up.
-    pub(crate) fn on_wire(&self, rate: BitRate) -> u64 {
+    #[must_use]
+    pub fn on_wire(&self, rate: BitRate) -> u64 {
         let wire = self.weighted(|size| size + WIRE_EXTRA);
         let counted = self.weighted(|size| size - CHECKSUM);
         let bits = (u128::from(rate.as_bps()) * wire).div_ceil(counted.max(1));

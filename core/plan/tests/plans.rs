@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use weir_plan::{
-    FrameMix, NodeKind, PlanAnswer, PlanEffort, PlanRequest, RefusalGround, Resource,
-    ResourceAmounts, SliceRequest, audit, falls_short, plan, read_request, try_relaxed,
+    FrameMix, LONGEST_FRAME, NodeKind, PlanAnswer, PlanEffort, PlanRequest, RefusalGround,
+    Resource, ResourceAmounts, SliceRequest, audit, falls_short, plan, read_request, try_relaxed,
 };
 use weir_units::{BitRate, CpuShare};
 
@@ -30,6 +30,7 @@ fn small_request(draw: &mut Draw) -> PlanRequest {
         link: BitRate::from_mbps(draw.between(50, 150)),
         cpu: CpuShare::from_percent(draw.small(50, 200)),
         cycle: None,
+        longest_frame: LONGEST_FRAME,
         api: None,
         model: None,
         cpu_base: CpuShare::ZERO,
@@ -42,6 +43,7 @@ fn small_request(draw: &mut Draw) -> PlanRequest {
         frames: FrameMix::of_size(1500),
         delay: None,
         cpu: vec![CpuShare::from_percent(draw.small(5, 90)); 3],
+        router_cpu: CpuShare::ZERO,
         packets_ppm: vec![],
         phase: None,
         limit: None,

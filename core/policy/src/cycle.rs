@@ -3,7 +3,8 @@
 //!
 //! A parallel internet has the link to itself in its phase, so that the delay of one says nothing
 //! of another's load. What a phase cannot hold is refused here: a frame that is longer than its
-//! phase less the guard would wait for ever, and a guarantee that no frames fill is none.
+//! phase less the guard would wait for ever, and a guarantee that no frames fill is none. So is a
+//! port that counts less of a frame than the link sends: its phases would run into each other.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -119,6 +120,7 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
     }
     for (index, (id, port)) in policy.ports().enumerate() {
         let Some(cycle) = port.cycle else { continue };
+        check_layer(index, port, findings);
         let mut sum = Nanos::ZERO;
         for (slice_id, slice) in policy.slices_on(id) {
             sum = sum.saturating_add(slice.phase.unwrap_or(Nanos::ZERO));
@@ -127,6 +129,23 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
         if sum > cycle.length {
             let message = format!("{} is less than the phases of its slices, {sum}", cycle.length);
             findings.push(Finding::new("port", index, "cycle.length", message));
+        }
+    }
+}
+
+/// Checks that a frame counts at least as long as it takes on the wire.
+fn check_layer(index: usize, port: &Port, findings: &mut Vec<Finding>) {
+    let needs = "preamble, checksum and gap of a frame take time of its phase";
+    match port.layer {
+        Layer::L1 if port.overhead < 0 => {
+            let message =
+                format!("{} is less than 0 on a port with a cycle: {needs}", port.overhead);
+            findings.push(Finding::new("port", index, "overhead", message));
+        }
+        Layer::L1 => {}
+        Layer::L2 | Layer::L3 => {
+            let message = format!("must be \"l1\" on a port with a cycle: {needs}");
+            findings.push(Finding::new("port", index, "layer", message));
         }
     }
 }

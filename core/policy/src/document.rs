@@ -146,8 +146,9 @@ pub(crate) struct PortTable {
     /// The link's rate: frames leave at this rate, and vifs receive from the port at this rate.
     #[schemars(required, extend("x-minimum" = 1_000, "x-maximum" = BPS_MAX))]
     pub(crate) rate: Option<Text<BitRate>>,
-    /// The layer whose bytes are counted.
-    #[schemars(extend("default" = "l2"))]
+    /// The layer whose bytes are counted. With a cycle `l1` by itself and nothing else: preamble,
+    /// checksum and gap of a frame take time of its phase.
+    #[schemars(extend("x-default" = "`l2`; `l1` with `cycle`"))]
     pub(crate) layer: Option<Layer>,
     /// Bytes added to the length of each packet: the link's overhead, or negative for bytes that
     /// the link does not count.

@@ -25,8 +25,8 @@ use crate::rule_check::of_rule;
 use crate::suggest::nearest;
 use crate::xtc::{RouterXtcTable, XtcTable};
 use crate::{
-    Api, Filter, FilterAction, FrameSize, Node, Overbooking, Policy, Port, PortId, Report, Router,
-    RouterId, Share, Slice, SliceId, SmoothWindow, Vif, VifRule, Xtc,
+    Api, Filter, FilterAction, FrameSize, Layer, Node, Overbooking, Policy, Port, PortId, Report,
+    Router, RouterId, Share, Slice, SliceId, SmoothWindow, Vif, VifRule, Xtc,
 };
 
 /// Returns the policy that `document` describes. A reference that does not resolve becomes an index
@@ -326,16 +326,18 @@ fn port(table: &PortTable) -> Port {
     // A missing name or rate was reported already.
     let name = table.name.as_deref().unwrap_or_default();
     let base = Port::new(name, table.rate.map_or(BitRate::ZERO, |text| text.0));
+    let cycle = table.cycle.as_ref().map(CycleTable::resolve);
+    let own_layer = if cycle.is_some() { Layer::L1 } else { base.layer };
     Port {
         device: table.device.clone().unwrap_or_else(|| name.to_string()),
         bridge: table.bridge.clone(),
         kind: table.kind.unwrap_or(base.kind),
-        layer: table.layer.unwrap_or(base.layer),
+        layer: table.layer.unwrap_or(own_layer),
         overhead: table.overhead.unwrap_or(base.overhead),
         scheduler: table.scheduler.unwrap_or(base.scheduler),
         catch_up: table.catch_up.map_or(base.catch_up, |text| text.0),
         pih: table.pih.unwrap_or(base.pih),
-        cycle: table.cycle.as_ref().map(CycleTable::resolve),
+        cycle,
         ..base
     }
 }

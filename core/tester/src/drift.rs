@@ -100,9 +100,10 @@ impl DriftReading {
         let point = CpuPoint { kpps, frame_bytes, ..CpuPoint::default() };
         let measured = float(window.cpu_ns) * 100.0 / span;
         let known = model.upper(kpps, frame_bytes).filter(|_| window.packets > 0);
-        let forecast = known.map(|above_base| {
+        let forecast = known.map(|above_constant| {
             let expected = model.surface.predict(&point).max(0.0);
-            let half = (model.base() + above_base - expected).max(0.0) + DRIFT_POINTS;
+            let upper = model.constant() + above_constant;
+            let half = (upper - expected).max(0.0) + DRIFT_POINTS;
             CpuForecast { expected, least: expected - half, most: expected + half }
         });
         Self { measured, forecast, point }

@@ -4,12 +4,15 @@
 //! A plan says how much each slice gets; the node's own policy says who it is: its devices, VLANs,
 //! routers. So slices are not made here, only what they get is changed: guarantees, limits, phase,
 //! and for routers that the node holds the cap of their processor time and the set-point.
+//!
+//! A cap is of what a router itself takes (`router_cpu`). What the node takes to forward a slice's
+//! frames (`cpu`, or the node's CPU model) says nothing of that, and is a forecast alone.
 
 use weir_api_types::change::{ChangeSet, GroupChange, RouterChange, ShareChange, VifChange};
 use weir_api_types::policy::{PolicyView, PortView};
 use weir_api_types::xtc::{RouterView, XtcChange, XtcView};
-use weir_plan::{NodeKind, PlanRequest, PlannedNode, PlannedSlice, Resource, SliceRequest};
-use weir_units::{BitRate, Nanos};
+use weir_plan::{NodeKind, PlanRequest, PlannedNode, PlannedSlice, SliceRequest};
+use weir_units::{BitRate, CpuShare, Nanos};
 
 /// The changes of one node, and what a plan says that the node cannot enforce.
 #[derive(Debug, Default, PartialEq)]
@@ -37,15 +40,18 @@ pub(super) fn change_set(
         let ports = policy.ports.iter().filter(|port| {
             policy.vifs.iter().any(|vif| vif.slice == slice.name && vif.port == port.name)
         });
-        problems.extend(ports.flat_map(|port| unlike(port, kind)));
+        for port in ports {
+            problems.extend(unlike(port, kind));
+            problems.extend(late(port, kind, slice, of));
+        }
         let group = GroupChange {
-            send: Some(share(slice.send, slice.limit)),
-            receive: Some(share(slice.receive, slice.limit)),
+            send: Some(share(slice, slice.send, kind)),
+            receive: Some(share(slice, slice.receive, kind)),
             phase_ns: of.demand.phase.map(|phase| Some(phase.as_nanos())),
         };
         planned.set.slices.insert(slice.name.clone(), group);
         delays(slice, kind, policy, &mut planned);
-        routers(slice, of, xtc, &mut planned);
+        routers(slice, xtc, &mut planned);
     }
     problems.sort();
     problems.dedup();
@@ -53,15 +59,21 @@ pub(super) fn change_set(
 }
 
 /// Bounds the delay of a slice's vifs on a node without a cycle: there the scheduler's curves hold
-/// it, and they are the vifs'. With a cycle the phase does.
+/// it, and they are the vifs'. With a cycle the phase does. The length that a curve counts with is
+/// that on the wire, as the plan counts, whatever layer the port counts.
 fn delays(slice: &SliceRequest, kind: &NodeKind, policy: &PolicyView, planned: &mut PlannedChange) {
-    let Some(delay) = slice.delay.filter(|_| kind.cycle.is_none()) else { return };
+    let Some((delay, curve)) = slice.delay.zip(slice.curve_delay(kind)) else { return };
     let own = policy.vifs.iter().filter(|vif| vif.slice == slice.name);
-    let bound = delay.as_nanos().min(DELAY_MAX);
+    let bound = curve.as_nanos().min(DELAY_MAX);
+    let packet = slice.frames.longest_on_wire();
     // A bound is for what is within a guarantee.
     let (sure, without): (Vec<_>, Vec<_>) = own.partition(|vif| vif.send.min_rate_bps > 0);
-    for vif in sure.into_iter().filter(|vif| vif.delay_ns != Some(bound)) {
-        let change = VifChange { delay_ns: Some(Some(bound)), ..VifChange::default() };
+    for vif in sure {
+        let change = VifChange {
+            delay_ns: Some(Some(bound)),
+            delay_packet_bytes: Some(Some(packet)),
+            ..VifChange::default()
+        };
         planned.set.vifs.insert(vif.name.clone(), change);
     }
     if let Some(first) = without.first() {
@@ -77,12 +89,35 @@ fn delays(slice: &SliceRequest, kind: &NodeKind, policy: &PolicyView, planned: &
     }
 }
 
-fn share(min_rate: BitRate, limit: Option<BitRate>) -> ShareChange {
+/// The guarantee and limit of one direction. A port with a cycle counts what is on the wire.
+fn share(slice: &SliceRequest, min_rate: BitRate, kind: &NodeKind) -> ShareChange {
+    let counted = |rate: BitRate| match kind.cycle {
+        Some(_) => slice.frames.on_wire(rate),
+        None => rate.as_bps(),
+    };
     ShareChange {
-        min_rate_bps: Some(Some(min_rate.as_bps())),
-        rate_bps: limit.map(|limit| Some(limit.as_bps())),
+        min_rate_bps: Some(Some(counted(min_rate))),
+        rate_bps: slice.limit.map(|limit| Some(counted(limit))),
         ..ShareChange::default()
     }
+}
+
+/// Says by how much a slice's frames may be late, if a port lends phases and the plan's delay has
+/// no room for that.
+fn late(
+    port: &PortView,
+    kind: &NodeKind,
+    slice: &SliceRequest,
+    of: &PlannedSlice,
+) -> Option<String> {
+    let borrows = port.cycle.is_some_and(|cycle| cycle.borrow);
+    let (delay, phase) = slice.delay.zip(of.demand.phase)?;
+    let wait = slice.longest_wait(kind, phase, borrows).filter(|wait| *wait > delay)?;
+    Some(format!(
+        "port {} lends phases (cycle.borrow): a frame of slice {} may take {wait} beside another \
+         slice's, its delay is {delay}",
+        port.name, slice.name
+    ))
 }
 
 /// Says in what a port differs from the link that the plan counts on.
@@ -104,22 +139,32 @@ fn unlike(port: &PortView, kind: &NodeKind) -> Vec<String> {
     found
 }
 
-/// Caps the routers of a slice that the node's policy holds; one that it leaves to a controller of
-/// several nodes stays so. Several share cap and set-point equally.
-fn routers(slice: &SliceRequest, of: &PlannedSlice, xtc: &XtcView, planned: &mut PlannedChange) {
+/// Caps the routers of a slice that the node's policy holds, if the plan says what they take; one
+/// that it leaves to a controller of several nodes stays so. Several share cap and set-point
+/// equally.
+fn routers(slice: &SliceRequest, xtc: &XtcView, planned: &mut PlannedChange) {
     let is_on = |state: &str| matches!(state, "active" | "paused");
     let is_held = |one: &&RouterView| one.slice == slice.name && is_on(&one.state);
     let held: Vec<&RouterView> = xtc.routers.iter().filter(is_held).collect();
-    let cpu = of.demand.amounts.of(Resource::Cpu);
-    let Some(count) = u64::try_from(held.len()).ok().filter(|count| *count > 0) else {
-        let cap = Resource::Cpu.text(cpu);
-        let note =
-            format!("no router of slice {} is held, so that its cap, {cap}, is not", slice.name);
-        planned.notes.push(note);
+    let cpu = slice.router_cpu;
+    let Some(count) = u32::try_from(held.len()).ok().filter(|count| *count > 0) else {
+        if cpu > CpuShare::ZERO {
+            let note = format!(
+                "no router of slice {} is held, so that its cap, {cpu}, is not",
+                slice.name
+            );
+            planned.notes.push(note);
+        }
         return;
     };
-    let cap = u32::try_from(cpu / count).unwrap_or(u32::MAX);
-    let set_point = slice.frames.packets(slice.receive).as_pps().div_ceil(count);
+    if cpu == CpuShare::ZERO {
+        planned.notes.push(format!(
+            "the routers of slice {} keep their caps: the plan has no router_cpu for them",
+            slice.name
+        ));
+    }
+    let cap = cpu.as_ppm() / count;
+    let set_point = slice.frames.packets(slice.receive).as_pps().div_ceil(count.into());
     for router in held {
         let xtc = XtcChange {
             set_point_pps: router.set_point_pps.map(|_| set_point),
@@ -152,7 +197,8 @@ mod tests {
         receive = "20Mbit"
         limit = "200Mbit"
         frames = "1254B"
-        cpu = "10%"
+        cpu = "4%"
+        router_cpu = "10%"
     "#;
 
     fn policy(text: &str) -> PolicyView {
@@ -195,11 +241,12 @@ mod tests {
         let change = planned(&node(cycle, "gold"), r#"{"routers":[]}"#).unwrap();
         let sent = serde_json::to_value(&change.set).unwrap();
         let gold = &sent["slices"]["gold"];
+        // A port with a cycle counts 1274 bytes for 1250 of layer 2.
         assert_eq!(
             gold["send"],
-            serde_json::json!({"min_rate_bps": 100_000_000u64, "rate_bps": 200_000_000u64})
+            serde_json::json!({"min_rate_bps": 101_920_000u64, "rate_bps": 203_840_000u64})
         );
-        assert_eq!(gold["receive"]["min_rate_bps"], 20_000_000);
+        assert_eq!(gold["receive"]["min_rate_bps"], 20_384_000);
         // 1254 bytes are 10.192 µs on the wire; 100 Mb/s of 1250 counted bytes need ten a cycle.
         assert_eq!(gold["phase_ns"], 102_000);
         assert_eq!(change.notes, ["no router of slice gold is held, so that its cap, 10%, is not"]);
@@ -210,13 +257,19 @@ mod tests {
     fn a_delay_becomes_the_vifs_or_a_note() {
         let plan = PLAN.replace("cycle = \"1ms\"", "").replace("limit", "delay = \"2ms\"\nlimit");
         let mut policy = node("", "gold");
-        let notes = planned_of(&plan, &policy, r#"{"routers":[]}"#).unwrap().notes;
+        let change = planned_of(&plan, &policy, r#"{"routers":[]}"#).unwrap();
+        let sent = serde_json::to_value(&change.set).unwrap();
+        assert_eq!(sent["slices"]["gold"]["send"]["min_rate_bps"], 100_000_000u64, "of layer 2");
+        let notes = change.notes;
         let said = "the delay of slice gold, 2ms, is not set for vif v: a delay is for what is \
                     within a vif's own send.min_rate, and it has none";
         assert!(notes.iter().any(|note| note == said), "{notes:?}");
         policy.vifs[0].send.min_rate_bps = 1_000;
         let change = planned_of(&plan, &policy, r#"{"routers":[]}"#).unwrap();
-        assert_eq!(change.set.vifs["v"].delay_ns, Some(Some(2_000_000)));
+        // Another slice's frame of 1529 and 20 bytes may be on its way for 12.392 µs.
+        let vif = &change.set.vifs["v"];
+        assert_eq!(vif.delay_ns, Some(Some(2_000_000 - 12_392)));
+        assert_eq!(vif.delay_packet_bytes, Some(Some(1274)));
         assert!(!change.notes.iter().any(|note| note.contains("delay")), "{:?}", change.notes);
         // With a cycle the phase bounds it.
         let change = planned_of(
@@ -228,6 +281,24 @@ mod tests {
             r#"{"routers":[]}"#,
         );
         assert!(change.unwrap().set.vifs.is_empty());
+    }
+
+    /// Goal: where another slice's frame may be on its way in a phase, a delay that its phase just
+    /// holds is refused.
+    #[test]
+    fn a_port_that_lends_phases_needs_room_in_a_delay() {
+        // 102 µs of a cycle of 1 ms, and twice 10.192 µs.
+        let plan = |delay: &str| PLAN.replace("limit", &format!("delay = \"{delay}\"\nlimit"));
+        let asked = |delay: &str, borrow: bool| {
+            let cycle = format!(r#","cycle":{{"length_ns":1000000,"borrow":{borrow}}}"#);
+            planned_of(&plan(delay), &node(&cycle, "gold"), r#"{"routers":[]}"#)
+        };
+        assert!(asked("920us", false).is_ok());
+        let problems = asked("920us", true).unwrap_err();
+        let said = "port up0 lends phases (cycle.borrow): a frame of slice gold may take 930776ns \
+                    beside another slice's, its delay is 920us";
+        assert_eq!(problems, [said]);
+        assert!(asked("931us", true).is_ok());
     }
 
     #[test]
@@ -247,10 +318,17 @@ mod tests {
         let change = planned(&node(cycle, "gold"), &xtc).unwrap();
         let names: Vec<_> = change.set.routers.keys().collect();
         assert_eq!(names, ["a", "b"]);
-        let xtc = change.set.routers["a"].xtc.clone().unwrap();
+        let capped = change.set.routers["a"].xtc.clone().unwrap();
         // 20 Mb/s are 2000 packets of 1250 counted bytes a second.
-        assert_eq!((xtc.set_point_pps, xtc.cap_max_ppm), (Some(1000), Some(50_000)));
+        assert_eq!((capped.set_point_pps, capped.cap_max_ppm), (Some(1000), Some(50_000)));
         assert_eq!(change.notes, [""; 0]);
+        // The cost of forwarding, which the node has, is no bound on what a router takes.
+        let cycle = node(cycle, "gold");
+        let change = planned_of(&PLAN.replace("router_cpu = \"10%\"", ""), &cycle, &xtc).unwrap();
+        let uncapped = change.set.routers["a"].xtc.clone().unwrap();
+        assert_eq!((uncapped.set_point_pps, uncapped.cap_max_ppm), (Some(1000), None));
+        let said = "the routers of slice gold keep their caps: the plan has no router_cpu for them";
+        assert_eq!(change.notes, [said]);
     }
 
     #[test]

@@ -8,6 +8,8 @@ use weir_plan::{
     ResourceAmounts, ScarceResource,
 };
 
+use weir_units::CpuShare;
+
 use super::view::{node_name, reasons};
 use crate::report::{float, rate};
 
@@ -93,8 +95,10 @@ fn one_node(page: &mut String, request: &PlanRequest, node: &PlannedNode) {
     let names = node.slices.iter().map(|planned| name(planned.slice).len());
     let width = names.max().unwrap_or(0).max(5);
     let phases = node.slices.iter().any(|planned| planned.phase_start.is_some());
+    let caps = node.slices.iter().any(|of| request.slices[of.slice].router_cpu > CpuShare::ZERO);
     let _written =
-        write!(page, "  {:width$}  {:>10}  {:>10}  {:>9}", "slice", "send", "receive", "cpu cap");
+        write!(page, "  {:width$}  {:>10}  {:>10}  {:>9}", "slice", "send", "receive", "cpu");
+    page.push_str(if caps { "  router cap" } else { "" });
     page.push_str(if phases { "  phase\n" } else { "\n" });
     for planned in &node.slices {
         let asked = &request.slices[planned.slice];
@@ -102,6 +106,9 @@ fn one_node(page: &mut String, request: &PlanRequest, node: &PlannedNode) {
         let (send, receive) = (asked.send.to_string(), asked.receive.to_string());
         let name = name(planned.slice);
         let _written = write!(page, "  {name:width$}  {send:>10}  {receive:>10}  {cpu:>9}");
+        if caps {
+            let _written = write!(page, "  {:>10}", asked.router_cpu.to_string());
+        }
         if let (Some(start), Some(length)) = (planned.phase_start, planned.demand.phase) {
             let _written = write!(page, "  {start} + {length}");
         }

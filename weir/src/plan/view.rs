@@ -58,7 +58,9 @@ struct PlannedSliceView {
     name: String,
     send_bps: u64,
     receive_bps: u64,
-    cpu_cap_ppm: u64,
+    cpu_ppm: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    router_cap_ppm: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     phase_start_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,7 +145,8 @@ fn node_view(request: &PlanRequest, node: &PlannedNode) -> PlannedNodeView {
             name: asked.name.clone(),
             send_bps: asked.send.as_bps(),
             receive_bps: asked.receive.as_bps(),
-            cpu_cap_ppm: planned.demand.amounts.of(Resource::Cpu),
+            cpu_ppm: planned.demand.amounts.of(Resource::Cpu),
+            router_cap_ppm: Some(asked.router_cpu.as_ppm()).filter(|cap| *cap > 0),
             phase_start_ns: planned.phase_start.map(|start| start.as_nanos()),
             phase_ns: planned.demand.phase.map(|phase| phase.as_nanos()),
         }

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use weir_experiment::prelude::*;
 use weir_experiment::{UNTIL_DONE, clock, mean, product};
-use weir_policy::{PortCycle, Reservation};
+use weir_policy::{Layer, PortCycle, Reservation};
 use weir_tester::{CpuPoint, CpuSurface};
 
 /// Shows the row.
@@ -210,6 +210,7 @@ fn policy(star: &StarTopology, n: usize) -> Policy {
     policy.node.reservation = Reservation::Fifo;
     policy.ports[0].catch_up = Nanos::from_millis(10);
     if n + 1 == NODES {
+        policy.ports[0].layer = Layer::L1;
         policy.ports[0].catch_up = Nanos::from_micros(250);
         policy.ports[0].cycle = Some(PortCycle { length: Nanos::from_millis(2), borrow: true });
     }
