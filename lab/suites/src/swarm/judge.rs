@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The invariants of the control loops, computed from the world and the policy, apart from the code
-//! that is judged.
+//! The invariants of the control loops.
+//!
+//! Rates, caps, limits, calls and what is left behind are the simulated world's. Set-points and
+//! grades are read from the manager's status: they say what a rate is to be, and the rate is then
+//! the world's. [`Invariant::Innocent`] and [`Invariant::Spare`] judge them by the world alone.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +22,11 @@ pub(crate) struct Judge {
     pub(crate) violations: Vec<Violation>,
     /// Rates that were offered lately beside the present one: until when they count.
     lately: Vec<Vec<(Instant, u64)>>,
+    /// By router: until when it may be punished for more than its guarantee.
+    guilty_until: Vec<Instant>,
+    /// Routers that ever asked for twice their guarantee, or whose meters went wrong: one that asks
+    /// for a little less later neither offends nor reforms.
+    flooded: Vec<bool>,
     /// Set-points are not judged before this: the manager could not see.
     blind_until: Instant,
     /// The last look, by router: its calls, and whether it was touched.
@@ -46,6 +54,8 @@ impl Judge {
         Self {
             violations: Vec::new(),
             lately: vec![Vec::new(); routers],
+            guilty_until: vec![Instant::ZERO; routers],
+            flooded: vec![false; routers],
             blind_until: Instant::ZERO,
             before: vec![(0, false); routers],
             second: (Instant::ZERO, vec![(0, 0); routers], 0),
@@ -62,6 +72,15 @@ impl Judge {
     /// Notes that the manager could not see all routers rightly.
     pub(crate) fn blind(&mut self, now: Instant) {
         self.blind_until = self.blind_until.max(now + LOOKS);
+    }
+
+    /// Notes that a router's meters went wrong: it may be taken for one that floods.
+    pub(crate) fn misread(&mut self, now: Instant, router: usize) {
+        if let (Some(flooded), Some(until)) =
+            (self.flooded.get_mut(router), self.guilty_until.get_mut(router))
+        {
+            (*flooded, *until) = (true, now + PAROLED);
+        }
     }
 
     pub(crate) fn note_event(&mut self) {
@@ -89,6 +108,7 @@ impl Judge {
         if policy.xtc.police && now >= self.blind_until {
             self.look_at_shares(now, &statuses, policy, world);
         }
+        self.look_at_demand(now, policy, world);
         self.look_at_host(now, policy, world);
         self.look_at_calls(now, policy, world);
     }
@@ -99,6 +119,23 @@ impl Judge {
         if !wanted.eq(shown) {
             let held: Vec<_> = statuses.iter().map(|one| (&one.router, one.state)).collect();
             self.broken(Invariant::Policy, now, format!("held are {held:?}"));
+        }
+    }
+
+    fn look_at_demand(&mut self, now: Instant, policy: &Policy, world: &SwarmWorld) {
+        let state = world.lock();
+        for (at, router) in state.routers.iter().enumerate() {
+            let of = held(policy).find(|(one, _)| one.name == router.name);
+            let floor = of.map_or(0, |(of, _)| floor_of(of));
+            let reform = if router.vifs { REFORMED } else { PAROLED };
+            if router.offered.as_pps() > floor
+                && let Some(until) = self.guilty_until.get_mut(at)
+            {
+                *until = (*until).max(now + reform);
+            }
+            if let Some(flooded) = self.flooded.get_mut(at) {
+                *flooded |= router.offered.as_pps() >= 2 * floor;
+            }
         }
     }
 
@@ -242,10 +279,12 @@ impl Judge {
             let done = after.get(at).zip(before.get(at)).map_or(0, |(new, old)| new - old);
             done * 1000 / (span.as_nanos() / 1_000_000).max(1)
         };
-        for (status, (router, state)) in manager.status(None).iter().zip(held(policy)) {
+        let statuses = manager.status(None);
+        for (status, (router, state)) in statuses.iter().zip(held(policy)) {
             let Some(at) = world.lock().at(&router.name) else { continue };
             self.judge_rate(now, status, (router, state), (at, rate(at)), world);
         }
+        self.judge_spare(now, policy, &rate, world);
         let state = world.lock();
         for router in &state.routers {
             let of = held(policy).find(|(one, _)| one.name == router.name);
@@ -311,6 +350,11 @@ impl Judge {
                 self.broken(Invariant::Convergence, now, text);
             }
             let floor = floor_of(router).min(can);
+            let innocent = self.guilty_until.get(at).is_some_and(|until| *until < now);
+            if innocent && rate * 100 + 100 * OFF_LEAST < can * 90 {
+                let text = format!("{name} forwards {rate} of {can} that it asks for, {grade}");
+                self.broken(Invariant::Innocent, now, text);
+            }
             if grade < Grade::LowerSetPoint && rate * 100 + 100 * OFF_LEAST < floor * 90 {
                 let text = format!("{name} forwards {rate} of its minimum of {floor} a second");
                 self.broken(Invariant::Minimum, now, text);
@@ -319,6 +363,49 @@ impl Judge {
         if trouble.is_some() {
             let text = format!("{name} is still in trouble: {trouble:?}");
             self.broken(Invariant::Convergence, now, text);
+        }
+    }
+
+    /// Judges that no capacity is idle while a router gets less than it asks for.
+    fn judge_spare(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        rate: &dyn Fn(usize) -> u64,
+        world: &SwarmWorld,
+    ) {
+        let Some(capacity) = policy.node.capacity.filter(|_| policy.xtc.police) else { return };
+        if policy.xtc.dry_run {
+            return;
+        }
+        let state = world.lock();
+        let sum: u64 = (0..state.routers.len()).map(rate).sum();
+        let slack = OFF_LEAST * state.routers.len() as u64;
+        if (sum + slack) * 100 >= capacity.as_pps() * (100 - LENT_PERCENT) {
+            return;
+        }
+        for (router, mode) in held(policy) {
+            let Some(at) = state.at(&router.name) else { continue };
+            let Some(of) = state.routers.get(at).filter(|one| !one.is_away()) else { continue };
+            // The policy's own set-point holds it.
+            let own = router.xtc.as_ref().is_some_and(|xtc| xtc.set_point.is_some());
+            if own || mode != XtcState::Active || self.flooded.get(at) != Some(&false) {
+                continue;
+            }
+            let most = router.xtc.as_ref().and_then(|xtc| xtc.cap_max).unwrap_or(CpuShare::ONE);
+            // Others' guarantees may have left it less of a budget.
+            let granted = state.cap_of(at);
+            let is_cut = of.cap.is_some_and(|cap| granted < cap);
+            let most = if is_cut { most.min(granted) } else { most };
+            let (got, can) = (rate(at), of.offered.as_pps().min(of.reach(most)));
+            if (got + OFF_LEAST) * 100 < can * (100 - OFF_PERCENT) {
+                let text = format!(
+                    "{} forwards {got} of {can} that it asks for, all together {sum} of {capacity}",
+                    router.name
+                );
+                self.broken(Invariant::Spare, now, text);
+                return;
+            }
         }
     }
 
@@ -431,10 +518,18 @@ fn floor_of(router: &Router) -> u64 {
 /// The time within which policing sees what is offered: its newest looks, and one that is late.
 const NEWEST: Nanos = Nanos::from_millis(500);
 
+/// The time in which a router that behaves loses all grades: 10 s each, a minute where it has no
+/// ingress.
+const REFORMED: Nanos = Nanos::from_secs(40);
+const PAROLED: Nanos = Nanos::from_secs(190);
+
 /// The time after which policing has seen everything.
 const LOOKS: Nanos = Nanos::from_millis(1500);
 
 /// Rates of a settled node may be off by so much of what they are to be, and by so many packets a
 /// second.
 const OFF_PERCENT: u64 = 10;
+
+/// Capacity that may be idle: who lends its guarantee keeps a quarter more than it uses.
+const LENT_PERCENT: u64 = 25;
 const OFF_LEAST: u64 = 60;

@@ -169,6 +169,8 @@ impl LoopsRun {
             SwarmEvent::Misread(at, ahead) => {
                 let at = router(*at);
                 state.routers[at].misread(*ahead);
+                // A manager knows nothing but its meters.
+                self.judge.misread(self.now, at);
                 self.judge.blind(self.now);
             }
             SwarmEvent::Fault(fault, lasts) => {

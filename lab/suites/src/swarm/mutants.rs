@@ -14,6 +14,10 @@ pub enum Invariant {
     Capacity,
     /// A router under police is held at no less than its minimum, unless it is stopped.
     Minimum,
+    /// A router that asks for no more than its guarantee has what it asks for, whatever others do.
+    Innocent,
+    /// Much capacity is idle only if every router that never flooded has what it asks for.
+    Spare,
     /// Every cap is within the policy's range, and limits are where there is an ingress.
     Range,
     /// Actuators are called, and routers taken, a bounded number of times a second; each tick is
@@ -41,6 +45,8 @@ pub enum Invariant {
     Share,
     /// The laws of the smooth window.
     Shaper,
+    /// Nothing panics.
+    Panic,
 }
 
 /// A planted fault.
@@ -50,6 +56,10 @@ pub enum SwarmMutant {
     SharesTooMuch,
     /// The manager is told half of each minimum.
     HalvesMinimums,
+    /// The meters of routers with vifs see five times what is offered.
+    BlamesInnocents,
+    /// A router is all but stopped beside one that is limited.
+    LimitsNeighbours,
     /// The manager is not told the range of caps.
     IgnoresRange,
     /// The actuator does each call 40 times.
@@ -76,13 +86,17 @@ pub enum SwarmMutant {
     IgnoresMinimums,
     /// The shaper lends time without end.
     ForgetsCredit,
+    /// A call of an actuator panics.
+    Panics,
 }
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::Capacity,
         Self::Minimum,
+        Self::Innocent,
+        Self::Spare,
         Self::Range,
         Self::Storm,
         Self::Untouched,
@@ -96,6 +110,7 @@ impl Invariant {
         Self::Rate,
         Self::Share,
         Self::Shaper,
+        Self::Panic,
     ];
 
     /// Its name.
@@ -104,6 +119,8 @@ impl Invariant {
         match self {
             Self::Capacity => "capacity",
             Self::Minimum => "minimum",
+            Self::Innocent => "innocent",
+            Self::Spare => "spare",
             Self::Range => "range",
             Self::Storm => "storm",
             Self::Untouched => "untouched",
@@ -117,15 +134,18 @@ impl Invariant {
             Self::Rate => "rate",
             Self::Share => "share",
             Self::Shaper => "shaper",
+            Self::Panic => "panic",
         }
     }
 }
 
 impl SwarmMutant {
     /// Each planted fault with the invariant that must catch it.
-    pub const CAUGHT_BY: [(Self, Invariant); 15] = [
+    pub const CAUGHT_BY: [(Self, Invariant); 18] = [
         (Self::SharesTooMuch, Invariant::Capacity),
         (Self::HalvesMinimums, Invariant::Minimum),
+        (Self::LimitsNeighbours, Invariant::Innocent),
+        (Self::BlamesInnocents, Invariant::Spare),
         (Self::IgnoresRange, Invariant::Range),
         (Self::CallsTooOften, Invariant::Storm),
         (Self::ActsInDryRuns, Invariant::Untouched),
@@ -139,6 +159,7 @@ impl SwarmMutant {
         (Self::SendsFaster, Invariant::Rate),
         (Self::IgnoresMinimums, Invariant::Share),
         (Self::ForgetsCredit, Invariant::Shaper),
+        (Self::Panics, Invariant::Panic),
     ];
 
     /// Its name.
@@ -147,6 +168,8 @@ impl SwarmMutant {
         match self {
             Self::SharesTooMuch => "shares-too-much",
             Self::HalvesMinimums => "halves-minimums",
+            Self::BlamesInnocents => "blames-innocents",
+            Self::LimitsNeighbours => "limits-neighbours",
             Self::IgnoresRange => "ignores-range",
             Self::CallsTooOften => "calls-too-often",
             Self::ActsInDryRuns => "acts-in-dry-runs",
@@ -160,6 +183,7 @@ impl SwarmMutant {
             Self::SendsFaster => "sends-faster",
             Self::IgnoresMinimums => "ignores-minimums",
             Self::ForgetsCredit => "forgets-credit",
+            Self::Panics => "panics",
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZero;
+use std::panic::AssertUnwindSafe;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -33,11 +34,27 @@ pub struct SwarmFailure {
     pub events: Vec<String>,
 }
 
-/// Runs a seed, with these of its events alone if `kept` names any.
+/// Runs a seed, with these of its events alone if `kept` names any. A panic is a violation, too.
 ///
 /// # Errors
 /// The seed cannot be run: a defect of the harness.
 pub fn run_seed(
+    seed: u64,
+    mutant: Option<SwarmMutant>,
+    kept: Option<&[usize]>,
+) -> Result<(Vec<Violation>, SwarmTally), SwarmRunError> {
+    // All that the run touches is its own, and gone with it.
+    let run = AssertUnwindSafe(|| run_parts(seed, mutant, kept));
+    std::panic::catch_unwind(run).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        let text = text.unwrap_or_else(|| "a panic without words".to_owned());
+        let (invariant, at) = (Invariant::Panic, Instant::ZERO);
+        Ok((vec![Violation { invariant, at, text }], SwarmTally::default()))
+    })
+}
+
+fn run_parts(
     seed: u64,
     mutant: Option<SwarmMutant>,
     kept: Option<&[usize]>,

@@ -36,7 +36,6 @@ pub(crate) struct WorldState {
     pub(crate) limits_fail: bool,
     pub(crate) give_back_fails: bool,
     /// Requests for limits.
-    pub(crate) limit_calls: u64,
     machine: Option<SimMachine<CreditScheduler>>,
     ledger: AllotmentLedger,
     counted: Vec<CounterSource>,
@@ -110,7 +109,6 @@ impl SwarmWorld {
             classes: BTreeMap::new(),
             limits_fail: false,
             give_back_fails: false,
-            limit_calls: 0,
             machine,
             ledger: AllotmentLedger::new(pool, None),
             counted: Vec::new(),
@@ -161,13 +159,14 @@ impl WorldState {
 
     fn forward_plants(&mut self, span: Nanos) {
         let caps: Vec<CpuShare> = (0..self.routers.len()).map(|at| self.cap_of(at)).collect();
+        let factor = self.seen_factor();
         for (router, cap) in self.routers.iter_mut().zip(caps) {
             router.plant.plant.offered = router.offered;
             if router.is_away() {
                 continue;
             }
             let sample = router.plant.run(cap, router.limit, span);
-            let offered = sample.offered.unwrap_or_default();
+            let offered = sample.offered.unwrap_or_default() * factor;
             router.count(sample.packets, offered, sample.cpu.unwrap_or_default());
         }
     }
@@ -192,6 +191,7 @@ impl WorldState {
             }
         }
         let before: Vec<_> = (0..self.routers.len()).map(|at| machine.counts(at)).collect();
+        let factor = self.seen_factor();
         machine.run_until(machine.now() + span)?;
         for (at, (router, before)) in self.routers.iter_mut().zip(before).enumerate() {
             let (Some(before), Some(after)) = (before, machine.counts(at)) else { continue };
@@ -201,9 +201,14 @@ impl WorldState {
             let offered = u128::from(router.offered.as_pps()) * u128::from(span.as_nanos());
             let offered = u64::try_from(offered / 1_000_000_000).unwrap_or(u64::MAX);
             let (done, cpu) = (after.done - before.done, after.cpu.saturating_sub(before.cpu));
-            router.count(done, offered.max(done), cpu);
+            router.count(done, offered.max(done) * factor, cpu);
         }
         Ok(())
+    }
+
+    /// Returns how many times of what is offered the meters see.
+    fn seen_factor(&self) -> u64 {
+        if self.mutant == Some(SwarmMutant::BlamesInnocents) { 5 } else { 1 }
     }
 
     /// Returns the cap in force: what the ledger left of it, for a router with a class.
@@ -384,7 +389,6 @@ impl RouterPlatform for SwarmWorld {
 
     fn limit(&mut self, limits: &[(String, Option<PacketRate>)]) -> Result<(), RouterError> {
         let mut state = self.lock();
-        state.limit_calls += 1;
         if state.limits_fail {
             let text = "the worker did not answer within 5 s";
             return Err(RouterError::Worker(Refusal::new(RefusalKind::Busy, text)));
@@ -396,6 +400,11 @@ impl RouterPlatform for SwarmWorld {
             one.limited_in_vain |= !one.vifs && limit.is_some();
             let part = |limit: PacketRate| PacketRate::from_pps(limit.as_pps() * 7 / 10);
             one.limit = if cut { limit.map(part) } else { *limit };
+            if state.mutant == Some(SwarmMutant::LimitsNeighbours) {
+                let next = (at + 1) % state.routers.len().max(1);
+                let one = state.routers.get_mut(next).filter(|one| one.limit.is_none());
+                one.into_iter().for_each(|one| one.limit = limit.map(|_| PacketRate::from_pps(1)));
+            }
         }
         Ok(())
     }
@@ -449,6 +458,9 @@ impl Actuator for WorldEndpoint {
             let Some(one) = state.routers.get_mut(at) else { return Ok(cap) };
             if watches {
                 return Ok(cap);
+            }
+            if mutant == Some(SwarmMutant::Panics) && one.sets > 20 {
+                std::panic::resume_unwind(Box::new("planted"));
             }
             one.sets += if mutant == Some(SwarmMutant::CallsTooOften) { 40 } else { 1 };
             if one.refuses {
