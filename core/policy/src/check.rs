@@ -90,8 +90,11 @@ impl RingFrames {
     pub const DEEP_VIF: Self = Self { receive: 512, transmit: 256 };
     /// The rings of each further vif.
     pub const VIF: Self = Self { receive: 128, transmit: 64 };
-    /// Vifs at a time that have deep rings.
+    /// Vifs at a time that have deep rings, where vifs share the pool or are at most
+    /// [`Self::FEW_VIFS`].
     pub const DEEP_VIFS: usize = 8;
+    /// Vifs of a node that is not one of many.
+    pub const FEW_VIFS: u32 = 128;
     /// The largest pool, in frames, that vifs share. With a larger one their sockets have memory of
     /// their own, since the kernel keeps some 128 bytes a frame for each socket that shares it:
     /// here 4 MiB. Then no frame of the pool lies in their rings.

@@ -143,14 +143,17 @@ impl Opener {
         is_port: bool,
     ) -> Result<AttachedDevice, PortError> {
         let gates = self.take_gates(device, is_port)?;
+        let bounce = !is_port && self.region.frames() > RingFrames::SHARED_POOL_MAX;
+        let is_of_many = self.vifs_max > RingFrames::FEW_VIFS + VIFS_SPARE;
         let (role, rings) = match gates {
             DeviceGates::Port(flood) => (DeviceRole::Port(flood), RingFrames::PORT),
-            DeviceGates::Vif([send, _]) if self.deep_vifs.len() < RingFrames::DEEP_VIFS => {
+            DeviceGates::Vif([send, _])
+                if self.deep_vifs.len() < RingFrames::DEEP_VIFS && !(bounce && is_of_many) =>
+            {
                 (DeviceRole::Vif(send), RingFrames::DEEP_VIF)
             }
             DeviceGates::Vif([send, _]) => (DeviceRole::Vif(send), RingFrames::VIF),
         };
-        let bounce = !is_port && self.region.frames() > RingFrames::SHARED_POOL_MAX;
         let sized = XdpConfig::sized(device, role, rings.receive, rings.transmit);
         let config = XdpConfig { bounce, ..sized };
         let opened = open(&config, kind, &self.devices, &self.region);
