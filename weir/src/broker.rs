@@ -7,12 +7,13 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use weir_api_types::error::ErrorCode;
 use weir_broker_api_types::{
     AdmissionView, CONNECTIONS_PAGE_MAX, ConnectionChange, ConnectionView, HistoryEntry,
     RequestedConnection, TunnelPath, TunnelReport,
 };
-use weir_client::{Client, Method, escaped};
-use weir_platform::failure::Failure;
+use weir_client::{Client, ClientError, Method, escaped};
+use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output;
 use weir_units::BitRate;
 
@@ -85,6 +86,12 @@ pub(crate) struct ConnectionArgs {
     /// A link that its paths avoid; may be repeated
     #[arg(long)]
     avoid: Vec<String>,
+    /// A colour that each link of its paths has; may be repeated
+    #[arg(long, value_name = "COLOUR")]
+    include: Vec<String>,
+    /// A colour that no link of its paths has; may be repeated
+    #[arg(long, value_name = "COLOUR")]
+    exclude: Vec<String>,
     /// A connection with which its paths share no link
     #[arg(long)]
     disjoint_from: Option<String>,
@@ -94,7 +101,7 @@ pub(crate) struct ConnectionArgs {
     /// After a failure 0 is restored first, 255 last
     #[arg(long, default_value_t = 0)]
     priority: u8,
-    /// Time at which it starts, such as 2027-01-31T12:00:00Z
+    /// Time at which it starts, such as 2027-01-31T12:00:00Z; not with `weir connect`
     #[arg(long)]
     start: Option<String>,
     /// Time at which it ends
@@ -263,6 +270,9 @@ impl ConnectionCommand {
 
 impl Connect {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if self.wanted.start.is_some() {
+            return Err(UsageError(STARTS_AT_ONCE.to_owned()).into());
+        }
         let client = self.at.client()?;
         let [program, arguments @ ..] = self.command.as_slice() else {
             return Err("no command after --".into());
@@ -270,16 +280,21 @@ impl Connect {
         let lease = format!("{}s", LEASE.as_secs());
         let connection = self.wanted.create(&client, None, Some(lease))?;
         eprintln!("{}", line(&connection));
+        if !matches!(connection.state.as_str(), "active" | "changing") {
+            give_back(&client, &connection.id);
+            let ConnectionView { id, state, .. } = connection;
+            return Err(format!("connection {id} is {state}: the command was not run").into());
+        }
         let mut command = Command::new(program);
         command.args(arguments).env("WEIR_CONNECTION", &connection.id);
         command.env("WEIR_CONNECTION_MTU", connection.mtu.to_string());
         let ended = command.spawn();
-        let ended = ended.and_then(|child| renew_until_ended(child, &client, &connection));
+        let mut known = LeasedConnection { is_guaranteed: true, is_gone: false };
+        let ended =
+            ended.and_then(|child| renew_until_ended(child, &client, &connection.id, &mut known));
         // The command's outcome counts, whatever becomes of the connection.
-        if let Err(error) = remove(&client, &connection.id) {
-            eprintln!(
-                "weir connect: the connection was not given back: {error}; its lease ends it"
-            );
+        if !known.is_gone {
+            give_back(&client, &connection.id);
         }
         let status = ended.map_err(|error| format!("{program}: {error}"))?;
         Ok(ExitCode::from(exit_code(status)))
@@ -292,27 +307,69 @@ fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
+/// Gives the connection of a command back, or says that only its lease ends it.
+fn give_back(client: &Client, id: &str) {
+    if let Err(error) = remove(client, id) {
+        eprintln!("weir connect: the connection was not given back: {error}; its lease ends it");
+    }
+}
+
 /// Renews the connection's lease until the command ends. Without this program the lease ends, and
-/// the connection with it.
+/// the connection with it. The command runs on without its guarantee: its owner decides.
 fn renew_until_ended(
     mut child: Child,
     client: &Client,
-    connection: &ConnectionView,
+    id: &str,
+    known: &mut LeasedConnection,
 ) -> std::io::Result<ExitStatus> {
     let mut renewed = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        if renewed.elapsed() >= LEASE / 3 {
+        if !known.is_gone && renewed.elapsed() >= LEASE / 3 {
             renewed = Instant::now();
-            if let Err(error) = order(client, &connection.id, "renew") {
-                eprintln!("weir connect: the lease was not renewed: {error}");
+            if let Some(text) = known.note(order(client, id, "renew")) {
+                eprintln!("weir connect: {text}");
             }
         }
         std::thread::sleep(POLL);
     }
 }
+
+/// The connection of a command, as its user was last told.
+struct LeasedConnection {
+    is_guaranteed: bool,
+    is_gone: bool,
+}
+
+impl LeasedConnection {
+    /// Notes the answer to a renewal. Returns what its user is to be told; none if that is nothing
+    /// new.
+    fn note(&mut self, answer: Result<ConnectionView, ClientError>) -> Option<String> {
+        let connection = match answer {
+            Ok(connection) => connection,
+            Err(ClientError::Refused(error)) if error.code == ErrorCode::NotFound => {
+                self.is_gone = true;
+                return Some("the connection is gone: the command runs without it".to_owned());
+            }
+            Err(error) => return Some(format!("the lease was not renewed: {error}")),
+        };
+        let is_guaranteed = match connection.state.as_str() {
+            "active" => true,
+            // While its path changes it has what it had before.
+            "changing" | "configuring" | "rolling_back" => self.is_guaranteed,
+            _ => false,
+        };
+        let before = std::mem::replace(&mut self.is_guaranteed, is_guaranteed);
+        let words = if is_guaranteed { "guaranteed again" } else { "without its guarantee" };
+        (before != is_guaranteed).then(|| format!("{words}: {}", line(&connection)))
+    }
+}
+
+/// The refusal of a start time: the command would run before its connection is there.
+const STARTS_AT_ONCE: &str = "--start: weir connect runs its command at once; ask for a later \
+                              connection by weir connection create --start";
 
 /// The lease of a connection for a command.
 const LEASE: Duration = Duration::from_secs(30);
@@ -395,6 +452,8 @@ impl ConnectionArgs {
             delay_max: delay_max.clone(),
             hops_max: self.hops_max,
             avoid: self.avoid.clone(),
+            include: self.include.clone(),
+            exclude: self.exclude.clone(),
             disjoint_from: self.disjoint_from.clone(),
             packet: self.packet,
             priority: self.priority,
@@ -406,8 +465,8 @@ impl ConnectionArgs {
     }
 }
 
-fn order(client: &Client, id: &str, what: &str) -> Result<ConnectionView, Failure> {
-    Ok(client.ask(Method::POST, &format!("{}/{what}", path(id)), None::<&()>)?)
+fn order(client: &Client, id: &str, what: &str) -> Result<ConnectionView, ClientError> {
+    client.ask(Method::POST, &format!("{}/{what}", path(id)), None::<&()>)
 }
 
 /// Reads the connections that the caller sees, one answer after the other.
@@ -455,8 +514,9 @@ fn tunnel_text(path: &TunnelPath) -> String {
 }
 
 fn history_line(entry: &HistoryEntry) -> String {
-    let HistoryEntry { number, at, network, connection, link, by, change, detail } = entry;
-    let of = connection.as_ref().or(link.as_ref()).map(|of| format!(" {of}")).unwrap_or_default();
+    let HistoryEntry { number, at, network, connection, link, router, by, change, detail } = entry;
+    let of = [connection, link, router].into_iter().flatten().next();
+    let of = of.map(|of| format!(" {of}")).unwrap_or_default();
     let by = by.as_deref().map_or_else(|| "the broker".to_owned(), |name| format!("\"{name}\""));
     let detail = detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
     let change = serde_json::to_value(change).ok();
@@ -482,7 +542,57 @@ const PROGRAM: &str = "weir-broker";
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+    use weir_api_types::error::ApiError;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct ConnectLine {
+        #[command(flatten)]
+        connect: Connect,
+    }
+
+    /// Goal: a command is never run before its connection is there.
+    #[test]
+    fn a_start_time_is_refused_and_the_other_command_named() {
+        let line = "connect --network n --from a --to b --rate 1Mbit --start \
+                    2027-01-31T12:00:00Z --url https://[::1]:1 -- false";
+        let line = ConnectLine::try_parse_from(line.split_whitespace()).unwrap();
+        let refusal = line.connect.run().unwrap_err();
+        assert!(refusal.is::<UsageError>(), "{refusal}");
+        assert!(refusal.to_string().contains("weir connection create --start"), "{refusal}");
+    }
+
+    /// Goal: a connection that breaks, works again or goes is told of once.
+    #[test]
+    fn a_broken_connection_is_told_of_once() {
+        let answer = |state: &str| {
+            let refusal = (state == "broken").then_some("no path");
+            let text = serde_json::json!({
+                "id": "c1", "state": state, "refusal": refusal, "tunnels": [], "mtu": 1460,
+                "request": { "network": "n", "from": "a", "to": "b", "rate": "1Mbit" },
+            });
+            Ok(serde_json::from_value(text).unwrap())
+        };
+        let mut known = LeasedConnection { is_guaranteed: true, is_gone: false };
+        for (state, told) in [
+            ("active", None),
+            ("changing", None),
+            ("broken", Some("without its guarantee: c1 broken: a -> b; no path")),
+            ("broken", None),
+            ("configuring", None),
+            ("active", Some("guaranteed again: c1 active: a -> b")),
+            ("removing", Some("without its guarantee: c1 removing: a -> b")),
+        ] {
+            assert_eq!(known.note(answer(state)).as_deref(), told, "{state}");
+        }
+        let refused = |code| Err(ClientError::Refused(ApiError::new(code, "c1")));
+        let told = known.note(refused(ErrorCode::NotRunning)).unwrap();
+        assert!(told.contains("not renewed") && !known.is_gone, "{told}");
+        let told = known.note(refused(ErrorCode::NotFound)).unwrap();
+        assert!(told.contains("gone") && known.is_gone, "{told}");
+    }
 
     #[test]
     fn a_command_that_a_signal_ended_exits_as_in_a_shell() {

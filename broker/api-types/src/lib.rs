@@ -51,6 +51,12 @@ pub struct RequestedConnection {
     /// Links that its paths avoid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub avoid: Vec<String>,
+    /// Colours that each link of its paths has (include-all of RFC 3209, 4.7.4).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<String>,
+    /// Colours that no link of its paths has (exclude-any of RFC 3209, 4.7.4).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<String>,
     /// A connection with which its paths share no link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disjoint_from: Option<String>,
@@ -234,6 +240,9 @@ pub struct LinkUse {
     /// The physical link that carries it; absent on a link of the network's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over: Option<String>,
+    /// Its colours, which requests include or exclude.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub colours: Vec<String>,
     /// Rate that connections may reserve, bit/s.
     pub reservable_bps: u64,
     /// Reserved, bit/s.
@@ -421,12 +430,15 @@ pub struct HistoryEntry {
     pub at: String,
     /// The network that it was in.
     pub network: String,
-    /// The connection that changed; absent if a link or the network did.
+    /// The connection that changed; absent if something else did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<String>,
-    /// The link that changed; absent if a connection or the network did.
+    /// The link that changed; absent if something else did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
+    /// The router that changed; absent if something else did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub router: Option<String>,
     /// Name of the token that asked for it; absent if the broker did it by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
@@ -473,4 +485,6 @@ pub enum HistoryChange {
     Punished,
     /// It behaves: its punishment went down a grade.
     Reformed,
+    /// Somebody else changed what the broker had put at a router; it was put right.
+    Repaired,
 }

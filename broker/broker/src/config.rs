@@ -122,6 +122,8 @@ pub struct NetworkConfig {
     /// Its links.
     #[serde(default)]
     pub link: Vec<BrokerLink>,
+    /// Most connections of it; without it as many as all networks together.
+    pub connections: Option<usize>,
     /// OSPFv3 on its routers, for what is in no tunnel; without it routes are the operator's.
     pub ospf6: Option<OspfConfig>,
     /// Its packet rate at the Weir nodes that it passes; without it nobody polices it.
@@ -231,6 +233,9 @@ pub struct BrokerLink {
     /// Cost of the link: paths are as cheap as they can be.
     #[serde(default = "default_cost")]
     pub cost: u32,
+    /// Names that requests include or exclude: at most 32 different ones in all.
+    #[serde(default)]
+    pub colours: Vec<String>,
 }
 
 /// One end of a link.
@@ -308,6 +313,11 @@ impl BrokerConfig {
                     return Err(format!("router \"{}\": named twice", router.name));
                 }
                 router.frr.as_ref().map_or(Ok(()), |frr| name("frr", frr))?;
+            }
+            let most = self.broker.connections;
+            if let Some(own) = network.connections.filter(|own| !(1..=most).contains(own)) {
+                let of = &network.name;
+                return Err(format!("network \"{of}\": connections {own}: 1 to {most}, of all"));
             }
             network.check()?;
             let named = |what| format!("network \"{}\": {what}", network.name);
@@ -409,6 +419,13 @@ impl NetworkConfig {
                 self.check_source(&link.name, end)?;
             }
             link.check_rates()?;
+            for (place, colour) in link.colours.iter().enumerate() {
+                name("colour", colour)?;
+                if link.colours[..place].contains(colour) {
+                    let of = &link.name;
+                    return Err(format!("link \"{of}\": colour \"{colour}\" named twice"));
+                }
+            }
         }
         Ok(())
     }

@@ -22,6 +22,9 @@ use crate::ids::StableIds;
 use crate::physical::PhysicalLinkConfig;
 use crate::tunnel_numbers::EntryNumbers;
 
+/// Colours of all networks: the bits of an affinity.
+pub(crate) const COLOURS_MAX: u32 = 32;
+
 /// Names and devices by number.
 #[derive(Debug, Default)]
 pub(crate) struct NetworkDirectory {
@@ -38,6 +41,8 @@ struct NetworkNames {
     hosts: BTreeMap<String, EndNodeId>,
     addresses: BTreeMap<Ipv6Addr, EndNodeId>,
     links: BTreeMap<String, LinkId>,
+    /// Colours of its links, each with its bit of affinity.
+    colours: BTreeMap<String, u32>,
     arcs: BTreeSet<ArcId>,
 }
 
@@ -74,6 +79,7 @@ pub(crate) struct KnownArc {
     /// The physical link that carries it, and the nodes at its ends; none on a link of its own.
     pub(crate) over: Option<String>,
     pub(crate) nodes: Vec<String>,
+    pub(crate) colours: Vec<String>,
 }
 
 impl NetworkDirectory {
@@ -100,9 +106,40 @@ impl NetworkDirectory {
                 }
             }
         }
+        directory.check_colours()?;
         let topology = topology(&directory, &arcs, ids);
-        let state = directory.state(config, topology, &arcs).map_err(|error| error.to_string())?;
+        let mut state =
+            directory.state(config, topology, &arcs).map_err(|error| error.to_string())?;
+        for links in directory.links_over_one() {
+            state.share_fate(&links);
+        }
         Ok((directory, state))
+    }
+
+    /// Checks that each colour has a bit. It keeps it for as long as the store is there, as stored
+    /// requests have bits.
+    fn check_colours(&self) -> Result<(), String> {
+        let mut colours = self.by_name.values().flat_map(|names| &names.colours);
+        let without = colours.find(|(_, bit)| **bit == 0).map(|(colour, _)| colour);
+        without.map_or(Ok(()), |colour| {
+            Err(format!(
+                "colour \"{colour}\": the store has {COLOURS_MAX} others, as many as may be"
+            ))
+        })
+    }
+
+    /// Returns the links that lie over one physical link, by network and physical link. Paths of
+    /// different networks are not compared.
+    fn links_over_one(&self) -> impl Iterator<Item = Vec<LinkId>> {
+        let mut groups = BTreeMap::<_, BTreeSet<_>>::new();
+        for arc in self.arcs.values() {
+            let link = self.link(arc.network, &arc.link);
+            if let (Some(over), Some(link)) = (&arc.over, link) {
+                groups.entry((arc.network, over)).or_default().insert(link);
+            }
+        }
+        let groups = groups.into_values().filter(|links| links.len() > 1);
+        groups.map(|links| links.into_iter().collect())
     }
 
     fn add_network(&mut self, id: NetworkId, config: &NetworkConfig, ids: &mut StableIds) {
@@ -149,11 +186,19 @@ impl NetworkDirectory {
             over: link.over.clone(),
             nodes: physical
                 .map_or_else(Vec::new, |of| of.ends().map(|end| end.node.clone()).into()),
+            colours: link.colours.clone(),
         };
         self.arcs.insert(arc, known);
         let names = self.by_name.entry(id).or_default();
         names.links.insert(link.name.clone(), link_id);
         names.arcs.insert(arc);
+        let mut affinity = 0;
+        for colour in &link.colours {
+            // A colour without a bit is refused below.
+            let bit = 1_u32.checked_shl(ids.id("colour", colour.clone())).unwrap_or(0);
+            names.colours.insert(colour.clone(), bit);
+            affinity |= bit;
+        }
         let node =
             |ids: &mut StableIds, end: &LinkEnd| NodeId(ids.id("router", end.router.clone()));
         let arc_of_graph = LinkArc {
@@ -164,7 +209,7 @@ impl NetworkDirectory {
             room: BitRate::ZERO,
             delay: Nanos::new(u64::try_from(link.delay.as_nanos()).unwrap_or(u64::MAX)),
             cost: link.cost,
-            affinity: 0,
+            affinity,
             is_up: true,
         };
         (arc, arc_of_graph)
@@ -182,8 +227,9 @@ impl NetworkDirectory {
         let vlans = config.vlans();
         let mut state = NetworkState::new(topology, TunnelAccounting::default(), limits)?;
         for (id, network) in &self.networks {
-            let links = config.network.iter().find(|of| of.name == network.name);
-            let links = links.map(|of| of.link.as_slice()).unwrap_or_default();
+            let of_file = config.network.iter().find(|of| of.name == network.name);
+            let own_most = of_file.and_then(|of| of.connections).unwrap_or(connections);
+            let links = of_file.map(|of| of.link.as_slice()).unwrap_or_default();
             let links: BTreeMap<_, _> = links.iter().map(|link| (&link.name, link)).collect();
             let shares = self.arcs(*id).filter_map(|(arc, known)| {
                 let link = links.get(&known.link)?;
@@ -198,6 +244,7 @@ impl NetworkDirectory {
                 inside: Ipv6Prefix { address: network.outer, length: 48 },
                 outer: Ipv6Prefix { address: network.outer, length: 64 },
                 shares: shares.collect(),
+                connections: own_most,
             })?;
         }
         let routers: BTreeMap<_, _> = self.routers().map(|(id, name)| (name, id)).collect();
@@ -288,6 +335,11 @@ impl NetworkDirectory {
     /// Returns a link of a network by its name.
     pub(crate) fn link(&self, network: NetworkId, name: &str) -> Option<LinkId> {
         self.by_name.get(&network)?.links.get(name).copied()
+    }
+
+    /// Returns the bit of a colour that links of a network have.
+    pub(crate) fn colour(&self, network: NetworkId, name: &str) -> Option<u32> {
+        self.by_name.get(&network)?.colours.get(name).copied()
     }
 
     /// Returns an end node of a network by its name.

@@ -66,6 +66,20 @@ impl FailedParts {
 
     /// Returns why a direction of a link of a network cannot be used; none if it can.
     pub(crate) fn fault_of(&self, network: &str, arc: &KnownArc) -> Option<String> {
+        self.fault_in(network, arc, |what| what)
+    }
+
+    /// Returns the same for who sees that network alone: nothing of the node's other networks.
+    pub(crate) fn own_fault_of(&self, network: &str, arc: &KnownArc) -> Option<String> {
+        self.fault_in(network, arc, |what| in_brief(what == SILENT))
+    }
+
+    fn fault_in(
+        &self,
+        network: &str,
+        arc: &KnownArc,
+        words: impl for<'w> Fn(&'w str) -> &'w str,
+    ) -> Option<String> {
         if self.is_set_down(network, &arc.link) {
             return Some("set down".to_owned());
         }
@@ -73,7 +87,7 @@ impl FailedParts {
         for name in &arc.nodes {
             let Some(what) = self.nodes.get(name) else { continue };
             let separator = if what == SILENT { " " } else { ": " };
-            return Some(format!("node \"{name}\"{separator}{what}"));
+            return Some(format!("node \"{name}\"{separator}{}", words(what)));
         }
         for (router, device) in [(&arc.from, &arc.device), (&arc.to, &arc.far_device)] {
             if self.routers.contains(router) {
@@ -87,6 +101,11 @@ impl FailedParts {
         }
         None
     }
+}
+
+/// Returns what is wrong with a node, without the parts that other networks have of it.
+pub(crate) const fn in_brief(is_silent: bool) -> &'static str {
+    if is_silent { SILENT } else { "a part of it is not as it is to be" }
 }
 
 const SILENT: &str = "does not answer";
@@ -127,6 +146,10 @@ mod tests {
                 observed(reachable, Some("it has no port \"p\""), false, patience).unwrap();
             let faults = state.directory.all_arcs().map(|(_, of, arc)| failed.fault_of(of, arc));
             assert_eq!(faults.collect::<Vec<_>>(), vec![Some(why.to_owned()); 4]);
+            let why = why.replace("it has no port \"p\"", "a part of it is not as it is to be");
+            let arcs = state.directory.all_arcs();
+            let faults = arcs.map(|(_, of, arc)| failed.own_fault_of(of, arc));
+            assert_eq!(faults.collect::<Vec<_>>(), vec![Some(why); 4]);
         }
     }
 }

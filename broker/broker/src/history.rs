@@ -2,11 +2,12 @@
 //! The history: each change of a connection, a link or a network, who asked for it, and when.
 //!
 //! An entry is stored in the transaction of its change, so it is there if and only if the change
-//! is. The newest [`HISTORY_MAX`] entries are kept, and beside them the newest [`POLICING_MAX`] of
-//! policing: demand that comes and goes makes those, and may not push out what somebody asked for.
-//! Renewals of leases are not in it.
+//! is. [`HISTORY_MAX`] entries are kept, and beside them [`UNASKED_MAX`] of policing and of
+//! repairs: demand and daemons of others make those, and may not push out what somebody asked for.
+//! Beyond that the oldest entry of the network with the most goes, so that no network pushes out
+//! another's. Renewals of leases are not in it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
@@ -19,8 +20,15 @@ use crate::clock;
 #[derive(Debug, Default)]
 pub(crate) struct ChangeHistory {
     entries: VecDeque<HistoryEntry>,
-    /// The number of those of policing.
-    policing: usize,
+    /// The number of entries by network; of those that nobody asked for on their own.
+    kept: BTreeMap<(EntryKind, String), usize>,
+}
+
+/// Entries of what somebody asked for, and of what the broker did by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum EntryKind {
+    Asked,
+    Unasked,
 }
 
 /// An entry as it is written, with the entries that it pushes out.
@@ -38,6 +46,7 @@ pub(crate) struct AddedEntry {
 pub(crate) enum HistorySubject {
     Connection { network: String, id: String },
     Link { network: String, link: String },
+    Router { network: String, router: String },
     Network { network: String },
 }
 
@@ -60,8 +69,11 @@ pub(crate) struct HistoryQuery {
 impl ChangeHistory {
     /// Takes over stored entries, oldest first.
     pub(crate) fn new(entries: Vec<HistoryEntry>) -> Self {
-        let policing = entries.iter().filter(|entry| is_policing(entry)).count();
-        Self { entries: entries.into(), policing }
+        let mut kept = BTreeMap::new();
+        for entry in &entries {
+            *kept.entry((EntryKind::of(entry), entry.network.clone())).or_default() += 1;
+        }
+        Self { entries: entries.into(), kept }
     }
 
     /// Adds an entry and returns it. `by` is the token that asked for the change.
@@ -72,35 +84,45 @@ impl ChangeHistory {
         (change, detail): HistoryNote,
         now: Instant,
     ) -> AddedEntry {
-        let (network, connection, link) = match subject {
-            HistorySubject::Connection { network, id } => (network, Some(id), None),
-            HistorySubject::Link { network, link } => (network, None, Some(link)),
-            HistorySubject::Network { network } => (network, None, None),
+        let (network, [connection, link, router]) = match subject {
+            HistorySubject::Connection { network, id } => (network, [Some(id), None, None]),
+            HistorySubject::Link { network, link } => (network, [None, Some(link), None]),
+            HistorySubject::Router { network, router } => (network, [None, None, Some(router)]),
+            HistorySubject::Network { network } => (network, [None, None, None]),
         };
         let number = self.entries.back().map_or(1, |last| last.number + 1);
         let (at, by) = (clock::text(now), by.map(str::to_owned));
-        let entry = HistoryEntry { number, at, network, connection, link, by, change, detail };
+        let entry =
+            HistoryEntry { number, at, network, connection, link, router, by, change, detail };
         let forgotten = self.take_over(entry.clone());
         AddedEntry { entry, forgotten }
     }
 
     /// Takes over an entry that is stored. Returns the numbers of those that it pushes out.
     pub(crate) fn take_over(&mut self, entry: HistoryEntry) -> Vec<u64> {
-        let (is_own, mut forgotten) = (is_policing(&entry), Vec::new());
-        self.policing += usize::from(is_own);
+        let (kind, mut forgotten) = (EntryKind::of(&entry), Vec::new());
+        *self.kept.entry((kind, entry.network.clone())).or_default() += 1;
         self.entries.push_back(entry);
-        let (kept, most) = match is_own {
-            true => (self.policing, POLICING_MAX),
-            false => (self.entries.len() - self.policing, HISTORY_MAX),
-        };
-        // More than one only of a store whose entries had other bounds.
-        for _ in most..kept {
-            let oldest = self.entries.iter().position(|of| is_policing(of) == is_own);
+        // More than one goes only of a store whose entries had other bounds.
+        while let Some(fullest) = self.fullest_beyond(kind) {
+            let is_own = |of: &HistoryEntry| EntryKind::of(of) == kind && of.network == fullest;
+            let oldest = self.entries.iter().position(is_own);
             let gone = oldest.and_then(|place| self.entries.remove(place));
-            self.policing -= usize::from(is_own && gone.is_some());
+            let Some(count) = self.kept.get_mut(&(kind, fullest)) else { break };
+            *count = count.saturating_sub(1);
             forgotten.extend(gone.map(|entry| entry.number));
         }
         forgotten
+    }
+
+    /// Returns the network with the most entries of a kind of which there are too many: who makes
+    /// many pushes out its own.
+    fn fullest_beyond(&self, kind: EntryKind) -> Option<String> {
+        let of_kind = || self.kept.iter().filter(|((of, _), _)| *of == kind);
+        if of_kind().map(|(_, count)| count).sum::<usize>() <= kind.most() {
+            return None;
+        }
+        of_kind().max_by_key(|(_, count)| **count).map(|((_, network), _)| network.clone())
     }
 
     /// Returns at most [`PAGE_MAX`] entries of networks that the caller sees, the newest first.
@@ -142,16 +164,28 @@ pub(crate) fn described_change(change: &ConnectionChange) -> String {
     named.map(|(key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(", ")
 }
 
-fn is_policing(entry: &HistoryEntry) -> bool {
-    use HistoryChange::{Held, LetGo, Punished, Reformed};
-    matches!(entry.change, Held | LetGo | Punished | Reformed)
+impl EntryKind {
+    const fn of(entry: &HistoryEntry) -> Self {
+        use HistoryChange::{Held, LetGo, Punished, Reformed, Repaired};
+        match entry.change {
+            Held | LetGo | Punished | Reformed | Repaired => Self::Unasked,
+            _ => Self::Asked,
+        }
+    }
+
+    const fn most(self) -> usize {
+        match self {
+            Self::Asked => HISTORY_MAX,
+            Self::Unasked => UNASKED_MAX,
+        }
+    }
 }
 
-/// Entries that are kept, but for those of policing.
+/// Entries that are kept of what somebody asked for, and of what became of it.
 const HISTORY_MAX: usize = 10_000;
 
-/// Entries of policing that are kept.
-const POLICING_MAX: usize = 1_000;
+/// Entries of policing and of repairs that are kept.
+const UNASKED_MAX: usize = 1_000;
 
 /// Entries of an answer.
 pub(crate) const PAGE_MAX: usize = 200;
@@ -166,10 +200,11 @@ mod tests {
     }
 
     /// Goal: demand that comes and goes without end pushes out its own entries alone, each of which
-    /// the store is told to forget; other entries push out none of policing's. So do other brokers,
-    /// who take over what is stored, and a store that has more is brought to the bounds.
+    /// the store is told to forget; other entries push out none of policing's, and those of a
+    /// network none of another's. So do other brokers, who take over what is stored, and a store
+    /// that has more is brought to the bounds.
     #[test]
-    fn policing_pushes_out_its_own_entries_alone() {
+    fn each_pushes_out_its_own_entries_alone() {
         let (mut history, mut other) = (ChangeHistory::default(), ChangeHistory::default());
         let mut kept = std::collections::BTreeSet::new();
         let police = |history: &mut ChangeHistory, number: usize| {
@@ -186,18 +221,18 @@ mod tests {
         let operators = add(&mut history, "blue", "c1");
         store(AddedEntry { entry: operators.clone(), forgotten: Vec::new() });
         let stored = (0..3 * HISTORY_MAX).map(|number| store(police(&mut history, number)));
-        assert_eq!(stored.max(), Some(1 + POLICING_MAX));
+        assert_eq!(stored.max(), Some(1 + UNASKED_MAX));
         let mut count = 0;
         for number in 0..HISTORY_MAX {
             let subject = HistorySubject::Link { network: "n".to_owned(), link: "l".to_owned() };
             let change = [HistoryChange::LinkDown, HistoryChange::LinkUp][number % 2];
             count = store(history.add(subject, Some("o"), (change, None), Instant::ZERO));
         }
-        assert_eq!(count, HISTORY_MAX + POLICING_MAX);
+        assert_eq!(count, HISTORY_MAX + UNASKED_MAX);
         let has = |history: &ChangeHistory| history.entries.iter().map(|of| of.number).collect();
         let (own, others): (Vec<u64>, Vec<u64>) = (has(&history), has(&other));
-        assert!(own == others && own.iter().eq(&kept) && !own.contains(&operators.number));
-        let many = 1..=POLICING_MAX as u64 + 40;
+        assert!(own == others && own.iter().eq(&kept) && own.contains(&operators.number));
+        let many = 1..=UNASKED_MAX as u64 + 40;
         let entry =
             |number| HistoryEntry { number, change: HistoryChange::Held, ..operators.clone() };
         let mut old = ChangeHistory::new(many.map(entry).collect());

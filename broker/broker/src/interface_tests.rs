@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tower_service::Service;
 use weir_broker_api_types::{
-    ConnectionChange, HistoryEntry, LinkTraffic, RequestedConnection, TunnelReport,
+    ConnectionChange, HistoryEntry, LinkTraffic, RequestedConnection, RouterState, TunnelReport,
 };
 use weir_network::ConnectionId;
 
@@ -240,6 +240,28 @@ async fn policing_is_shown_to_its_owners() {
             "router": "r1", "node": "n1", "entry": true,
         })
     );
+}
+
+/// Goal: the fault of a node names parts of all its networks, so who sees one network is told only
+/// that there is one.
+#[tokio::test]
+async fn a_fault_of_a_node_names_no_other_network() {
+    let shared = test_config::shared("60Mbit", "30Mbit");
+    let mut interface = TestInterface::of(test_config::parse(&shared).unwrap());
+    let fault = Some("vif broker.red-1.c: no device red1".to_owned());
+    let node = RouterState { name: "n1".to_owned(), reachable: true, repaired: 0, fault };
+    {
+        let mut state = interface.state.lock().unwrap();
+        state.failed.nodes.insert("n1".to_owned(), node.fault.clone().unwrap());
+        state.observed.nodes = vec![node];
+    }
+    let (_, all) = interface.json("root", "GET /v1/networks", &Value::Null).await;
+    assert_eq!(all[0]["nodes"][0]["fault"], "vif broker.red-1.c: no device red1");
+    let (_, blue) = interface.json("blue", "GET /v1/networks", &Value::Null).await;
+    assert!(!blue.to_string().contains("red-1"), "{blue}");
+    for fault in [&blue[0]["nodes"][0]["fault"], &blue[0]["links"][0]["fault"]] {
+        assert!(fault.as_str().unwrap().contains("a part of it is not as it is to be"), "{blue}");
+    }
 }
 
 fn strings(names: &[&str]) -> Vec<String> {

@@ -66,6 +66,9 @@ pub(crate) enum NodeItem {
     Relay(RelayItem),
     Exit(ExitItem),
     Link(LinkItem),
+    Guard(GuardItem),
+    /// Something of others is in its place, and stays: in words, with what is to be done.
+    Foreign(String),
     /// Something is there under that key, but it is incomplete or was changed by somebody else.
     Broken,
     /// A part of ours that no other item has.
@@ -141,6 +144,14 @@ impl EntryItem {
     }
 }
 
+/// A rule that lets nothing from a device into a network's pool of outer addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GuardItem {
+    pub(crate) device: String,
+    /// First 64 bits of the outer addresses.
+    pub(crate) pool: Ipv6Addr,
+}
+
 impl NodeItem {
     /// Returns the key of the item; none for one that is not whole, whose key is known to who found
     /// it.
@@ -151,7 +162,8 @@ impl NodeItem {
                 Some(outer_key(*outer))
             }
             Self::Link(link) => Some(format!("link/{}", link.device)),
-            Self::Broken | Self::Unused => None,
+            Self::Guard(guard) => Some(guard_key(&guard.device, guard.pool)),
+            Self::Broken | Self::Unused | Self::Foreign(_) => None,
         }
     }
 }
@@ -164,6 +176,11 @@ pub(crate) fn entry_key(tunnel: u16) -> String {
 /// Returns the key of an outer address's route.
 pub(crate) fn outer_key(outer: Ipv6Addr) -> String {
     format!("outer/{outer}")
+}
+
+/// Returns the key of the guard of a pool at a device.
+pub(crate) fn guard_key(device: &str, pool: Ipv6Addr) -> String {
+    format!("guard/{device}/{pool}")
 }
 
 /// Returns true if a key is that of a route of an outer address.
@@ -262,6 +279,9 @@ impl NetworkDirectory {
         })
     }
 }
+
+/// Routing protocol that marks routes and rules of ours.
+pub(crate) const PROTOCOL: u32 = 87;
 
 /// Tells that the configuration no longer has something that a connection passes.
 #[derive(Clone, Copy, Debug, thiserror::Error)]

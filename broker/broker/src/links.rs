@@ -4,6 +4,8 @@
 //! A link's root is HTB with three classes: tunnels by their outer addresses, OSPFv3, and all that
 //! is left. OSPFv3 has a tenth of what is not for tunnels: a flood outside of them does not end it.
 //! It is told by its protocol and its link-local source, which no router forwards.
+//! A root that somebody else put there stays, and is named: the kernel's own default has the handle
+//! `0:`, and it too takes any other for somebody's (`tc_modify_qdisc` in `net/sched/sch_api.c`).
 //! `tc` prints classes and filters for people only, so their words are read here. It rounds a rate
 //! down to a unit of which there are at least 1000: rates that differ by less than a thousandth
 //! count as equal.
@@ -18,7 +20,7 @@ use crate::item::{Items, LinkItem, NodeItem};
 /// Links as they were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LinkReading {
-    /// Links with a tree: as wanted, or broken.
+    /// Links with a tree: as wanted, broken, or of others.
     pub(crate) items: Items,
     /// Devices that are missing or have no carrier.
     pub(crate) devices_down: BTreeSet<String>,
@@ -48,20 +50,27 @@ struct ReadTree {
     ospf: [Option<u32>; 2],
 }
 
-/// Writes the lines that put a link's tree. Filters of one that is broken are made anew: a filter
-/// that is replaced keeps what it matches.
-pub(crate) fn put(link: &LinkItem, is_broken: bool, tc: &mut String) {
+/// Writes the lines that put a link's tree in the place of `actual`. Filters of one that is broken
+/// are made anew: a filter that is replaced keeps what it matches.
+pub(crate) fn put(link: &LinkItem, actual: Option<&NodeItem>, tc: &mut String) {
     let LinkItem { device, rate_bytes, tunnels_bytes, pool, .. } = link;
     let [routing, rest] = others_bytes(link);
     let burst = (rate_bytes / 500).max(BURST_LEAST);
     let class = "quantum 3000 burst";
-    if is_broken {
-        let _ = writeln!(tc, "filter del dev {device} parent 57: protocol ipv6 prio 1");
+    match actual {
+        Some(NodeItem::Foreign(_)) => return,
+        Some(NodeItem::Broken) => {
+            let _ = writeln!(tc, "filter del dev {device} parent 57: protocol ipv6 prio 1");
+        }
+        Some(_) => {}
+        // It replaces the kernel's default alone, whatever came since the reading.
+        None => {
+            let _ = writeln!(tc, "qdisc add dev {device} root handle 57: htb default 2");
+        }
     }
     let _ = write!(
         tc,
-        "qdisc replace dev {device} root handle 57: htb default 2\n\
-         class replace dev {device} parent 57: classid 57:1 htb \
+        "class replace dev {device} parent 57: classid 57:1 htb \
          rate {rate_bytes}bps ceil {rate_bytes}bps {class} {burst}\n\
          class replace dev {device} parent 57:1 classid 57:10 htb prio 0 \
          rate {tunnels_bytes}bps ceil {rate_bytes}bps {class} {burst}\n\
@@ -86,7 +95,8 @@ pub(crate) fn reading(wanted: &Items) -> String {
     }
     let _ = write!(
         script,
-        "WEIR\nfor dev in{names}; do echo; echo \"{MARK} $dev\"; tc class show dev $dev; \
+        "WEIR\nfor dev in{names}; do echo; echo \"{MARK} $dev\"; \
+         tc qdisc show dev $dev; tc class show dev $dev; \
          tc filter show dev $dev parent 57:; done 2>/dev/null\n"
     );
     script
@@ -105,10 +115,15 @@ pub(crate) fn read(answer: &str, wanted: &Items) -> LinkReading {
             reading.devices_down.insert(link.device.clone());
         }
         let text = trees.iter().find(|(device, _)| *device == link.device);
-        let Some(tree) = text.and_then(|(_, text)| read_tree(text)) else { continue };
+        let Some((device, text)) = text else { continue };
         let wanted = NodeItem::Link(link.clone());
         let Some(key) = wanted.key() else { continue };
-        let item = if tree.is(link) { wanted } else { NodeItem::Broken };
+        let item = match (foreign_root(device, text), read_tree(text)) {
+            (Some(words), _) => NodeItem::Foreign(words),
+            (None, Some(tree)) if tree.is(link) => wanted,
+            (None, Some(_)) => NodeItem::Broken,
+            (None, None) => continue,
+        };
         reading.items.insert(key, item);
     }
     reading
@@ -143,6 +158,24 @@ fn carriers(answer: &str) -> BTreeSet<String> {
     up.collect()
 }
 
+/// Returns the root discipline of others at a device, in words; none if there is none.
+fn foreign_root(device: &str, text: &str) -> Option<String> {
+    let (kind, handle) = text.lines().find_map(|line| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        match words.as_slice() {
+            ["qdisc", kind, handle, "root", ..] => Some((*kind, *handle)),
+            _ => None,
+        }
+    })?;
+    let is_foreign = handle != "0:" && (kind, handle) != ("htb", "57:");
+    is_foreign.then(|| {
+        format!(
+            "device {device} has the root discipline {kind} {handle} of somebody else, which \
+             stays: remove it by tc qdisc del dev {device} root"
+        )
+    })
+}
+
 /// Reads what `tc` printed of a device; none if it has no tree of ours.
 fn read_tree(text: &str) -> Option<ReadTree> {
     let mut tree = None;
@@ -155,6 +188,9 @@ fn read_tree(text: &str) -> Option<ReadTree> {
         };
         let rate = |key: &str| after(key).and_then(rate_bits).unwrap_or_default();
         match words.as_slice() {
+            ["qdisc", "htb", "57:", "root", ..] => {
+                tree.get_or_insert_with(ReadTree::default);
+            }
             ["class", "htb", "57:1", ..] => {
                 tree.get_or_insert_with(ReadTree::default).rate = rate("rate");
             }
@@ -271,6 +307,7 @@ mod tests {
 [{"ifname":"b3","flags":["NO-CARRIER","BROADCAST","UP"]}]
 
 WEIR-LINK b2
+qdisc htb 57: root refcnt 3 r2q 10 default 0x2 direct_packets_stat 0 direct_qlen 1000
 class htb 57:1 root rate 100Mbit ceil 100Mbit burst 25000b cburst 1600b
 class htb 57:10 parent 57:1 prio 0 rate 89876Kbit ceil 100Mbit burst 25000b cburst 1600b
 class htb 57:3 parent 57:1 prio 0 rate 1012Kbit ceil 100Mbit burst 25000b cburst 1600b
@@ -285,6 +322,8 @@ filter protocol ipv6 pref 1 u32 chain 0 fh 800::801 order 2049 key ht 800 bkt 0 
   match fe800000/ffc00000 at 8
 
 WEIR-LINK b3
+qdisc mq 0: root
+qdisc fq_codel 0: parent :1 limit 10240p flows 1024 quantum 1514 target 5ms interval 100ms
 "#;
 
     fn wanted() -> Items {
@@ -299,6 +338,39 @@ WEIR-LINK b3
         assert_eq!(read.items.get("link/b2"), Some(&NodeItem::Link(link())));
         assert_eq!(read.items.get("link/b3"), None);
         assert_eq!(read.devices_down, BTreeSet::from(["b3".to_owned()]));
+    }
+
+    /// Goal: a discipline that somebody put at a link stays, and is named with what is to be done;
+    /// a tree is added to the kernel's default alone, and one of ours is not made again.
+    #[test]
+    fn a_root_of_others_stays() {
+        for root in ["htb 1: root refcnt 2", "fq_codel 8001: root", "prio 57: root"] {
+            let answer = ANSWER.replace("mq 0: root", root);
+            let read = read(&answer, &wanted());
+            let Some(NodeItem::Foreign(words)) = read.items.get("link/b3") else {
+                panic!("{root}: {read:?}");
+            };
+            let named = root.replace(" root", "").replace(" refcnt 2", "");
+            for part in ["device b3 ", &named, "tc qdisc del dev b3 root"] {
+                assert!(words.contains(part), "{words}");
+            }
+            let mut tc = String::new();
+            put(&link(), read.items.get("link/b3"), &mut tc);
+            assert_eq!(tc, "");
+            assert_eq!(read.items.get("link/b2"), Some(&NodeItem::Link(link())));
+        }
+        for (actual, adds) in
+            [(None, true), (Some(NodeItem::Broken), false), (Some(NodeItem::Link(link())), false)]
+        {
+            let mut tc = String::new();
+            put(&link(), actual.as_ref(), &mut tc);
+            assert_eq!(tc.contains("qdisc add dev b2 root handle 57:"), adds, "{tc}");
+            assert!(!tc.contains("qdisc replace") && tc.contains("classid 57:1 "), "{tc}");
+        }
+        // Its classes and filters are missing.
+        let root = "qdisc htb 57: root refcnt 3";
+        let read = read(&format!("\n{MARK} b2\n{root}\n"), &wanted());
+        assert_eq!(read.items.get("link/b2"), Some(&NodeItem::Broken));
     }
 
     /// Goal: whatever part of a tree is missing or was changed, the link is broken; whatever is

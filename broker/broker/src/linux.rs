@@ -13,7 +13,6 @@
 //! protocol 87, queueing disciplines with handle `57:` on links. Other lines are neither read nor
 //! touched.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 
@@ -23,10 +22,16 @@ use weir_platform::inspect::without_plain_options;
 
 use crate::bucket;
 use crate::config::Encapsulation;
-use crate::ip6tnl::{self, TunnelDevices};
+use crate::edge_guard;
+use crate::ip6tnl;
 use crate::item::{EntryItem, EntryPath, ExitItem, Items, LinkItem, NodeItem, RelayItem};
-use crate::item::{entry_key, outer_key, protocol_name};
+use crate::item::{PROTOCOL, entry_key, outer_key};
 use crate::links::{self, LinkReading, LinkWatch};
+
+mod entry_reading;
+mod rules;
+
+use entry_reading::{EntryReading, Numbers, address, text};
 
 /// Translation of items for one kind of router: all of it is pure.
 pub(crate) trait NodeDriver {
@@ -63,6 +68,7 @@ impl NodeDriver for LinuxDriver {
         let (mut ip, mut tc) = (String::new(), String::new());
         let gone = actual.iter().filter(|(key, _)| !wanted.contains_key(*key));
         remove(gone, &mut ip);
+        rules::put_in_place(wanted, actual, &mut ip);
         // Routes before entries, since an entry sends at once; entries in the order of their
         // numbers, which is that of their admission.
         let rank = |item: &NodeItem| match item {
@@ -120,12 +126,15 @@ impl NodeDriver for LinuxDriver {
         let mut items = read_outer(routes);
         items.extend(ip6tnl::exits(&devices));
         items.extend(read_trees(qdiscs));
+        items.extend(edge_guard::read(rules));
         let reading = EntryReading::new(routes, rules, qdiscs, &devices);
         items.extend(read_entries(&reading));
         let unused = ip6tnl::unused(&devices, &items);
         items.extend(unused);
         let unused = unused_rules(&reading, &items);
         items.extend(unused);
+        let misplaced = rules::misplaced(&reading, &items);
+        items.extend(misplaced);
         Ok(items)
     }
 
@@ -162,7 +171,11 @@ fn ask_for_neighbour(item: &NodeItem, actual: Option<&NodeItem>, lines: &mut Str
             Some(NodeItem::Entry(old)) if old.path == *path => return,
             _ => (&path.next_hop, &path.next_device),
         },
-        NodeItem::Exit(_) | NodeItem::Broken | NodeItem::Unused => return,
+        NodeItem::Exit(_)
+        | NodeItem::Guard(_)
+        | NodeItem::Foreign(_)
+        | NodeItem::Broken
+        | NodeItem::Unused => return,
     };
     let _ = writeln!(lines, "neigh replace {neighbour} dev {device} nud none use");
 }
@@ -189,11 +202,10 @@ fn remove<'i>(items: impl Iterator<Item = (&'i String, &'i NodeItem)>, ip: &mut 
     for (key, item) in items {
         devices.extend(ip6tnl::device_of_key(key).map(str::to_owned));
         devices.extend(ip6tnl::device_of(item));
+        edge_guard::remove(key, ip);
         if let Some(tunnel) = tunnel_of_key(key) {
             let of = Numbers::of(tunnel);
-            for preference in [of.by_ports, of.by_addresses, of.behind] {
-                let _ = writeln!(ip, "rule del pref {preference} protocol {PROTOCOL}");
-            }
+            rules::remove(tunnel, *item != NodeItem::Broken, ip);
             if let NodeItem::Entry(EntryItem { path, .. }) = item
                 && path.source.is_some()
             {
@@ -261,7 +273,8 @@ fn put(key: &String, item: &NodeItem, actual: Option<&NodeItem>, ip: &mut String
                  dev {device} proto {PROTOCOL}"
             );
         }
-        NodeItem::Link(link) => links::put(link, actual == Some(&NodeItem::Broken), tc),
+        NodeItem::Link(link) => links::put(link, actual, tc),
+        NodeItem::Guard(guard) => edge_guard::put(guard, actual, ip),
         NodeItem::Entry(entry) => match actual {
             Some(NodeItem::Entry(old)) if old.can_become(entry) => {
                 change_entry(old, entry, ip, tc);
@@ -271,16 +284,14 @@ fn put(key: &String, item: &NodeItem, actual: Option<&NodeItem>, ip: &mut String
                 put_entry(entry, ip, tc);
             }
         },
-        NodeItem::Broken | NodeItem::Unused => {}
+        NodeItem::Broken | NodeItem::Unused | NodeItem::Foreign(_) => {}
     }
 }
 
 /// Writes the lines of a new entry.
 fn put_entry(entry: &EntryItem, ip: &mut String, tc: &mut String) {
-    let EntryItem { tunnel, access, selector, .. } = entry;
-    let FlowSelector { source, destination, protocol, source_port, destination_port } = selector;
-    let Numbers { by_ports, by_addresses, behind, before_bucket, after_bucket, .. } =
-        Numbers::of(*tunnel);
+    let tunnel = entry.tunnel;
+    let Numbers { before_bucket, after_bucket, .. } = Numbers::of(tunnel);
     let mac = format!("02:57:01:00:{:02x}:{:02x}", tunnel >> 8, tunnel & 0xff);
     // The kernel would let a super-frame pass the bucket as one packet with one header.
     let _ = write!(
@@ -295,22 +306,7 @@ fn put_entry(entry: &EntryItem, ip: &mut String, tc: &mut String) {
          route replace unreachable default metric 9999 table {after_bucket} proto {PROTOCOL}\n"
     );
     put_path(entry, ip);
-    let (mut ports, mut preference) = (String::new(), by_addresses);
-    if let Some(protocol) = protocol {
-        preference = by_ports;
-        let _ = write!(ports, "ipproto {} ", protocol_name(*protocol));
-        for (key, port) in [("sport", source_port), ("dport", destination_port)] {
-            if let Some(port) = port {
-                let _ = write!(ports, "{key} {port} ");
-            }
-        }
-    }
-    let _ = write!(
-        ip,
-        "rule add pref {behind} iif wc{tunnel}x lookup {after_bucket} protocol {PROTOCOL}\n\
-         rule add pref {preference} from {source} to {destination} iif {access} {ports}\
-         lookup {before_bucket} protocol {PROTOCOL}\n"
-    );
+    rules::put(entry, ip);
     bucket::put(entry, tc);
 }
 
@@ -358,32 +354,6 @@ fn put_path(entry: &EntryItem, ip: &mut String) {
     let _ = writeln!(ip, "route replace {destination}/128 table {table} {into} proto {PROTOCOL}");
 }
 
-/// Numbers of a tunnel's rules and tables.
-struct Numbers {
-    by_ports: u32,
-    by_addresses: u32,
-    behind: u32,
-    outer: u32,
-    before_bucket: u32,
-    after_bucket: u32,
-}
-
-impl Numbers {
-    fn of(tunnel: u16) -> Self {
-        let tunnel = u32::from(tunnel);
-        // Rules with ports are met before those without, and rules for outer addresses last: a
-        // device of `ip6tnl` keeps the route that it has found.
-        Self {
-            by_ports: 10_000 + tunnel,
-            by_addresses: 15_000 + tunnel,
-            behind: 20_000 + tunnel,
-            outer: 25_000 + tunnel,
-            before_bucket: TABLE_BEFORE + tunnel,
-            after_bucket: TABLE_AFTER + tunnel,
-        }
-    }
-}
-
 fn read_outer(routes: &[Value]) -> Items {
     let main = routes.iter().filter(|route| matches!(text(route, "table"), None | Some("main")));
     let read = main.filter_map(|route| {
@@ -397,71 +367,6 @@ fn read_outer(routes: &[Value]) -> Items {
         Some((outer_key(outer), item))
     });
     read.collect()
-}
-
-/// Answers of a router about entries, by device and by table.
-#[derive(Debug)]
-struct EntryReading<'v> {
-    routes: BTreeMap<u32, Vec<&'v Value>>,
-    rules: BTreeMap<u32, Vec<&'v Value>>,
-    buckets: BTreeMap<&'v str, &'v Value>,
-    devices: &'v TunnelDevices,
-    /// Tunnels of which there is a part.
-    tunnels: BTreeSet<u16>,
-}
-
-impl<'v> EntryReading<'v> {
-    fn new(
-        routes: &'v [Value],
-        rules: &'v [Value],
-        qdiscs: &'v [Value],
-        devices: &'v TunnelDevices,
-    ) -> Self {
-        let mut reading = Self {
-            routes: BTreeMap::new(),
-            rules: BTreeMap::new(),
-            buckets: BTreeMap::new(),
-            devices,
-            tunnels: BTreeSet::new(),
-        };
-        for route in routes {
-            if let Some(table) = table(route) {
-                reading.routes.entry(table).or_default().push(route);
-                reading.tunnels.extend(tunnel_of_table(table));
-            }
-        }
-        for rule in rules {
-            if let Some(table) = table(rule) {
-                reading.rules.entry(table).or_default().push(rule);
-                let is_ours = text(rule, "protocol") == Some("87");
-                reading.tunnels.extend(tunnel_of_table(table).filter(|_| is_ours));
-            }
-        }
-        for qdisc in qdiscs {
-            let Some(device) = text(qdisc, "dev") else { continue };
-            let Some(number) = device.strip_prefix("wc") else { continue };
-            let number = number.strip_suffix('x').unwrap_or(number);
-            reading.tunnels.extend(number.parse::<u16>().ok());
-            if text(qdisc, "kind") == Some("tbf") {
-                reading.buckets.entry(device).or_insert(qdisc);
-            }
-        }
-        reading
-    }
-
-    fn routes(&self, table: u32) -> &[&'v Value] {
-        self.routes.get(&table).map(Vec::as_slice).unwrap_or_default()
-    }
-
-    fn rules(&self, table: u32) -> &[&'v Value] {
-        self.rules.get(&table).map(Vec::as_slice).unwrap_or_default()
-    }
-
-    /// Returns the outer addresses that rules lead to the table of a tunnel.
-    fn outer_rules(&self, tunnel: u16) -> impl Iterator<Item = Ipv6Addr> {
-        let rules = self.rules(Numbers::of(tunnel).after_bucket).iter();
-        rules.filter_map(|rule| address(rule, "dst"))
-    }
 }
 
 fn read_entries(reading: &EntryReading<'_>) -> Items {
@@ -569,31 +474,8 @@ fn read_trees(qdiscs: &[Value]) -> Items {
     links.collect()
 }
 
-fn table(value: &Value) -> Option<u32> {
-    text(value, "table")?.parse().ok()
-}
-
-fn tunnel_of_table(table: u32) -> Option<u16> {
-    let number = table.checked_sub(TABLE_AFTER).or_else(|| table.checked_sub(TABLE_BEFORE))?;
-    u16::try_from(number).ok()
-}
-
-fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
-    value[key].as_str()
-}
-
-fn address(value: &Value, key: &str) -> Option<Ipv6Addr> {
-    text(value, key)?.parse().ok()
-}
-
-/// Routing protocol that marks routes and rules of ours.
-const PROTOCOL: u32 = 87;
-
 /// Devices that are about to be removed: "WEIR", so that no foreign one is in it.
 const GONE_GROUP: u32 = 0x5745_4952;
-
-const TABLE_BEFORE: u32 = 1_000_000;
-const TABLE_AFTER: u32 = 2_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -637,9 +519,9 @@ mod tests {
          {"dst":"fd0f::1:1","gateway":"fd01:12::2","dev":"n2","table":"2000001","metric":1024},
          {"type":"unreachable","dst":"default","dev":"lo","table":"2000001","metric":9999}]
         [{"priority":0,"src":"all","table":"local"},
-         {"priority":10001,"src":"fd01:1::2","dst":"fd01:3::2","iif":"acc","ipproto":"udp",
+         {"priority":5001,"src":"fd01:1::2","dst":"fd01:3::2","iif":"acc","ipproto":"udp",
           "sport":1000,"dport":2000,"table":"1000001","protocol":"87"},
-         {"priority":20001,"src":"all","iif":"wc1x","table":"2000001","protocol":"87"},
+         {"priority":1,"src":"all","iif":"wc1x","table":"2000001","protocol":"87"},
          {"priority":32766,"src":"all","table":"main"}]
         [{"kind":"noqueue","handle":"0:","dev":"wc1x","root":true},
          {"kind":"tbf","handle":"84c4:","dev":"wc1","root":true,
@@ -650,6 +532,30 @@ mod tests {
         let read = SEGMENT_ROUTING.read(ANSWER).unwrap();
         assert_eq!(read, with(NodeItem::Entry(entry())));
         assert_eq!(SEGMENT_ROUTING.plan(&read, &read), "");
+    }
+
+    /// Goal: rules of an earlier version get their preferences in place, each before the old one
+    /// goes, and nothing else is touched; an entry that goes loses them whatever they are.
+    #[test]
+    fn rules_of_an_earlier_version_are_moved() {
+        let answer = ANSWER.replace("\"priority\":5001", "\"priority\":10001");
+        let answer = answer.replace("\"priority\":1,", "\"priority\":20001,");
+        let read = SEGMENT_ROUTING.read(&answer).unwrap();
+        let wanted = with(NodeItem::Entry(entry()));
+        let script = SEGMENT_ROUTING.plan(&wanted, &read);
+        let order = [
+            "rule add pref 5001 from fd01:1::2 to fd01:3::2 ipproto udp sport 1000 dport 2000 \
+             iif acc lookup 1000001 protocol 87",
+            "rule del pref 10001 lookup 1000001 protocol 87",
+            "rule add pref 1 iif wc1x lookup 2000001 protocol 87",
+            "rule del pref 20001 lookup 2000001 protocol 87",
+        ];
+        assert_eq!(script.lines().collect::<Vec<_>>()[1..5], order, "{script}");
+        assert_eq!(script.lines().count(), 2 + order.len(), "{script}");
+        let script = SEGMENT_ROUTING.plan(&Items::new(), &read);
+        let lines = ["rule del lookup 1000001 ", "rule del iif wc1x lookup 2000001 "];
+        assert!(lines.iter().all(|line| script.contains(line)), "{script}");
+        assert!(!script.contains("rule add") && !script.contains("pref"), "{script}");
     }
 
     /// Goal: a discipline of HFSC, which Debian 12 prints with plain text in it, hides nothing.

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_broker_api_types::{HostGateway, LinkUse, NetworkView, PolicingReport};
+use weir_broker_api_types::{HostGateway, LinkUse, NetworkView, PolicingReport, RouterState};
 use weir_network::NetworkId;
 
 use crate::config::BrokerToken;
 use crate::directory::ConfiguredNetwork;
+use crate::failures::in_brief;
 use crate::routes::BrokerInterface;
 use crate::state::BrokerState;
 
@@ -16,7 +17,8 @@ impl BrokerInterface {
     pub(crate) fn views(&self, caller: &BrokerToken) -> Vec<NetworkView> {
         self.locked(|state| {
             let seen = state.directory.networks().filter(|(_, network)| caller.sees(&network.name));
-            seen.map(|(id, network)| self.network_view(id, network, state)).collect()
+            let sees_all = caller.network.is_none();
+            seen.map(|(id, network)| self.network_view((id, network), state, sees_all)).collect()
         })
     }
 
@@ -30,11 +32,13 @@ impl BrokerInterface {
         report
     }
 
+    /// Returns a network; faults of nodes in brief for who does not see all networks, since they
+    /// name parts of each.
     fn network_view(
         &self,
-        id: NetworkId,
-        network: &ConfiguredNetwork,
+        (id, network): (NetworkId, &ConfiguredNetwork),
         state: &BrokerState,
+        sees_all: bool,
     ) -> NetworkView {
         let (mut routers, mut nodes) = (BTreeSet::new(), BTreeSet::new());
         let mut links = Vec::new();
@@ -47,10 +51,15 @@ impl BrokerInterface {
                 from: known.from.clone(),
                 to: known.to.clone(),
                 over: known.over.clone(),
+                colours: known.colours.clone(),
                 reservable_bps,
                 reserved_bps,
                 set_down: state.failed.is_set_down(&network.name, &known.link),
-                fault: state.failed.fault_of(&network.name, known),
+                fault: if sees_all {
+                    state.failed.fault_of(&network.name, known)
+                } else {
+                    state.failed.own_fault_of(&network.name, known)
+                },
             });
         }
         let queues = self.nodes.borrow();
@@ -65,6 +74,12 @@ impl BrokerInterface {
         let nodes = nodes.into_iter().filter_map(|name| match kept.get(name) {
             Some(node) => Some(node.status().node),
             None => told.nodes.iter().find(|of| of.name == *name).cloned(),
+        });
+        let nodes = nodes.map(|node| match node.fault {
+            Some(_) if !sees_all => {
+                RouterState { fault: Some(in_brief(!node.reachable).to_owned()), ..node }
+            }
+            _ => node,
         });
         let gateways = state
             .directory

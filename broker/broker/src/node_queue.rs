@@ -22,6 +22,7 @@ use crate::item::{ItemChange, Items, NodeItem};
 use crate::linux::NodeDriver;
 use crate::ospf6::{self, RouterOspf};
 use crate::physical::SshServer;
+use crate::repair_log::RepairLog;
 use crate::shell::{NodeShell, ShellAccess, ShellError};
 
 /// A handle of the queue.
@@ -89,6 +90,7 @@ impl NodeQueue {
         access: ShellAccess,
         RouterWants { items, ospf }: RouterWants,
         settings: QueueSettings,
+        repairs: RepairLog,
     ) -> Self {
         let (sender, requests) = mpsc::channel(WAITING_MAX);
         let name = server.name.clone();
@@ -104,6 +106,8 @@ impl NodeQueue {
             has_ospf: false,
             ospf_hung_at: None,
             actual: None,
+            known: None,
+            repairs,
             shell: None,
             links: Items::new(),
             status: Arc::clone(&status),
@@ -209,6 +213,9 @@ struct ConfiguredNode<D> {
     ospf_hung_at: Option<Instant>,
     /// Items that the node had when it was last read; none if that is not known.
     actual: Option<Items>,
+    /// Items that it had before it went silent, or before it is read again.
+    known: Option<Items>,
+    repairs: RepairLog,
     shell: Option<NodeShell>,
     /// Links as they were when their classes were last read.
     links: Items,
@@ -279,33 +286,26 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
 
     /// Compares the node with what is wanted, and repairs it.
     async fn compare(&mut self) {
-        let known = self.actual.take();
-        if self.read_links().await.is_ok()
-            && let Ok(actual) = self.read().await
-        {
-            let drifted = known.is_some_and(|known| known != actual);
-            self.actual = Some(actual);
-            if drifted {
-                self.note(|status| status.router.repaired += 1);
-            }
-            // Another fault is in the status already.
-            if let Ok(said) = self.converge().await {
-                let links = self.untaken_links(&said);
-                let routing = self.compare_ospf().await;
-                self.note(|status| {
-                    // A silent router has a fault of its own.
-                    if status.router.reachable {
-                        status.router.fault = links.or(routing).map(|fault| fault.to_string());
-                    }
-                });
-            }
+        self.forget();
+        // Another fault is in the status already.
+        if let Ok(said) = self.converge().await {
+            let links = self.untaken_edges(&said);
+            let routing = self.compare_ospf().await;
+            self.note(|status| {
+                // A silent router has a fault of its own.
+                if status.router.reachable {
+                    status.router.fault = links.or(routing).map(|fault| fault.to_string());
+                }
+            });
         }
+        self.repairs.tell();
     }
 
-    /// Returns why a link does not have its classes; none if all links have.
-    fn untaken_links(&self, said: &str) -> Option<NodeFault> {
-        let mut links = self.wanted.iter().filter(|(_, item)| matches!(item, NodeItem::Link(_)));
-        let untaken = links.find(|(key, item)| self.actual_item(key) != Some(item));
+    /// Returns why a link does not have its classes, or a device its guard; none if all have.
+    fn untaken_edges(&self, said: &str) -> Option<NodeFault> {
+        let is_edge = |item: &NodeItem| matches!(item, NodeItem::Link(_) | NodeItem::Guard(_));
+        let mut edges = self.wanted.iter().filter(|(_, item)| is_edge(item));
+        let untaken = edges.find(|(key, item)| self.actual_item(key) != Some(item));
         untaken.map(|(key, _)| self.not_applied(key, said))
     }
 
@@ -331,14 +331,19 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
                 return None;
             }
             if std::mem::take(&mut self.has_ospf) {
-                self.note(|status| status.router.repaired += 1);
+                self.repaired(["ospf6"]);
             }
             said = self.run(&ospf6::script(&ospf, &difference)).await.ok()?;
         }
         Some(self.not_applied("ospf6", &said))
     }
 
+    /// Something of others in its place explains more than what the commands said.
     fn not_applied(&self, what: &str, said: &str) -> NodeFault {
+        let said = match self.actual_item(what) {
+            Some(NodeItem::Foreign(words)) => words,
+            _ => said,
+        };
         let said: String = said.chars().take(SAID_MAX).collect();
         NodeFault::NotApplied(self.server.name.clone(), what.to_owned(), said.trim().to_owned())
     }
@@ -348,8 +353,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         let mut said = String::new();
         for _attempt in 0..ATTEMPTS {
             if self.actual.is_none() {
-                self.read_links().await?;
-                self.actual = Some(self.read().await?);
+                self.read_again().await?;
             }
             let actual = self.actual.get_or_insert_default();
             let script = self.driver.plan(&self.wanted, actual);
@@ -359,6 +363,8 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
             let puts_links = self.wanted.iter().any(|(key, item)| {
                 matches!(item, NodeItem::Link(_)) && actual.get(key) != Some(item)
             });
+            // From here on a difference may be of our own making.
+            self.actual = None;
             said = self.run(&script).await?;
             if puts_links {
                 self.read_links().await?;
@@ -366,6 +372,34 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
             self.actual = Some(self.read().await?);
         }
         Ok(said)
+    }
+
+    /// Reads the node, and counts what somebody else has changed since it was last read. A router
+    /// that was rebooted has lost all.
+    async fn read_again(&mut self) -> Result<(), NodeFault> {
+        self.read_links().await?;
+        let actual = self.read().await?;
+        let changed: Vec<_> = match self.known.take() {
+            Some(known) => changed(&known, &actual).map(str::to_owned).collect(),
+            None => Vec::new(),
+        };
+        self.actual = Some(actual);
+        if !changed.is_empty() {
+            self.repaired(changed.iter().map(String::as_str));
+        }
+        Ok(())
+    }
+
+    fn repaired<'k>(&mut self, keys: impl IntoIterator<Item = &'k str>) {
+        self.note(|status| status.router.repaired += 1);
+        self.repairs.add(keys);
+    }
+
+    /// Forgets what the node has, so that it is read again.
+    fn forget(&mut self) {
+        if let Some(actual) = self.actual.take() {
+            self.known = Some(actual);
+        }
     }
 
     /// Returns an error if the node, as read, does not have these changes.
@@ -395,6 +429,9 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
             (NodeItem::Link(_), None) => false,
             _ => true,
         });
+        // Here nothing is read of those in whose place is something of others.
+        let foreign = self.links.iter().filter(|(_, link)| matches!(link, NodeItem::Foreign(_)));
+        items.extend(foreign.map(|(key, link)| (key.clone(), link.clone())));
         Ok(items)
     }
 
@@ -428,7 +465,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         let begun = Instant::now();
         match self.run_once(script).await {
             Err(ShellError::Broken(_)) if kept => {
-                self.actual = None;
+                self.forget();
                 let again = self.run_once(script).await;
                 again.map_err(|error| self.fault(error, begun))
             }
@@ -465,7 +502,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
     }
 
     fn fault(&mut self, error: ShellError, begun: Instant) -> NodeFault {
-        self.actual = None;
+        self.forget();
         let text = error.to_string();
         self.note(|status| {
             status.router.reachable = false;
@@ -481,6 +518,15 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
     fn note<T>(&self, change: impl FnOnce(&mut QueuedNodeStatus) -> T) -> T {
         change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Returns the keys of items that differ. Something of others in its place stays: it is a fault.
+fn changed<'i>(known: &'i Items, actual: &'i Items) -> impl Iterator<Item = &'i str> {
+    let gone = known.keys().filter(|key| !actual.contains_key(*key));
+    let new = actual.iter().filter(|(key, item)| {
+        known.get(*key) != Some(item) && !matches!(item, NodeItem::Foreign(_))
+    });
+    gone.chain(new.map(|(key, _)| key)).map(String::as_str)
 }
 
 /// Requests that become one batch.

@@ -12,6 +12,7 @@ use weir_broker_api_types::PolicingReport;
 use weir_network::NodeId;
 
 use crate::config::{BrokerConfig, BrokerLink, NetworkConfig, OspfConfig};
+use crate::edge_guard;
 use crate::execution::NodeQueues;
 use crate::item::{ItemEdit, LinkItem, NodeItem};
 use crate::kept_nodes::{self, KeptNodes};
@@ -20,6 +21,7 @@ use crate::node_queue::{NodeQueue, QueueSettings, RouterWants};
 use crate::orders::WriterOrder;
 use crate::ospf6::{self, RouterOspf};
 use crate::policing::{self, PolicingHandle};
+use crate::repair_log::{NoteTaker, RepairLog};
 use crate::shell::ShellAccess;
 use crate::state::BrokerState;
 use crate::weir_node_keeper::NodeClients;
@@ -39,7 +41,7 @@ pub(crate) struct NodeStarter {
     pub(crate) clients: NodeClients,
     /// Shows their keepers to the interface.
     pub(crate) kept_nodes: watch::Sender<KeptNodes>,
-    /// Takes policing's entries of the history to the writer.
+    /// Takes to the writer what is for the history: of policing, and repairs.
     pub(crate) orders: mpsc::WeakSender<WriterOrder>,
     /// Shows the report of policing to the interface.
     pub(crate) policing: watch::Sender<Arc<PolicingReport>>,
@@ -73,7 +75,8 @@ impl NodeStarter {
         // A simulated router keeps nothing.
         let mut wanted = self.key.as_ref().map_or_else(BTreeMap::new, |_| state.present());
         for network in &config.network {
-            for (router, item) in network.link.iter().flat_map(|link| link_items(network, link)) {
+            let links = network.link.iter().flat_map(|link| link_items(network, link));
+            for (router, item) in links.chain(edge_guard::guards(network)) {
                 let items = wanted.entry(router.to_owned()).or_default();
                 items.extend(item.key().map(|key| (key, item)));
             }
@@ -86,8 +89,11 @@ impl NodeStarter {
             let (key, store) = (Arc::clone(key), store.to_owned());
             ShellAccess { key, store, fence, patience: config.broker.router_patience }
         });
-        let routers = config.network.iter().flat_map(|network| &network.router);
-        let queues = routers.map(|router| {
+        let routers = config
+            .network
+            .iter()
+            .flat_map(|network| network.router.iter().map(|router| (&network.name, router)));
+        let queues = routers.map(|(network, router)| {
             let items = wanted.remove(&router.name).unwrap_or_default();
             let wants = RouterWants { items, ospf: ospf.remove(router.name.as_str()) };
             let queue = match access.clone() {
@@ -96,7 +102,8 @@ impl NodeStarter {
                     let (check, changed) = (config.broker.check, Arc::clone(&self.changed));
                     let settings = QueueSettings { check, changed };
                     let driver = LinuxDriver { encapsulation: router.encapsulation };
-                    NodeQueue::start(router.server(), driver, access, wants, settings)
+                    let repairs = RepairLog::new(network, &router.name, self.note_taker());
+                    NodeQueue::start(router.server(), driver, access, wants, settings, repairs)
                 }
             };
             (router.name.clone(), queue)
@@ -108,6 +115,17 @@ impl NodeStarter {
             kept_nodes::start(&self.config, &self.clients, access.as_ref(), &self.changed);
         self.kept_nodes.send_replace(Arc::clone(&kept_nodes));
         (queues, kept_nodes)
+    }
+
+    /// Returns a taker of notes for the history, which are the writer's.
+    fn note_taker(&self) -> NoteTaker {
+        let orders = self.orders.clone();
+        Box::new(move |subject, note| {
+            let Some(orders) = orders.upgrade() else { return false };
+            let Ok(place) = orders.try_reserve() else { return false };
+            place.send(WriterOrder::Note { notes: vec![(subject.clone(), note)] });
+            true
+        })
     }
 
     /// Starts the policing of networks; none if none has an agreement.

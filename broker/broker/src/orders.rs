@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use weir_broker_api_types::{ConnectionChange, RequestedConnection, StepTimes};
 use weir_network::ConnectionId;
 
+use crate::history::{HistoryNote, HistorySubject};
 use crate::node_queue::NodeFault;
-use crate::police::PolicingNote;
 use crate::refusal::BrokerRefusal;
 use crate::share_change::WantedShare;
 use crate::state::BrokerState;
@@ -55,9 +55,10 @@ pub(crate) enum WriterOrder {
         by: String,
         answer: oneshot::Sender<Result<(), BrokerRefusal>>,
     },
-    /// Networks were held, let go, punished or pardoned.
-    NotePolicing {
-        notes: Vec<PolicingNote>,
+    /// The broker did something by itself: it held, let go, punished or pardoned networks, or
+    /// repaired a router.
+    Note {
+        notes: Vec<(HistorySubject, HistoryNote)>,
     },
     /// Somebody asks for what another broker may have stored just now.
     Look {

@@ -21,6 +21,7 @@ use weir_units::{Instant, Nanos, PacketRate};
 
 use crate::agreement::AgreementConfig;
 use crate::config::BrokerConfig;
+use crate::history::{HistoryNote, HistorySubject};
 
 /// The mechanism, with what was last seen of nodes and routers.
 #[derive(Debug)]
@@ -45,6 +46,13 @@ pub(crate) struct PolicingNote {
     pub(crate) network: String,
     pub(crate) change: HistoryChange,
     pub(crate) detail: String,
+}
+
+impl PolicingNote {
+    pub(crate) fn into_history(self) -> (HistorySubject, HistoryNote) {
+        let Self { network, change, detail } = self;
+        (HistorySubject::Network { network }, (change, Some(detail)))
+    }
 }
 
 #[derive(Debug)]

@@ -97,7 +97,8 @@ impl PolicingTask {
         }
         let Some(orders) = self.orders.upgrade() else { return };
         if let Ok(place) = orders.try_reserve() {
-            place.send(WriterOrder::NotePolicing { notes: std::mem::take(&mut self.notes) });
+            let notes = self.notes.drain(..).map(PolicingNote::into_history);
+            place.send(WriterOrder::Note { notes: notes.collect() });
         }
         // A punishment changes once in seconds, so that few wait. The oldest are lost first.
         let beyond = self.notes.len().saturating_sub(NOTES_MAX);

@@ -84,9 +84,17 @@ impl NetworkDirectory {
     pub(crate) fn reason(&self, reason: &RefusalReason) -> String {
         match reason {
             RefusalReason::SelectorTaken(id) => {
-                format!("connection {} is for some of the same packets", id_text(*id))
+                format!("connection {} is for the same packets", id_text(*id))
             }
+            RefusalReason::SelectorAmbiguous(id) => format!(
+                "connection {} is for some of the same packets: one of the two has from_port \
+                 alone, the other to_port alone",
+                id_text(*id)
+            ),
             RefusalReason::UnknownConnection(id) => format!("no connection {}", id_text(*id)),
+            RefusalReason::ForeignConnection(id) => {
+                format!("disjoint_from: connection {} is in another network", id_text(*id))
+            }
             RefusalReason::NoRoute { direction } => {
                 format!("{}: no path, whatever the rate", key(*direction))
             }

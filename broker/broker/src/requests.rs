@@ -109,8 +109,21 @@ impl NetworkDirectory {
         let other = requested.disjoint_from.as_deref();
         let disjoint_from =
             other.map(|id| parsed_id(id).ok_or_else(|| unknown("connection", id))).transpose()?;
-        let hops = requested.hops_max;
-        Ok(PathLimits { delay, hops, avoid_links, disjoint_from, ..PathLimits::default() })
+        let bits = |colours: &[String]| {
+            colours.iter().try_fold(0, |bits, name| {
+                let bit = self.colour(network, name).ok_or_else(|| unknown("colour", name));
+                Ok::<u32, BrokerRefusal>(bits | bit?)
+            })
+        };
+        Ok(PathLimits {
+            delay,
+            hops: requested.hops_max,
+            include_all: bits(&requested.include)?,
+            exclude_any: bits(&requested.exclude)?,
+            avoid_links,
+            avoid_nodes: Vec::new(),
+            disjoint_from,
+        })
     }
 }
 

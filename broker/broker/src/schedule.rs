@@ -157,13 +157,17 @@ impl BrokerState {
     }
 
     /// Takes room for a request from less important connections, which are broken then; none if
-    /// that does not help.
+    /// that does not help, or if the request needs its room later or perhaps never.
     pub(crate) fn preempt(
         &mut self,
         requested: &RequestedConnection,
         now: Instant,
     ) -> Option<Vec<PreemptedConnection>> {
         let request = self.directory.request(requested, now).ok()?;
+        // Nobody is broken for what carries no packet yet.
+        if requested.hold.is_some() || request.window.start > now {
+            return None;
+        }
         let given = self.network.preemptable(&request).filter(|given| !given.is_empty())?;
         let withdrawals: BTreeMap<_, _> =
             given.iter().map(|id| (*id, self.withdrawal(*id))).collect();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The HTTPS server: bounded connections, bounded times for the handshake and for a request's head.
+//! The HTTPS server: bounded connections, bounded times for the handshake, for a request's head and
+//! for a write that waits for its reader.
 
 use std::io;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
@@ -76,16 +78,23 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
     let _small = stream.set_nodelay(true);
     let handshake = tokio::time::timeout(HEAD_PATIENCE, acceptor.accept(stream));
     let Ok(Ok(stream)) = handshake.await else { return };
+    // A client that stops reading would hold its place for ever.
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(READER_PATIENCE));
     // A client that goes away in the middle is none of the broker's errors.
     let _ended = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router))
         .await;
 }
 
 /// The time for a handshake, and for a request's head; an idle connection is closed after it.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The longest time for which a write may wait for its reader.
+const READER_PATIENCE: Duration = Duration::from_secs(30);
+
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);

@@ -1081,6 +1081,11 @@ mod tests {
         let urgent = timed(|of| of.priority = 5);
         // At equal priority nobody gives room.
         assert!(state.preempt(&urgent, NOW).is_none());
+        // Nor does anybody for what is held, or starts later.
+        let held = timed(|of| (of.priority, of.hold) = (4, Some("30s".to_owned())));
+        let start = Some(crate::clock::text(later(1)));
+        let scheduled = timed(|of| (of.priority, of.start) = (4, start));
+        assert!(state.preempt(&held, NOW).is_none() && state.preempt(&scheduled, NOW).is_none());
         let urgent = timed(|of| of.priority = 4);
         let given = state.preempt(&urgent, NOW).unwrap();
         assert_eq!(given.iter().map(|of| of.id).collect::<Vec<_>>(), [ID]);
@@ -1096,6 +1101,86 @@ mod tests {
         state.remove(ConnectionId(3)).unwrap();
         state.finish(ConnectionId(3), true).unwrap();
         assert!(matches!(&state.restore().unwrap()[..], [RestorationStep::Move(ID)]));
+    }
+
+    /// Goal: of connections whose packets may be the same, one is more specific. Another is refused
+    /// by the name of the one that it would share packets with, in either direction.
+    #[test]
+    fn ambiguous_selectors_are_refused() {
+        let with = |protocol: Option<&str>, from_port, to_port| {
+            timed(|of| {
+                (of.rate, of.protocol) = ("1Mbit".to_owned(), protocol.map(str::to_owned));
+                (of.from_port, of.to_port) = (from_port, to_port);
+            })
+        };
+        let (mut state, udp) = (state(), Some("udp"));
+        let mut first = with(udp, Some(5), None);
+        first.back_rate = Some("1Mbit".to_owned());
+        state.admit(ID, first, NOW).unwrap();
+        let mut back = with(udp, Some(9), None);
+        (back.from, back.to) = (back.to, back.from);
+        for (request, why) in [
+            (with(udp, Some(5), None), "is for the same packets"),
+            (with(udp, None, Some(7)), "some of the same packets"),
+            (back, "some of the same packets"),
+        ] {
+            let refused = state.admit(ConnectionId(2), request, NOW).unwrap_err().error.message;
+            assert!(refused.contains("c0000000000000001") && refused.contains(why), "{refused}");
+        }
+        for (id, (protocol, from_port, to_port)) in (2..).zip([
+            (udp, Some(6), None),
+            (udp, Some(5), Some(7)),
+            (udp, Some(8), Some(7)),
+            (Some("tcp"), None, Some(7)),
+            (udp, None, None),
+            (None, None, None),
+        ]) {
+            state.admit(ConnectionId(id), with(protocol, from_port, to_port), NOW).unwrap();
+        }
+    }
+
+    /// Goal: disjoint paths share no physical link either, and a connection of another network is
+    /// refused instead of compared in vain.
+    #[test]
+    fn disjoint_paths_share_no_physical_link() {
+        let mut text = test_config::shared("20Mbit", "20Mbit");
+        for (name, over, cost) in
+            [("beside", "over = \"n1-n2\"\nrate = \"20Mbit\"", 10), ("own", "rate = \"1Gbit\"", 20)]
+        {
+            let end = |router, end: &str| {
+                let vif = if name == "own" { "" } else { ", vif = \"vNAME\"" };
+                let vif = vif.replace("NAME", end);
+                format!(
+                    "{end} = {{ router = \"red-{router}\", device = \"{name}\", \
+                     address = \"fd12:{cost}::{router}\"{vif} }}\n"
+                )
+            };
+            let (a, b) = (end(1, "a"), end(2, "b"));
+            text += &format!("[[network.link]]\nname = \"{name}\"\n{over}\ncost = {cost}\n{a}{b}");
+        }
+        let config = test_config::with(&[&text]);
+        let mut state =
+            BrokerState::new(&config, &mut StableIds::default(), Vec::new(), Vec::new()).unwrap();
+        let of = |network: &str, port| {
+            timed(|of| {
+                (of.network, of.rate) = (network.to_owned(), "1Mbit".to_owned());
+                (of.delay_max, of.to_port) = (None, Some(port));
+            })
+        };
+        for (id, network) in [(1, "blue"), (2, "red")] {
+            state.admit(ConnectionId(id), of(network, 1), NOW).unwrap();
+        }
+        let mut wanted = of("red", 2);
+        wanted.disjoint_from = Some(id_text(ID));
+        let refused = state.try_out(&wanted, NOW).unwrap_err().error.message;
+        assert!(refused.contains("c0000000000000001 is in another network"), "{refused}");
+        wanted.disjoint_from = Some(id_text(ConnectionId(2)));
+        let (_, flows, _) = state.try_out(&wanted, NOW).unwrap();
+        let arcs = flows.forward.unwrap().path.arcs;
+        let links = arcs.iter().map(|arc| state.directory.arc(*arc).unwrap().link.as_str());
+        assert_eq!(links.collect::<Vec<_>>(), ["own"]);
+        wanted.avoid = vec!["own".to_owned()];
+        assert!(state.try_out(&wanted, NOW).is_err());
     }
 
     /// Goal: a connection that gave its room away and is removed then reserves nothing in the
@@ -1207,6 +1292,66 @@ mod tests {
         assert_eq!(given, ["fd0f::1:1:1", "fd0f::1:3:1", "fd0f::1:4:1"]);
         state = successor(&state);
         assert_eq!(outer(&state, ID), addresses);
+    }
+
+    /// Goal: a network has as many connections as the file says, whatever others have.
+    #[test]
+    fn a_network_has_a_bound_of_its_own() {
+        let own =
+            test_config::TRIANGLE.replacen("name = \"n\"", "name = \"n\"\nconnections = 1", 1);
+        let config = test_config::with(&[&own]);
+        let state = BrokerState::new(&config, &mut StableIds::default(), Vec::new(), Vec::new());
+        let mut state = state.unwrap();
+        active(&mut state, "1Mbit");
+        let refused = state.admit(ConnectionId(2), timed(|_| {}), NOW).unwrap_err();
+        let why = "the network has 1 connections, which is its bound";
+        assert!(refused.error.message.contains(why), "{}", refused.error.message);
+        let change = ConnectionChange { rate: Some("2Mbit".to_owned()), ..Default::default() };
+        state.change(ID, &change, NOW).unwrap();
+        let wrong = own.replace("connections = 1", "connections = 0");
+        let wrong = test_config::parse(&wrong).unwrap_err();
+        assert!(wrong.contains("connections 0: 1 to"), "{wrong}");
+    }
+
+    /// Goal: paths have the colours that a request includes, and none that it excludes. A colour
+    /// keeps its bit in the store, which has 32.
+    #[test]
+    fn paths_have_the_colours_asked_for() {
+        let coloured = |colours: &str| {
+            let short = "name = \"short\"\n";
+            let line = format!("{short}colours = [{colours}]\n");
+            test_config::TRIANGLE.replace(short, &line)
+        };
+        let mut ids = StableIds::default();
+        let mut state_of = |colours: &str| {
+            let config = test_config::with(&[&coloured(colours)]);
+            BrokerState::new(&config, &mut ids, Vec::new(), Vec::new())
+        };
+        let mut state = state_of("\"radio\", \"leased\"").unwrap();
+        let mut ask = |include: &[&str], exclude: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            let request = timed(|of| {
+                (of.rate, of.delay_max) = ("1Mbit".to_owned(), None);
+                (of.include, of.exclude) = (owned(include), owned(exclude));
+            });
+            state.admit(ID, request, NOW).map_err(|refusal| refusal.error.message)?;
+            let (connection, _) = state.get(ID).unwrap();
+            let links = connection.flows.forward.as_ref().map(|flow| flow.path.arcs.len());
+            state.finish(ID, true).unwrap();
+            state.remove(ID).unwrap();
+            state.finish(ID, true).unwrap();
+            Ok::<_, String>(links)
+        };
+        assert_eq!(ask(&[], &[]), Ok(Some(1)));
+        assert_eq!(ask(&["leased", "radio"], &[]), Ok(Some(1)));
+        assert_eq!(ask(&[], &["leased"]), Ok(Some(2)));
+        let refused = ask(&["radio"], &["leased"]).unwrap_err();
+        assert!(refused.contains("no path, whatever the rate"), "{refused}");
+        let refused = ask(&["gold"], &[]).unwrap_err();
+        assert!(refused.contains("no colour \"gold\""), "{refused}");
+        let colours: Vec<_> = (0..31).map(|number| format!("\"c{number}\"")).collect();
+        let full = state_of(&colours.join(", ")).map(drop).unwrap_err();
+        assert!(full.contains("colour \"c30\": the store has 32 others"), "{full}");
     }
 
     /// Goal: bad requests are refused by the value that is wrong.

@@ -29,7 +29,6 @@ use crate::kept_nodes::KeptNodes;
 use crate::node_queue::NodeFault;
 use crate::node_starter::NodeStarter;
 use crate::orders::{ServedCaller, SharedState, WaitingCaller, WantedLink, WriterOrder};
-use crate::police::PolicingNote;
 use crate::policing::PolicingHandle;
 use crate::record::{ShareOrigin, StoredKey};
 use crate::refusal::BrokerRefusal;
@@ -295,10 +294,9 @@ impl Writer {
                     Err(refusal) => drop(answer.send(Err(refusal))),
                 }
             }
-            WriterOrder::NotePolicing { notes } => {
-                for PolicingNote { network, change, detail } in notes {
-                    let subject = HistorySubject::Network { network };
-                    self.note(Some(subject), None, (change, Some(detail)), batch);
+            WriterOrder::Note { notes } => {
+                for (subject, note) in notes {
+                    self.note(Some(subject), None, note, batch);
                 }
             }
             // A caller that went away needs no answer.

@@ -50,6 +50,7 @@ pub(crate) fn write(root: &str, value: &Value) -> String {
 pub(crate) fn item_name(list: &str) -> &str {
     match list {
         "avoid" => "link",
+        "include" | "exclude" => "colour",
         "history" => "entry",
         "report" => "tunnel",
         "traffic" => "link",

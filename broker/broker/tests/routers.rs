@@ -307,9 +307,17 @@ impl Network {
         assert!(samples["rates"] >= 2, "{samples:?}");
     }
 
+    /// An end node cannot send into tunnels itself, by which it would use their guarantee.
+    fn is_guarded(&self) {
+        let outer = self.sh("b1", "ip -6 route show table 2000001 | grep -o '^fd0f[^ ]*'");
+        let said = self.sh("h1", &format!("ping -c 1 -W 1 {}; true", outer.trim()));
+        assert!(said.contains("Destination unreachable: Administratively prohibited"), "{said}");
+    }
+
     /// Returns what the routers have of the broker's.
     fn traces(&self) -> String {
-        let line = "ip -6 route show table all proto 87; ip -6 rule show | grep 'proto 87'; \
+        let line = "ip -6 route show table all proto 87; \
+                    ip -6 rule show | grep 'proto 87' | grep -v ^32000:; \
                     ip -o link show type veth | grep -o 'wc[0-9]*x*@'; true";
         ROUTERS.iter().map(|router| self.sh(router, line)).collect()
     }
@@ -332,7 +340,7 @@ fn a_connection_is_made_used_moved_repaired_and_removed() {
     // Whole at 1460 bytes; one more gets Packet Too Big.
     network.sh("h1", "ping -q -c 1 -M do -s 1412 fd10:2::2");
     network.sh("h1", "! ping -q -c 1 -W 1 -M do -s 1413 fd10:2::2 || exit 1");
-
+    network.is_guarded();
     let refused = network.create("500Mbit", Some("1"));
     let said = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(refused.status.code(), Some(1), "{said}");

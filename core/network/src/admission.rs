@@ -5,6 +5,8 @@
 //! the other, the second beside the charge of the first, since both may pass one arc; if the second
 //! fails, they are tried in the other order.
 
+use std::collections::BTreeMap;
+
 use crate::accounting::{AccountedRate, PACKET_MIN, REQUEST_RATE_MAX, TUNNEL_MTU};
 use crate::answer::{ArcShortage, RefusalReason};
 use crate::connection::{
@@ -104,15 +106,22 @@ impl NetworkState {
             return Err(RefusalReason::EmptyWindow);
         }
         for direction in FlowDirection::BOTH {
-            if let Some(other) = request.limits.of(direction).disjoint_from
-                && !self.connections.contains_key(&other)
-            {
+            let Some(other) = request.limits.of(direction).disjoint_from else { continue };
+            let Some(known) = self.connections.get(&other) else {
                 return Err(RefusalReason::UnknownConnection(other));
+            };
+            if known.connection.request.network != request.network {
+                return Err(RefusalReason::ForeignConnection(other));
             }
         }
         if own.is_none() && self.connections.len() >= self.limits.connections {
             let most = self.limits.connections as u64;
             return Err(RefusalReason::TooManyConnections { most });
+        }
+        let full = self.networks.get(&request.network).filter(|known| known.is_full());
+        if let (None, Some(known)) = (own, full) {
+            let most = known.network.connections as u64;
+            return Err(RefusalReason::NetworkFull { most });
         }
         self.check_selectors(request, own)
     }
@@ -123,19 +132,26 @@ impl NetworkState {
         own: Option<ConnectionId>,
     ) -> Result<(), RefusalReason> {
         let Some(known) = self.networks.get(&request.network) else { return Ok(()) };
+        let old = own.and_then(|id| self.connection(id)).map(|old| &old.request);
         for direction in FlowDirection::BOTH {
-            if request.rate_of(direction).is_zero() {
+            let selector = request.selector_of(direction);
+            // A change keeps the packets that it has, also if it got them before this was checked.
+            let has_them = old.is_some_and(|old| {
+                old.selector_of(direction) == selector
+                    && old.window == request.window
+                    && !old.rate_of(direction).is_zero()
+            });
+            if has_them || request.rate_of(direction).is_zero() {
                 continue;
             }
-            let selector = request.selector_of(direction);
-            let [least, most] = selector.with_any_ports();
-            let same_protocol = known.selectors.range(least..=most);
-            let others = same_protocol.filter(|(other, _)| selector.conflicts_with(other));
-            for (id, _) in others.flat_map(|(_, keys)| keys) {
-                let other = self.connections.get(id).map(|known| &known.connection.request.window);
-                let overlaps = other.is_some_and(|window| window.overlaps(request.window));
+            for (other, (id, _)) in rivals(&known.selectors, selector) {
+                let window = self.connection(*id).map(|other| other.request.window);
+                let overlaps = window.is_some_and(|window| window.overlaps(request.window));
                 if overlaps && Some(*id) != own {
-                    return Err(RefusalReason::SelectorTaken(*id));
+                    return Err(match other == selector {
+                        true => RefusalReason::SelectorTaken(*id),
+                        false => RefusalReason::SelectorAmbiguous(*id),
+                    });
                 }
             }
         }
@@ -251,9 +267,21 @@ impl NetworkState {
         }
     }
 
+    /// Notes that links fail together, since they lie over one physical link: paths that are to be
+    /// disjoint share none of them. A link is in at most one such group.
+    pub fn share_fate(&mut self, links: &[LinkId]) {
+        self.fates.extend(links.iter().map(|link| (*link, links.to_vec())));
+    }
+
+    /// The links that fail with a link, as far as that was noted.
+    fn sharing_fate(&self, link: LinkId) -> impl Iterator<Item = LinkId> {
+        self.fates.get(&link).into_iter().flatten().copied()
+    }
+
     fn links_of(&self, flows: &AdmittedFlows) -> Vec<LinkId> {
         let arcs = flows.present().flat_map(|(_, flow)| &flow.path.arcs);
-        arcs.filter_map(|arc| self.topology.arc(*arc)).map(|arc| arc.link).collect()
+        let links = arcs.filter_map(|arc| self.topology.arc(*arc)).map(|arc| arc.link);
+        links.flat_map(|link| self.sharing_fate(link).chain([link])).collect()
     }
 
     /// The best path for a question.
@@ -269,6 +297,27 @@ impl NetworkState {
             question.may_pass(topology, arc) && question.has_room(&known.ledger, arc)
         })
     }
+}
+
+/// The flows that packets of a selector may belong to as well, where neither is more specific:
+/// those with an equal selector, and those that name the other port alone.
+fn rivals(
+    selectors: &BTreeMap<FlowSelector, Vec<FlowKey>>,
+    of: FlowSelector,
+) -> impl Iterator<Item = (FlowSelector, &FlowKey)> {
+    let ports =
+        |source_port, destination_port| FlowSelector { source_port, destination_port, ..of };
+    let (least, most) = (Some(0), Some(u16::MAX));
+    // No port is less than any.
+    let others = match (of.source_port, of.destination_port) {
+        (Some(_), None) => Some(ports(None, least)..=ports(None, most)),
+        (None, Some(_)) => Some(ports(least, None)..=ports(most, None)),
+        _ => None,
+    };
+    let others = others.into_iter().flat_map(|range| selectors.range(range));
+    let alike = others.filter(move |(other, _)| other.specificity() == of.specificity());
+    let all = selectors.get_key_value(&of).into_iter().chain(alike);
+    all.flat_map(|(other, keys)| keys.iter().map(|key| (*other, key)))
 }
 
 fn check_rates(request: &ConnectionRequest) -> Result<(), RefusalReason> {

@@ -47,9 +47,16 @@ pub enum RefusalReason {
     /// The connection that the path must be disjoint from is not known.
     #[error("{0}, from which the path must be disjoint, is not known")]
     UnknownConnection(ConnectionId),
-    /// A connection already selects packets that this one would select at that time.
-    #[error("{0} selects some of the same packets at that time")]
+    /// The connection that the path must be disjoint from is in another network.
+    #[error("{0}, from which the path must be disjoint, is in another network")]
+    ForeignConnection(ConnectionId),
+    /// A connection already selects these packets at that time.
+    #[error("{0} selects the same packets at that time")]
     SelectorTaken(ConnectionId),
+    /// Packets may match this request and that connection, and neither is more specific: one names
+    /// the port of the source alone, the other that of the destination.
+    #[error("{0} selects some of the same packets at that time, by the other port alone")]
+    SelectorAmbiguous(ConnectionId),
     /// Neither direction asks for a rate.
     #[error("neither direction asks for a rate")]
     NoRate,
@@ -77,6 +84,12 @@ pub enum RefusalReason {
     /// The broker has as many connections as it may have.
     #[error("{most} connections exist, which is the bound")]
     TooManyConnections {
+        /// The bound.
+        most: u64,
+    },
+    /// The virtual network has as many connections as it may have.
+    #[error("the network has {most} connections, which is its bound")]
+    NetworkFull {
         /// The bound.
         most: u64,
     },

@@ -88,26 +88,30 @@ pub struct FlowSelector {
     pub destination_port: Option<u16>,
 }
 
-impl FlowSelector {
-    /// Tells whether a packet can be meant by both, and neither goes first: both have the same
-    /// addresses and protocol, and no port of one differs from that of the other. A selector with a
-    /// protocol goes before one without.
-    #[must_use]
-    pub fn conflicts_with(&self, other: &Self) -> bool {
-        let agree = |a: Option<u16>, b: Option<u16>| a.is_none() || b.is_none() || a == b;
-        (self.source, self.destination, self.protocol)
-            == (other.source, other.destination, other.protocol)
-            && agree(self.source_port, other.source_port)
-            && agree(self.destination_port, other.destination_port)
-    }
+/// Specificity of a selector: the fields that it names beside the addresses. Packets that match
+/// two selectors belong to the one that names more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SelectorSpecificity {
+    /// Nothing more: all packets between the addresses.
+    Addresses,
+    /// The protocol.
+    Protocol,
+    /// The protocol and one port, of whichever end.
+    OnePort,
+    /// The protocol and both ports.
+    BothPorts,
+}
 
-    /// The least and the greatest selector with these addresses and this protocol.
-    pub(crate) const fn with_any_ports(self) -> [Self; 2] {
-        let most = Some(u16::MAX);
-        [
-            Self { source_port: None, destination_port: None, ..self },
-            Self { source_port: most, destination_port: most, ..self },
-        ]
+impl FlowSelector {
+    /// Returns how specific it is.
+    #[must_use]
+    pub const fn specificity(&self) -> SelectorSpecificity {
+        match (self.protocol, self.source_port, self.destination_port) {
+            (None, ..) => SelectorSpecificity::Addresses,
+            (_, None, None) => SelectorSpecificity::Protocol,
+            (_, Some(_), Some(_)) => SelectorSpecificity::BothPorts,
+            _ => SelectorSpecificity::OnePort,
+        }
     }
 
     /// The fields of packets that come back.
@@ -157,7 +161,8 @@ pub struct PathLimits {
     /// Nodes to avoid, sorted.
     #[serde(default)]
     pub avoid_nodes: Vec<NodeId>,
-    /// A connection with which no link may be shared.
+    /// A connection of the same network with which no link may be shared, and no physical link
+    /// that several links lie over ([`crate::NetworkState::share_fate`]).
     #[serde(default)]
     pub disjoint_from: Option<ConnectionId>,
 }

@@ -38,7 +38,8 @@ pub use accounting::{
 pub use answer::{AdmissionAnswer, ArcShortage, ConnectionRefusal, RefusalReason, SmallestChange};
 pub use connection::{
     AdmittedFlow, ByDirection, ConnectionRequest, FlowDirection, FlowSelector, NetworkConnection,
-    PathLimits, RateBasis, RequestedRate, RoutedPath, TimeWindow, TransportProtocol,
+    PathLimits, RateBasis, RequestedRate, RoutedPath, SelectorSpecificity, TimeWindow,
+    TransportProtocol,
 };
 pub use error::NetworkError;
 pub use finder::{PathFinder, PathFinderLimits};

@@ -33,6 +33,10 @@ impl NetworkState {
         });
         let mut taken = Vec::new();
         let mut found = self.find_flows(request, None, &[]).ok();
+        // Each try below is a search: none is made if all of them would not help.
+        if found.is_none() && !self.fits_without(request, &candidates) {
+            return None;
+        }
         while found.is_none() {
             let Some(id) = candidates.pop() else { break };
             self.charge_present(id, false);
@@ -56,6 +60,18 @@ impl NetworkState {
             self.charge_present(*id, true);
         }
         found.map(|_| needed)
+    }
+
+    /// Tells whether a request has paths without all these connections.
+    fn fits_without(&mut self, request: &ConnectionRequest, all: &[ConnectionId]) -> bool {
+        for id in all {
+            self.charge_present(*id, false);
+        }
+        let fits = self.find_flows(request, None, &[]).is_ok();
+        for id in all {
+            self.charge_present(*id, true);
+        }
+        fits
     }
 
     fn charge_new(&mut self, request: &ConnectionRequest, flows: &AdmittedFlows, is: bool) {

@@ -15,7 +15,7 @@ use crate::connection::{
 };
 use crate::error::{NetworkError, at_most};
 use crate::finder::{PathFinder, PathFinderLimits};
-use crate::ids::{ArcId, ConnectionId, EndNodeId, NetworkId, NodeId};
+use crate::ids::{ArcId, ConnectionId, EndNodeId, LinkId, NetworkId, NodeId};
 use crate::ledger::{ArcLedger, ChargeSide, FlowKey};
 use crate::lifecycle::ConnectionState;
 use crate::topology::NetworkTopology;
@@ -67,6 +67,8 @@ pub struct NetworkState {
     pub(crate) parts_down: usize,
     /// By arc: the sum of all networks' shares.
     pub(crate) promised: Vec<u64>,
+    /// By link: itself and the others that fail with it.
+    pub(crate) fates: BTreeMap<LinkId, Vec<LinkId>>,
 }
 
 #[derive(Debug)]
@@ -77,6 +79,13 @@ pub(crate) struct KnownNetwork {
     pub(crate) selectors: BTreeMap<FlowSelector, Vec<FlowKey>>,
     /// The number of its connections.
     connections: usize,
+}
+
+impl KnownNetwork {
+    /// Tells whether it has as many connections as it may have.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.connections >= self.network.connections
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -113,6 +122,7 @@ impl NetworkState {
             end_nodes: BTreeMap::new(),
             connections: BTreeMap::new(),
             without_room: BTreeSet::new(),
+            fates: BTreeMap::new(),
             parts_down: nodes_down + arcs_down,
         })
     }

@@ -69,6 +69,8 @@ pub struct VirtualNetwork {
     pub outer: Ipv6Prefix,
     /// Its shares. It does not pass arcs without one.
     pub shares: Vec<ArcShare>,
+    /// Most connections of it, so that it does not take what is left for others.
+    pub connections: usize,
 }
 
 /// A virtual network's router on a node.

@@ -66,6 +66,7 @@ fn network() -> NetworkState {
             inside: prefix,
             outer: prefix,
             shares: (0..NODES * 4).map(share).collect(),
+            connections: usize::MAX,
         })
         .unwrap();
     for number in 0..NODES {

@@ -49,6 +49,7 @@ fn network(shares: [u64; 2]) -> NetworkState {
                 inside: prefix,
                 outer: prefix,
                 shares: vec![share(rate)],
+                connections: usize::MAX,
             })
             .unwrap();
         for end in 0..2 {

@@ -35,7 +35,6 @@ mod responses;
 mod routes;
 mod server;
 mod service;
-mod stall;
 mod tls;
 pub mod token;
 mod view;

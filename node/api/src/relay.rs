@@ -28,7 +28,7 @@ use crate::count::{Slot, Slots};
 use crate::error::{ErrorCode, Rejection};
 use crate::loopback;
 use crate::rates::RateLimits;
-use crate::stall::Impatient;
+use crate::server::impatient;
 
 /// A relay that is bound and does not serve yet.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ async fn converse(stream: TcpStream, relay: Arc<OpenRelay>, slot: Slot) {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(Impatient::new(stream, READER_PATIENCE)), service)
+        .serve_connection(TokioIo::new(impatient(stream, READER_PATIENCE)), service)
         .await;
     drop(slot);
 }

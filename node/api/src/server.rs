@@ -14,6 +14,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
@@ -28,6 +29,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use weir_node::Serving;
 use weir_platform::cpu::{self, Class, CpuRequest};
@@ -40,7 +42,6 @@ use crate::error::{ErrorCode, Rejection};
 use crate::limits::ApiLimits;
 use crate::refused::TurnAwayReason;
 use crate::service::RequestService;
-use crate::stall::Impatient;
 use crate::tls::{self, TcpEndpoint};
 
 /// A listening interface. It ends when this value is dropped. Answers under way get a second more.
@@ -257,7 +258,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(limits.request_time)
         .max_buf_size(limits.head_bytes)
-        .serve_connection(TokioIo::new(Impatient::new(stream, READER_PATIENCE)), service);
+        .serve_connection(TokioIo::new(impatient(stream, READER_PATIENCE)), service);
     let ended = poll_fn(|context| connection.poll_without_shutdown(context)).await;
     let mut stream = connection.into_parts().io.into_inner();
     if ended.as_ref().is_err_and(has_stalled) {
@@ -274,6 +275,17 @@ where
     }
     let _closed = tokio::time::timeout(LAST_WORD_PATIENCE, stream.shutdown()).await;
     drop(slot);
+}
+
+/// Wraps a stream, so that a write which waits longer than `patience` fails. A peer that stops
+/// reading would hold the connection's place, and the data written for it, for ever.
+pub(crate) fn impatient<S>(stream: S, patience: Duration) -> Pin<Box<TimeoutStream<S>>>
+where
+    S: AsyncRead + AsyncWrite,
+{
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(patience));
+    Box::pin(stream)
 }
 
 /// Returns true if the connection ended because its peer did not read.

@@ -100,7 +100,8 @@ export type HistoryChange =
   | "held"
   | "let_go"
   | "punished"
-  | "reformed";
+  | "reformed"
+  | "repaired";
 
 /** A change in the history. */
 export interface HistoryEntry {
@@ -110,16 +111,18 @@ export interface HistoryEntry {
   by?: string;
   /** Kind of the change. */
   change: HistoryChange;
-  /** The connection that changed; absent if a link or the network did. */
+  /** The connection that changed; absent if something else did. */
   connection?: string;
   /** More of it, for people. */
   detail?: string;
-  /** The link that changed; absent if a connection or the network did. */
+  /** The link that changed; absent if something else did. */
   link?: string;
   /** The network that it was in. */
   network: string;
   /** Its number: a later change has a larger one. */
   number: number;
+  /** The router that changed; absent if something else did. */
+  router?: string;
 }
 
 /** An end node and its router. */
@@ -197,6 +200,8 @@ export interface LinkTraffic {
 
 /** One direction of a link. */
 export interface LinkUse {
+  /** Its colours, which requests include or exclude. */
+  colours?: string[];
   /** The reason for which no path passes it now; absent if paths may. */
   fault?: string;
   /** Router that sends. */
@@ -311,6 +316,8 @@ export interface RequestedConnection {
   disjoint_from?: string | null;
   /** Time at which it ends; without it, when it is removed. */
   end?: string | null;
+  /** Colours that no link of its paths has (exclude-any of RFC 3209, 4.7.4). */
+  exclude?: string[];
   /** End node that sends. */
   from: string;
   /** Port of the sender; needs a protocol. */
@@ -319,6 +326,8 @@ export interface RequestedConnection {
   hold?: string | null;
   /** Most links of a path. */
   hops_max?: number | null;
+  /** Colours that each link of its paths has (include-all of RFC 3209, 4.7.4). */
+  include?: string[];
   /** Time after which it ends unless it is renewed, such as `30s`. */
   lease?: string | null;
   /** The virtual network. */

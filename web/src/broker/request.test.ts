@@ -16,9 +16,10 @@ test("a form becomes a request without its empty fields", () => {
   expect(request({ ...draft, to_port: "http" }).to_port).toBe("http");
 });
 
-test("links to avoid go as a list", () => {
-  const draft = { ...EMPTY, avoid: ["b1-b2"], disjoint_from: "c7", packet: "200" };
-  expect(request(draft)).toEqual({ avoid: ["b1-b2"], disjoint_from: "c7", packet: 200 });
+test("links to avoid and colours go as lists", () => {
+  const lists = { avoid: ["b1-b2"], exclude: ["radio", "leased"] };
+  const draft = { ...EMPTY, ...lists, disjoint_from: "c7", packet: "200" };
+  expect(request(draft)).toEqual({ ...lists, disjoint_from: "c7", packet: 200 });
 });
 
 test("times are local in the form and in UTC in the request", () => {

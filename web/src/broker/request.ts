@@ -17,6 +17,9 @@ export interface Draft {
   hops_max: string;
   /** Names of links. */
   avoid: string[];
+  /** Names of colours. */
+  include: string[];
+  exclude: string[];
   disjoint_from: string;
   packet: string;
   priority: string;
@@ -42,6 +45,8 @@ export const EMPTY: Draft = {
   delay_max: "",
   hops_max: "",
   avoid: [],
+  include: [],
+  exclude: [],
   disjoint_from: "",
   packet: "",
   priority: "",
@@ -53,11 +58,16 @@ export const EMPTY: Draft = {
 
 /** The request of a form. What was left empty is left out. */
 export function request(draft: Draft): RequestedConnection {
-  const { avoid, ...typed } = draft;
+  const { avoid, include, exclude, ...typed } = draft;
   const texts = Object.entries(typed).map(([field, text]) => [field, text.trim()] as const);
   const filled = texts.filter(([, text]) => text !== "");
   const values = Object.fromEntries(filled.map(([field, text]) => [field, value(field, text)]));
-  return { ...values, ...(avoid.length > 0 && { avoid }) } as RequestedConnection;
+  return {
+    ...values,
+    ...(avoid.length > 0 && { avoid }),
+    ...(include.length > 0 && { include }),
+    ...(exclude.length > 0 && { exclude }),
+  } as RequestedConnection;
 }
 
 /** The value of a field. A text that is none goes as it is: the broker's refusal names it. */

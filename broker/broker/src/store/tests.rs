@@ -94,6 +94,7 @@ fn entry(number: u64) -> HistoryEntry {
         network: "n".to_owned(),
         connection: text("c7"),
         link: None,
+        router: None,
         by: None,
         change: HistoryChange::Created,
         detail: text("1Mbit 'from' x"),

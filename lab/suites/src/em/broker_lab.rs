@@ -5,7 +5,7 @@
 //! The broker reaches the routers over links of its own. End nodes have an address and a default
 //! route, and nothing is installed there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process};
@@ -18,6 +18,7 @@ use weir_experiment::run_folder::RunFolder;
 use weir_experiment::weir_program::{RunningProgram, WeirProgram, spawn_logged};
 use weir_experiment::{build_lab, clock};
 use weir_platform::StateDir;
+use weir_platform::netns::Namespace;
 use weir_platform::run::{Command, Host, Platform};
 use weir_testbed::{End, Lab, Topology};
 use weir_traffic::Mac;
@@ -36,7 +37,8 @@ pub struct BrokerLab {
     routers: usize,
     program: WeirProgram,
     token: String,
-    servers: Vec<EndedChild>,
+    /// SSH servers by node, each with the number of its management link.
+    servers: BTreeMap<String, (usize, EndedChild)>,
     lab: Lab,
     place: RunFolder,
 }
@@ -99,6 +101,11 @@ impl BrokerLab {
         Ok(Some(lab))
     }
 
+    /// Builds it for a broker with another store.
+    pub(super) fn on_store(url: &str) -> Result<Self> {
+        Self::with(&CONFIGURATION.replace("store.sqlite", url))
+    }
+
     fn with(configuration: &str) -> Result<Self> {
         Self::of(&BrokerScenario { topology: TOPOLOGY, configuration, routers: &ROUTERS })
     }
@@ -116,7 +123,7 @@ impl BrokerLab {
         let program = WeirProgram::new(lab.namespace(MANAGEMENT)?, place.folder())?;
         let (token, digest) =
             weir_api::token::new().map_err(|error| ExperimentError::io("token", error))?;
-        let (servers, routers) = (Vec::new(), scenario.routers.len());
+        let (servers, routers) = (BTreeMap::new(), scenario.routers.len());
         let mut built = Self { routers, program, token, servers, lab, place };
         let host_key = built.make_keys()?;
         let mut file = scenario.configuration.replace("HOST_KEY", &host_key);
@@ -132,10 +139,29 @@ impl BrokerLab {
             );
         }
         built.write("broker.toml", &file)?;
+        built.free_links(&file)?;
         for (index, router) in scenario.routers.iter().enumerate() {
             built.start_server(router, index + 1)?;
         }
         Ok(built)
+    }
+
+    /// Removes the queue that every device of a lab has from the links of routers: the broker
+    /// leaves a root of others alone.
+    fn free_links(&self, configuration: &str) -> Result {
+        let wrong = |error: toml::de::Error| ExperimentError::Node(error.to_string());
+        let file: Value = toml::from_str(configuration).map_err(wrong)?;
+        let of = |value: &Value, key| value[key].as_array().cloned().unwrap_or_default();
+        for link in of(&file, "network").iter().flat_map(|network| of(network, "link")) {
+            for end in [&link["a"], &link["b"]] {
+                if let (Some(router), Some(device)) =
+                    (end["router"].as_str(), end["device"].as_str())
+                {
+                    self.run(router, Command::line(&format!("tc qdisc del dev {device} root")))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Starts a broker, and waits until it answers and reaches all routers.
@@ -199,9 +225,14 @@ impl BrokerLab {
         Ok(client.with_token(&self.token))
     }
 
+    /// Returns the broker's namespace.
+    pub(super) fn management(&self) -> Result<Namespace> {
+        Ok(self.lab.namespace(MANAGEMENT)?)
+    }
+
     /// Runs `work` in the broker's namespace.
     pub(super) fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
-        Ok(self.lab.namespace(MANAGEMENT)?.run(work)?)
+        Ok(self.management()?.run(work)?)
     }
 
     /// Runs a command at a node and returns what it printed.
@@ -334,8 +365,29 @@ impl BrokerLab {
         command.args(["-D", "-e", "-f", &file(&name)]);
         let log = self.file(&format!("{name}.log"));
         let server = spawn_logged(&self.lab.namespace(router)?, command, &log)?;
-        self.servers.push(EndedChild(server));
+        self.servers.insert(router.to_owned(), (number, EndedChild(server)));
         Ok(())
+    }
+
+    /// Ends the SSH server of a node, and all its sessions.
+    pub(super) fn stop_server(&mut self, router: &str) -> Result<usize> {
+        let Some((number, server)) = self.servers.remove(router) else {
+            return Err(ExperimentError::Node(format!("{router} has no server")));
+        };
+        drop(server);
+        // Sessions are processes of their own, and all others there are theirs. One that has ended
+        // meanwhile is no error.
+        let line = format!("ip netns pids {} | xargs -r kill -9; true", namespace(router));
+        Host::default().run(&Command::new("sh", ["-c", &line]))?;
+        Ok(number)
+    }
+
+    /// Has a router lose what a reboot takes: its sessions and all that the broker put there.
+    /// Returns when its server is there again.
+    pub(super) fn reboot(&mut self, router: &str) -> Result {
+        let number = self.stop_server(router)?;
+        self.run(router, Command::new("sh", ["-c", LOSE_ALL]))?;
+        self.start_server(router, number)
     }
 }
 
@@ -431,6 +483,12 @@ pub(super) fn parsed<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text)
         .map_err(|error| ExperimentError::Node(format!("{error}: {text:.200}")))
 }
+
+/// Takes from a router what the broker put there.
+const LOSE_ALL: &str = "ip -6 rule flush protocol 87; ip -6 route flush table all proto 87; \
+    for of in $(ls /sys/class/net | grep -E '^w[cd]'); do ip link del $of; done 2>/dev/null; \
+    for of in $(tc qdisc show | sed -n 's/^qdisc htb 57: dev \\([^ ]*\\) root.*/\\1/p'); do \
+    tc qdisc del dev $of root; done; true";
 
 /// The name of every lab of the table.
 pub(super) const NAME: &str = "em";

@@ -65,7 +65,7 @@ pub(super) fn show_in(rec: &mut Recording<'_>, lab: BrokerLab) -> Result {
 
 /// Makes, changes and removes connections until the broker is gone. Keeps in `confirmed` those that
 /// must be there, and returns how many creations were confirmed.
-fn call(client: &Client, stop: &AtomicBool, confirmed: &mut BTreeSet<String>) -> u64 {
+pub(super) fn call(client: &Client, stop: &AtomicBool, confirmed: &mut BTreeSet<String>) -> u64 {
     let mut count = 0;
     for number in 0_u16.. {
         if stop.load(Ordering::Relaxed) {

@@ -141,6 +141,7 @@ pub(super) fn virtual_network(number: u16, shares: Vec<ArcShare>) -> VirtualNetw
         inside: prefix(0, 48),
         outer: prefix(1, 64),
         shares,
+        connections: usize::MAX,
     }
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Somebody deletes a route of a tunnel, changes its rate, removes its device: how long until it is
-//! back, while lines of others stay.
+//! Somebody deletes a route of a tunnel, changes its rate, removes its device, or reboots its
+//! router: how long until it is back, while lines of others stay; and what the history says.
 
 use std::time::Instant;
 
+use serde_json::Value;
 use weir_client::Method;
 use weir_experiment::clock;
 use weir_experiment::prelude::*;
@@ -19,55 +20,28 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 
 /// Shows that what changes comes back within `back_s` seconds in the median, in a lab that is up,
 /// and takes the lab down.
-pub(super) fn show_in(rec: &mut Recording<'_>, lab: BrokerLab, back_s: f64) -> Result {
+pub(super) fn show_in(rec: &mut Recording<'_>, mut lab: BrokerLab, back_s: f64) -> Result {
     let broker = lab.broker()?;
     let made = connect(&lab, "20Mbit", 5201)?;
     let number = made["tunnels"][0]["number"].as_u64().unwrap_or_default();
-    let (table, device) = (2_000_000 + number, format!("wc{number}"));
     let foreign = "ip -6 route add fd77::/64 dev lo";
     lab.run("b1", Command::line(foreign))?;
     let rounds = if rec.quick { 4 } else { 34 };
-    for (id, text, damage, look) in [
-        (
-            "route",
-            "until a deleted route is back",
-            format!("ip -6 route flush table {table}"),
-            format!("ip -6 route show table {table}"),
-        ),
-        (
-            "rate",
-            "until a changed rate is back",
-            format!("tc qdisc replace dev {device} root tbf rate 1mbit burst 15000 latency 20ms"),
-            format!("tc qdisc show dev {device}"),
-        ),
-        (
-            "device",
-            "until a removed device is back with its limiter",
-            format!("ip link del {device}"),
-            "tc qdisc show".to_owned(),
-        ),
-        (
-            "class",
-            "until a changed rate of a link's class is back",
-            "tc class change dev b2 parent 57:1 classid 57:10 htb rate 1mbit ceil 2mbit".to_owned(),
-            "tc class show dev b2".to_owned(),
-        ),
-        (
-            "filter",
-            "until a removed filter of a link is back",
-            "tc filter del dev b2 parent 57: protocol ipv6 prio 1 u32".to_owned(),
-            "tc filter show dev b2 parent 57:".to_owned(),
-        ),
-    ] {
+    for damage in damages(number) {
+        let Damage { id, text, line, look } = damage;
         let mut took = Vec::new();
-        let sound = lab.run("b1", Command::line(&look))?;
+        let sound = lab.run("b1", shell(&look))?;
         for round in 0..rounds {
             // Out of step with the comparison of each second.
             clock::sleep(Duration::from_millis(1000 + round * 37 % 1000))?;
-            lab.run("b1", Command::line(&damage))?;
+            if line.is_empty() {
+                lab.reboot("b1")?;
+            } else {
+                lab.run("b1", Command::line(&line))?;
+            }
             let begun = Instant::now();
             let back = clock::wait_for(BACK_WITHIN, POLL, || {
-                let now = lab.run("b1", Command::line(&look));
+                let now = lab.run("b1", shell(&look));
                 Ok(now.is_ok_and(|now| same_lines(&now, &sound)).then_some(()))
             })?;
             took.push(back.map_or(BACK_WITHIN, |()| begun.elapsed()).as_secs_f64());
@@ -82,8 +56,83 @@ pub(super) fn show_in(rec: &mut Recording<'_>, lab: BrokerLab, back_s: f64) -> R
     let routers = routers.filter_map(|of| of["routers"].as_array()).flatten();
     let repaired = routers.filter_map(|of| of["repaired"].as_u64()).sum();
     rec.count("counted", "repairs that the broker counts", repaired, Bound::at_least(1.0))?;
+    noted(rec, &lab, repaired)?;
     broker.terminate();
     lab.down()
+}
+
+/// A thing that somebody does to a router.
+struct Damage {
+    id: &'static str,
+    text: &'static str,
+    /// The line that does it; empty for a reboot.
+    line: String,
+    /// The lines that show whether all is there.
+    look: String,
+}
+
+/// Returns the damages to the router of a tunnel's entry.
+fn damages(number: u64) -> [Damage; 6] {
+    let (table, device) = (2_000_000 + number, format!("wc{number}"));
+    [
+        Damage {
+            id: "route",
+            text: "until a deleted route is back",
+            line: format!("ip -6 route flush table {table}"),
+            look: format!("ip -6 route show table {table}"),
+        },
+        Damage {
+            id: "rate",
+            text: "until a changed rate is back",
+            line: format!(
+                "tc qdisc replace dev {device} root tbf rate 1mbit burst 15000 latency 20ms"
+            ),
+            look: format!("tc qdisc show dev {device}"),
+        },
+        Damage {
+            id: "device",
+            text: "until a removed device is back with its limiter",
+            line: format!("ip link del {device}"),
+            look: "tc qdisc show".to_owned(),
+        },
+        Damage {
+            id: "class",
+            text: "until a changed rate of a link's class is back",
+            line: "tc class change dev b2 parent 57:1 classid 57:10 htb rate 1mbit ceil 2mbit"
+                .to_owned(),
+            look: "tc class show dev b2".to_owned(),
+        },
+        Damage {
+            id: "filter",
+            text: "until a removed filter of a link is back",
+            line: "tc filter del dev b2 parent 57: protocol ipv6 prio 1 u32".to_owned(),
+            look: "tc filter show dev b2 parent 57:".to_owned(),
+        },
+        Damage {
+            id: "reboot",
+            text: "until a router that was rebooted has all again, from its server's start",
+            line: String::new(),
+            look: format!("tc qdisc show dev {device}; ip -6 rule; ip -6 route show table {table}"),
+        },
+    ]
+}
+
+/// Claims that the history names the router, and what was damaged.
+fn noted(rec: &mut Recording<'_>, lab: &BrokerLab, repaired: u64) -> Result {
+    let history = lab.ask(Method::GET, "/v1/history?network=blue", None)?;
+    let of_router = |of: &&Value| of["change"] == "repaired" && of["router"] == "b1";
+    let noted: Vec<_> = history.as_array().into_iter().flatten().filter(of_router).collect();
+    let text = "repairs in the history that name the router";
+    // A page of the history has 200 entries.
+    let most = repaired.min(150);
+    rec.count("noted", text, noted.len() as u64, Bound::at_least(float(most)))?;
+    let names = |of: &&&Value| of["detail"].as_str().is_some_and(|text| text.contains("entry/"));
+    let named = noted.iter().filter(names).count() as u64;
+    rec.count("named", "of those, which name the tunnel's entry", named, Bound::at_least(3.0))
+}
+
+fn shell(line: &str) -> Command {
+    Command::new("sh", ["-c", line])
 }
 
 /// Compares what `ip` or `tc` printed, without the numbers that the kernel gives anew.

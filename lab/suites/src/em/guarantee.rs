@@ -10,7 +10,7 @@ use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_platform::run::Command;
 
-use super::broker_lab::{BrokerLab, EndedChild, parsed};
+use super::broker_lab::{BrokerLab, EndedChild, connection_path, parsed};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
@@ -44,6 +44,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     rec.none("lost", "packets lost of 19 Mbit/s beside floods", lost)?;
     refusal(&lab, rec)?;
     lab.remove(&made)?;
+    unmanaged(&lab, rec)?;
     let left = lab.tunnels_at("b1")?;
     rec.none("left", "routes and entries left at its entry", (left.0 + left.1) as u64)?;
     broker.terminate();
@@ -78,6 +79,21 @@ fn refusal(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
     let more = admits(BitRate::from_bps(rate.as_bps() / 100 * 101))?;
     rec.none("above", "admitted 1 % above the rate that the refusal names", more)?;
     rec.count("named", "admitted at that rate", admits(rate)?, Bound::equal(1.0))
+}
+
+/// An end node behind a router that nobody manages has a connection there and back.
+fn unmanaged(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
+    let body = json!({
+        "network": "blue", "from": "bu1", "to": "bh2", "rate": "1Mbit", "back_rate": "1Mbit"
+    });
+    let made = lab.ask(Method::POST, "/v1/connections", Some(&body))?;
+    lab.run("bu1", Command::line(&format!("ping -q -c {PINGS} -i 0.05 -W 1 fd10:2::2")))?;
+    let report = lab.ask(Method::GET, &format!("{}/report", connection_path(&made)), None)?;
+    let tunnels = report.as_array().into_iter().flatten();
+    let carried = tunnels.filter(|of| of["passed_packets"].as_u64() >= Some(PINGS)).count();
+    let text = "tunnels that carried pings of an end node in an unmanaged network";
+    rec.count("unmanaged", text, carried as u64, Bound::equal(2.0))?;
+    lab.remove(&made)
 }
 
 /// Sends best effort over the links of both networks until the returned values go.
@@ -118,6 +134,9 @@ pub(super) fn send(lab: &BrokerLab, path: LabPath, load: &str, seconds: u32) -> 
     let limit = Duration::from_secs(u64::from(seconds) + 20);
     parsed(&lab.run(from, Command::line(&line).limit(limit))?)
 }
+
+/// Pings each way.
+const PINGS: u64 = 10;
 
 const SERVER_START: Duration = Duration::from_millis(300);
 

@@ -14,6 +14,7 @@ mod drift;
 mod guarantee;
 mod linux_hosts;
 mod oracle;
+mod outages;
 mod path_change;
 mod paths;
 mod policing;
@@ -22,10 +23,12 @@ mod rearrangement;
 mod restoration;
 mod routing;
 mod scale;
-mod setup;
+pub(crate) mod setup;
 mod shared_lab;
 mod sharing;
-mod tables;
+pub(crate) mod tables;
+mod text_network;
+mod timed;
 mod times;
 mod vlans;
 
@@ -79,8 +82,8 @@ const ROWS: &[Requirement] = &[
     .correctness(),
     row(
         10,
-        "a killed broker's successor finishes what was under way, and loses nothing",
-        &[Plain(crash::show)],
+        "brokers, routers and the store fail: nothing is lost, all is finished",
+        &[Plain(crash::show), Plain(outages::show)],
     )
     .correctness(),
     row(

@@ -71,6 +71,12 @@ impl PostgresServer {
         Ok(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
     }
 
+    /// Restarts the server: sessions end, what is committed stays.
+    pub(super) fn restart(&mut self) -> Result {
+        self.down();
+        self.up()
+    }
+
     fn up(&mut self) -> Result {
         let mut command = self.command("postgres");
         command.arg("-D").arg(self.folder.join("data")).arg("-k").arg(&self.folder);

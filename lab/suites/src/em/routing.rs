@@ -20,12 +20,12 @@ use super::sharing::{RED, at, flood, from_root, sockets, within_share};
 
 /// Shows it, or says what is missing.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
-    if !Path::new(OSPF6D).exists() {
+    if !is_installed() {
         comparison::skipped(rec, "OSPFv3 of networks", "no frr here");
         return Ok(());
     }
     let shared = SharedLab::with_routing()?;
-    let routing = Routing::start(&shared.lab)?;
+    let routing = Routing::start(&shared.lab, &ROUTERS)?;
     let broker = shared.lab.broker()?;
     rec.within("routing/", |rec| converge(&shared.lab, rec))?;
     rec.within("routing/", |rec| floods(&shared.lab, rec))?;
@@ -153,16 +153,21 @@ fn from_end_node() -> SendSpec {
     SendSpec { run: at("bh1"), start_ns: None, method }
 }
 
-/// The daemons of all routers. All is gone with this value.
-struct Routing {
+/// Tells whether FRR's OSPFv3 is there.
+pub(super) fn is_installed() -> bool {
+    Path::new(OSPF6D).exists()
+}
+
+/// The daemons of routers. All is gone with this value.
+pub(super) struct Routing {
     daemons: Vec<EndedChild>,
     folders: Vec<PathBuf>,
 }
 
 impl Routing {
-    fn start(lab: &BrokerLab) -> Result<Self> {
+    pub(super) fn start(lab: &BrokerLab, routers: &[&str]) -> Result<Self> {
         let mut routing = Self { daemons: Vec::new(), folders: Vec::new() };
-        for router in ROUTERS {
+        for router in routers {
             let folder = Path::new("/var/run/frr").join(frr_name(router));
             fs::create_dir_all(&folder).map_err(|error| ExperimentError::io(&folder, error))?;
             let line = format!("chown -R frr:frr {}", folder.display());

@@ -197,7 +197,8 @@ pub(super) fn frr_name(router: &str) -> String {
 /// The routers, in the order of their management links.
 pub(super) const ROUTERS: [&str; 4] = ["b1", "b2", "r1", "r2"];
 
-const OSPF: &str = "ospf6 = { hello = \"1s\", dead = \"4s\" }\n";
+/// OSPFv3 of a network that is quick to notice what is lost.
+pub(super) const OSPF: &str = "ospf6 = { hello = \"1s\", dead = \"4s\" }\n";
 
 /// The nodes.
 const NODES: [&str; 2] = ["n1", REMOTE];

@@ -144,13 +144,19 @@ pub(super) fn mtu(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
 
 /// Shows throughput and latency of the three paths, and what a tunnel costs.
 pub(super) fn paths(rec: &mut Recording<'_>) -> Result {
+    show_paths(rec, &PacketPath::ALL)
+}
+
+/// Shows throughput and latency of these paths, and what a tunnel costs if both are among them.
+pub(crate) fn show_paths(rec: &mut Recording<'_>, paths: &[PacketPath]) -> Result {
     let lab = fast_lab()?;
     let broker = lab.broker()?;
     for packet in [SMALL, LARGEST] {
-        let rounds = if rec.quick { 1 } else { 3 };
-        let mut found = [const { Vec::new() }; 3];
+        // Nothing is compared with a single path.
+        let rounds = if rec.quick || paths.len() == 1 { 1 } else { 3 };
+        let mut found: Vec<_> = paths.iter().map(|path| (*path, Vec::new())).collect();
         for _ in 0..rounds {
-            for (path, found) in Path::ALL.into_iter().zip(&mut found) {
+            for (path, found) in &mut found {
                 found.push(path.measure(&lab, packet, rec.quick)?);
             }
         }
@@ -161,8 +167,8 @@ pub(super) fn paths(rec: &mut Recording<'_>) -> Result {
 }
 
 /// The ways of packets that are compared.
-#[derive(Clone, Copy, Debug)]
-enum Path {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PacketPath {
     Native,
     Virtual,
     Tunnelled,
@@ -171,10 +177,11 @@ enum Path {
 /// A path's throughput in packets a second, and times on the way a little below it.
 type PathFigures = (u64, LatencySummary);
 
-impl Path {
+impl PacketPath {
     const ALL: [Self; 3] = [Self::Native, Self::Virtual, Self::Tunnelled];
 
-    const fn name(self) -> &'static str {
+    /// Returns the name of the path in results.
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
             Self::Virtual => "virtual",
@@ -238,8 +245,12 @@ fn search(measurer: &mut WireMeasurer<'_>, packet: u16, quick: bool) -> Result<P
 }
 
 /// Publishes a table, and judges what a tunnel costs.
-fn publish(rec: &mut Recording<'_>, packet: u16, found: &[Vec<PathFigures>; 3]) -> Result {
-    for (path, figures) in Path::ALL.into_iter().zip(found) {
+fn publish(
+    rec: &mut Recording<'_>,
+    packet: u16,
+    found: &[(PacketPath, Vec<PathFigures>)],
+) -> Result {
+    for (path, figures) in found {
         let name = path.name();
         for (pps, latency) in figures {
             let LatencySummary { min_ns, mean_ns, max_ns, .. } = latency;
@@ -261,6 +272,10 @@ fn publish(rec: &mut Recording<'_>, packet: u16, found: &[Vec<PathFigures>; 3]) 
         ] {
             rec.keep(&format!("{name}/{part}"), Series::unordered("ns", all(of)))?;
         }
+    }
+    let has = |wanted| found.iter().any(|(path, _)| *path == wanted);
+    if !(has(PacketPath::Virtual) && has(PacketPath::Tunnelled)) {
+        return Ok(());
     }
     let text = format!("packets/s of {packet} bytes by the tunnel, of those without, median");
     let series = ["tunnelled/pps", "virtual/pps"];
@@ -310,8 +325,8 @@ pub(super) const DESTINATION: std::net::Ipv6Addr =
 const PORT: u16 = 5201;
 
 /// Packets with their IP header: the text's small one, and the largest that a tunnel carries.
-const SMALL: u16 = 100;
-const LARGEST: u16 = 1460;
+pub(crate) const SMALL: u16 = 100;
+pub(crate) const LARGEST: u16 = 1460;
 
 const LINK_HEADER: u16 = 14;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The comparison that gives the Execution Management text its title: the same set-ups by the
-//! broker, by a controller of flows and as MPLS label paths ([`crate::em::comparison`]), as a page
-//! from result files alone. The text took the figures of the others from papers.
+//! The page of the Execution Management text: its figures and tables ([`super::em_figures`]), then
+//! the comparison that gives the text its title, of the same set-ups by the broker, by a controller
+//! of flows and as MPLS label paths ([`crate::em::comparison`]). The page follows from result files
+//! alone. The text took the figures of the others from papers.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,22 +10,26 @@ use std::path::{Path, PathBuf};
 use weir_experiment::prelude::*;
 use weir_result::{ResultFile, wrapped};
 
+use super::em_figures::{EmFigure, section};
 use super::generated::{PageFiles, command_and_day, machine, no_results};
 
 pub use crate::em::comparison::show as run;
 
-/// Writes the page below `root`, the project's folder: from a result of this machine and from one
-/// of a guest with a full kernel, which has MPLS; either may be missing.
+/// Writes the page below `root`, the project's folder: from figures and tables, and from results of
+/// the comparison, on this machine and in a guest with a full kernel, which has MPLS; any may be
+/// missing.
 pub fn write(
     root: &Path,
+    figures: &[(EmFigure, ResultFile)],
     host: Option<&ResultFile>,
     guest: Option<&ResultFile>,
 ) -> Result<PathBuf> {
-    if host.is_none() && guest.is_none() {
-        return Err(no_results("a result of the comparison"));
+    if figures.is_empty() && host.is_none() && guest.is_none() {
+        return Err(no_results("a result"));
     }
     let files = PageFiles::make(root, "em")?;
-    let mut text = HEAD.to_owned();
+    let mut text = HEAD.to_owned() + &section(figures);
+    text += COMPARISON;
     for (heading, words, result) in
         [("On this machine", ON_HOST, host), ("In a guest", IN_GUEST, guest)]
     {
@@ -36,7 +41,7 @@ pub fn write(
             "10 kpps while paths change, links of 100 Mbit/s"
         };
         let made = format!("{load}. {}: {}.", command_and_day(origin), machine(origin));
-        let _ = write!(text, "\n## {heading}\n\n{words}\n{}\n", wrapped(&made, "", ""));
+        let _ = write!(text, "\n### {heading}\n\n{words}\n{}\n", wrapped(&made, "", ""));
         text += &table(result);
     }
     text += ABILITIES_HEAD;
@@ -180,13 +185,18 @@ const CONTENDERS: [(&str, &str); 3] =
 const APART_LEAST: f64 = 0.99;
 
 const HEAD: &str = "\
-# The comparison of the Execution Management text, made again
+# Execution Management, made again
 
-Text: *Execution Management*, which compares its system with OpenFlow and MPLS by figures from
-papers, and with QinQ and Provider Backbone Bridging in words. Here the first three do the same
-work: 100 set-ups (20 in quick runs) one at a time on a diamond of four nodes with two equal paths
-between two end nodes, then changes of path under load, two applications of one pair, and a rate
-beside a flood.
+This page is generated: `weir-lab reproduce em all`, then `weir-lab reproduce em report`.
+";
+
+const COMPARISON: &str = "
+## The comparison
+
+The text compares its system with OpenFlow and MPLS by figures from papers, and with QinQ and
+Provider Backbone Bridging in words. Here the first three do the same work: 100 set-ups (20 in quick
+runs) one at a time on a diamond of four nodes with two equal paths between two end nodes, then
+changes of path under load, two applications of one pair, and a rate beside a flood.
 
 **Weir's broker** is asked over TLS, stores with fsync, configures three routers over SSH, reads
 them back and answers. **OpenFlow controller** is os-ken with an application of ours
@@ -200,8 +210,6 @@ amounts of work; what the others leave out is what a manager of theirs would add
 *All at once*: nodes are changed in the order of the path, the entry first. Times of changes have
 those 50 ms in them, Weir's its own drain. The flood is twice the link's rate, the guarantee a
 fifth of it, of which the application sends 95 %.
-
-This page is generated: `weir-lab reproduce em comparison`, then `weir-lab reproduce em report`.
 ";
 
 const ON_HOST: &str = "\

@@ -10,6 +10,7 @@ use weir_experiment::prelude::*;
 pub mod derive;
 mod disk;
 pub mod em;
+pub mod em_figures;
 pub mod figure;
 mod generated;
 pub mod iip;

@@ -3,64 +3,93 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use weir_platform::failure::Failure;
+use clap::Args;
+use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output::print;
 use weir_result::ResultFile;
 use weir_suites::reproduce::em;
+use weir_suites::reproduce::em_figures::EmFigure;
 
-use super::figure_set::{record, results};
+use super::figure_set::{ALL, REPORT, make_all, record, results, unknown};
 use crate::output::Output;
 
-/// Guaranteed connections beside a controller of flows and MPLS.
+/// Requests for guaranteed connections, what tunnels carry, and both beside a controller of flows
+/// and MPLS.
 #[derive(Debug, Args)]
 pub(crate) struct ReproduceEm {
-    /// The comparison; report: a page of it
-    #[arg(value_enum)]
-    what: EmExperiment,
+    /// fig2 to fig4, table1 to table3; comparison: beside a controller and MPLS; all of them;
+    /// report: a page of the results
+    what: String,
     #[command(flatten)]
     output: Output,
 }
 
-/// The experiments of the text.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum EmExperiment {
-    /// Set-up, loss while changing, applications, guarantees, IPv6
-    Comparison,
-    /// The page, from the results
-    Report,
-}
-
 impl ReproduceEm {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        match self.what {
-            EmExperiment::Comparison => self.compare(),
-            EmExperiment::Report => self.report(),
+        let known = names().find(|name| *name == self.what);
+        if [ALL, REPORT].contains(&self.what.as_str()) && self.output.json {
+            let wrong = format!("--json: '{}' makes more than one result", self.what);
+            return Err(UsageError(wrong).into());
+        }
+        match (self.what.as_str(), known) {
+            (_, Some(name)) => one(name, &self.output),
+            (ALL, _) => {
+                let figures = EmFigure::ALL.map(|figure| (figure.name, figure.length));
+                let comparison = (COMPARISON, Duration::from_secs(240));
+                let all: Vec<_> = figures.into_iter().chain([comparison]).collect();
+                make_all(&all, |name| one(name, &self.output.part(&place(name))))
+            }
+            (REPORT, _) => self.report(),
+            (wrong, _) => Err(UsageError(unknown("experiment", wrong, names())).into()),
         }
     }
 
-    fn compare(&self) -> Result<ExitCode, Failure> {
-        let result = record(&self.output, em::run)?;
-        if !self.output.json {
-            print(&em::table(&result))?;
-        }
-        self.output.finish(&format!("reproduce/{HOST}"), &result)
-    }
-
+    /// The page, from what `all` or single experiments left.
     fn report(&self) -> Result<ExitCode, Failure> {
-        let host = results(&self.output, [(HOST, HOST.to_owned())])?;
+        let made = results(&self.output, names().map(|name| (name, place(name))))?;
+        let of = |name: &str| made.iter().find(|(own, _)| *own == name).map(|(_, result)| result);
+        let figures = EmFigure::ALL.iter();
+        let figures = figures.filter_map(|figure| Some((*figure, of(figure.name)?.clone())));
+        let figures: Vec<(EmFigure, ResultFile)> = figures.collect();
         // A guest emulates its processor, and makes quick runs alone.
         let mut quick = self.output.clone();
         quick.quick = true;
-        let guest = results(&quick, [(GUEST, GUEST.to_owned())])?;
-        let first = |made: &[(&str, ResultFile)]| made.first().map(|(_, result)| result.clone());
-        let page = em::write(Path::new("."), first(&host).as_ref(), first(&guest).as_ref())?;
+        let guest = results(&quick, [(GUEST, place(GUEST))])?;
+        let guest = guest.first().map(|(_, result)| result);
+        let page = em::write(Path::new("."), &figures, of(COMPARISON), guest)?;
         print(&format!("{}\n", page.display()))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// The folder of a result of this machine, and of one that a guest left.
-const HOST: &str = "em-comparison";
-const GUEST: &str = "em-comparison-guest";
+fn one(name: &'static str, output: &Output) -> Result<ExitCode, Failure> {
+    let figure = EmFigure::ALL.into_iter().find(|figure| figure.name == name);
+    let result = match figure {
+        Some(figure) => record(output, |rec| figure.run(rec))?,
+        None => record(output, em::run)?,
+    };
+    if !output.json {
+        let table = match figure {
+            Some(figure) => figure.head().to_owned() + &figure.rows(&result),
+            None => em::table(&result),
+        };
+        print(&table)?;
+    }
+    output.finish(&format!("reproduce/{}", place(name)), &result)
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    EmFigure::ALL.map(|figure| figure.name).into_iter().chain([COMPARISON])
+}
+
+/// The folder of a result among the others.
+fn place(name: &str) -> String {
+    format!("em-{name}")
+}
+
+const COMPARISON: &str = "comparison";
+
+/// The comparison as a guest left it.
+const GUEST: &str = "comparison-guest";

@@ -27,8 +27,8 @@ use super::measure::{
     PathSetter, guarantee, limit_links, set_ups, skipped, take_frames, use_paths,
 };
 use crate::em::broker_lab::{EndedChild, NAME, device_mac, run_at};
-use crate::em::setup::timed_post;
 use crate::em::tables::{DESTINATION, SOURCE};
+use crate::em::timed::timed_post;
 use crate::peers::OpenVSwitch;
 
 /// Measures it.

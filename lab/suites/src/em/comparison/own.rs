@@ -11,8 +11,8 @@ use super::measure::{
     link_rate, set_ups, take_frames,
 };
 use crate::em::broker_lab::{BrokerLab, ROUTERS, connection_path};
-use crate::em::setup::timed_post;
 use crate::em::tables::entry_mac;
+use crate::em::timed::timed_post;
 
 /// Measures it, and holds it to what the table promises.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
