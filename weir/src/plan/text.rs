@@ -7,7 +7,6 @@ use weir_plan::{
     NodePlan, PlanAnswer, PlanRefusal, PlanRequest, PlannedNode, RefusalGround, Resource,
     ResourceAmounts, ScarceResource,
 };
-
 use weir_units::CpuShare;
 
 use super::view::{node_name, reasons};

@@ -23,7 +23,7 @@ use weir_api_types::xtc::XtcView;
 use weir_plan::{NodePlan, PlanRequest, PlannedNode, Resource};
 use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output;
-use weir_units::{BitRate, Nanos};
+use weir_units::{BitRate, CpuShare, Nanos};
 
 use super::apply::{foresee, policy_of};
 use super::file::{NOT_HELD, placed, print_refused, read};
@@ -62,7 +62,7 @@ struct VerifiedNodeView {
     held: bool,
     /// Why the counters say nothing about this plan: it is not in force, or was not all the time.
     problems: Vec<String>,
-    /// Mean processor time of the worker and of the planned slices' held routers; null if the node
+    /// Mean processor time of the worker and of held routers that are planned; null if the node
     /// has no worker, or a router's time is not metered.
     cpu_ppm: Option<u64>,
     /// The sum of the slices' bounds, and the node's own time.
@@ -187,7 +187,11 @@ fn verified(
             }
         })
         .collect();
-    let routers = routers.ppm(|slice| slices.iter().any(|one| one.name == slice));
+    // What a router takes is judged only where the plan says how much that may be.
+    let of = |name: &str| {
+        planned.slices.iter().map(|of| &request.slices[of.slice]).find(|of| of.name == name)
+    };
+    let routers = routers.ppm(|name| of(name).is_some_and(|of| of.router_cpu > CpuShare::ZERO));
     let cpu_ppm = worker_ppm(then, now).zip(routers).map(|(worker, routers)| worker + routers);
     let base = u64::from(request.kinds[planned.kind].cpu_base.as_ppm());
     let cpu_planned_ppm = base + planned.used.of(Resource::Cpu);

@@ -82,6 +82,10 @@ fn measure(
         .flatten()
         .filter_map(|size| size["goals"][0]["lower"].as_f64())
         .collect();
+    // A device that forwards nothing would pass the counts above.
+    let forwarding = throughput.iter().filter(|packets| **packets > 0.0).count() as u64;
+    let text = format!("{title}: frame sizes at which it has a throughput");
+    rec.at_least(format!("{name}/forwarding"), text, forwarding, 1)?;
     rec.keep(&format!("{name}/throughput"), Series::unordered("packet/s", throughput))?;
     Ok(folder)
 }
