@@ -485,6 +485,6 @@ pub enum HistoryChange {
     Punished,
     /// It behaves: its punishment went down a grade.
     Reformed,
-    /// Somebody else changed what the broker had put at a router; it was put right.
+    /// Somebody else changed what the broker had put at a router; it puts that right.
     Repaired,
 }

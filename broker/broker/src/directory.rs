@@ -111,7 +111,7 @@ impl NetworkDirectory {
         let mut state =
             directory.state(config, topology, &arcs).map_err(|error| error.to_string())?;
         for links in directory.links_over_one() {
-            state.share_fate(&links);
+            state.add_shared_risk_group(&links);
         }
         Ok((directory, state))
     }

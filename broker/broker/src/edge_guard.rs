@@ -65,13 +65,23 @@ pub(crate) fn read(rules: &[Value]) -> Items {
         let is_ours = rule["priority"] == PREFERENCE && text("protocol")? == PROTOCOL.to_string();
         let is_pool = rule["dstlen"] == 64;
         let (device, pool) = (text("iif").filter(|_| is_ours && is_pool)?, text("dst")?);
+        // It becomes part of commands, and the kernel takes any bytes there.
+        if !device.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/') {
+            return None;
+        }
         let guard = GuardItem { device: device.to_owned(), pool: pool.parse().ok()? };
         let key = guard_key(&guard.device, guard.pool);
-        let is_whole = text("action") == Some("prohibit") && text("src") == Some("all");
+        // A field beside these narrows it.
+        let is_plain = rule.as_object()?.keys().all(|key| FIELDS.contains(&key.as_str()));
+        let is_whole = is_plain && text("action") == Some("prohibit") && text("src") == Some("all");
         Some((key, if is_whole { NodeItem::Guard(guard) } else { NodeItem::Broken }))
     });
     guards.collect()
 }
+
+/// Fields of a guard, as `ip` prints them.
+const FIELDS: [&str; 8] =
+    ["priority", "src", "dst", "dstlen", "iif", "iif_detached", "action", "protocol"];
 
 /// Preference of all guards: after the rules of entries, before the main table's 32766.
 const PREFERENCE: u32 = 32_000;
@@ -122,6 +132,10 @@ mod tests {
         let read = DRIVER.read(&answer).unwrap();
         let script = DRIVER.plan(&wanted(), &read);
         assert!(script.find(gone).is_some_and(|at| at < script.find("rule add").unwrap()));
+        let answer = ANSWER.replacen(r#""prohibit","#, r#""prohibit","ipproto":"udp","#, 1);
+        assert_eq!(DRIVER.read(&answer).unwrap().values().next(), Some(&NodeItem::Broken));
+        let answer = ANSWER.replacen("\"x\"", r#""x\nWEIR\nid""#, 1);
+        assert_eq!(DRIVER.read(&answer).unwrap(), Items::new());
         for (part, other) in [("\"x\"", "\"y\""), ("fd0f::", "fd0f:1::")] {
             let read = DRIVER.read(&ANSWER.replacen(part, other, 1)).unwrap();
             let gone = gone.replace(" x ", if part == "fd0f::" { " x " } else { " y " });

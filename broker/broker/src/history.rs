@@ -2,10 +2,10 @@
 //! The history: each change of a connection, a link or a network, who asked for it, and when.
 //!
 //! An entry is stored in the transaction of its change, so it is there if and only if the change
-//! is. [`HISTORY_MAX`] entries are kept, and beside them [`UNASKED_MAX`] of policing and of
-//! repairs: demand and daemons of others make those, and may not push out what somebody asked for.
-//! Beyond that the oldest entry of the network with the most goes, so that no network pushes out
-//! another's. Renewals of leases are not in it.
+//! is. [`HISTORY_MAX`] entries are kept, and beside them [`POLICING_MAX`] of policing and
+//! [`REPAIRS_MAX`] of repairs: demand and daemons of others make those, and may not push out what
+//! somebody asked for. Beyond that the oldest entry of the network with the most goes, so that no
+//! network pushes out another's. Renewals of leases are not in it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,15 +20,16 @@ use crate::clock;
 #[derive(Debug, Default)]
 pub(crate) struct ChangeHistory {
     entries: VecDeque<HistoryEntry>,
-    /// The number of entries by network; of those that nobody asked for on their own.
+    /// The number of entries by kind and network.
     kept: BTreeMap<(EntryKind, String), usize>,
 }
 
-/// Entries of what somebody asked for, and of what the broker did by itself.
+/// Kinds of entries: of what somebody asked for, and of what the broker did by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum EntryKind {
     Asked,
-    Unasked,
+    Policing,
+    Repair,
 }
 
 /// An entry as it is written, with the entries that it pushes out.
@@ -168,7 +169,8 @@ impl EntryKind {
     const fn of(entry: &HistoryEntry) -> Self {
         use HistoryChange::{Held, LetGo, Punished, Reformed, Repaired};
         match entry.change {
-            Held | LetGo | Punished | Reformed | Repaired => Self::Unasked,
+            Held | LetGo | Punished | Reformed => Self::Policing,
+            Repaired => Self::Repair,
             _ => Self::Asked,
         }
     }
@@ -176,7 +178,8 @@ impl EntryKind {
     const fn most(self) -> usize {
         match self {
             Self::Asked => HISTORY_MAX,
-            Self::Unasked => UNASKED_MAX,
+            Self::Policing => POLICING_MAX,
+            Self::Repair => REPAIRS_MAX,
         }
     }
 }
@@ -184,8 +187,9 @@ impl EntryKind {
 /// Entries that are kept of what somebody asked for, and of what became of it.
 const HISTORY_MAX: usize = 10_000;
 
-/// Entries of policing and of repairs that are kept.
-const UNASKED_MAX: usize = 1_000;
+/// Entries of policing that are kept, and of repairs.
+const POLICING_MAX: usize = 1_000;
+const REPAIRS_MAX: usize = 1_000;
 
 /// Entries of an answer.
 pub(crate) const PAGE_MAX: usize = 200;
@@ -221,18 +225,18 @@ mod tests {
         let operators = add(&mut history, "blue", "c1");
         store(AddedEntry { entry: operators.clone(), forgotten: Vec::new() });
         let stored = (0..3 * HISTORY_MAX).map(|number| store(police(&mut history, number)));
-        assert_eq!(stored.max(), Some(1 + UNASKED_MAX));
+        assert_eq!(stored.max(), Some(1 + POLICING_MAX));
         let mut count = 0;
         for number in 0..HISTORY_MAX {
             let subject = HistorySubject::Link { network: "n".to_owned(), link: "l".to_owned() };
             let change = [HistoryChange::LinkDown, HistoryChange::LinkUp][number % 2];
             count = store(history.add(subject, Some("o"), (change, None), Instant::ZERO));
         }
-        assert_eq!(count, HISTORY_MAX + UNASKED_MAX);
+        assert_eq!(count, HISTORY_MAX + POLICING_MAX);
         let has = |history: &ChangeHistory| history.entries.iter().map(|of| of.number).collect();
         let (own, others): (Vec<u64>, Vec<u64>) = (has(&history), has(&other));
         assert!(own == others && own.iter().eq(&kept) && own.contains(&operators.number));
-        let many = 1..=UNASKED_MAX as u64 + 40;
+        let many = 1..=POLICING_MAX as u64 + 40;
         let entry =
             |number| HistoryEntry { number, change: HistoryChange::Held, ..operators.clone() };
         let mut old = ChangeHistory::new(many.map(entry).collect());

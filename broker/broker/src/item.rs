@@ -67,7 +67,7 @@ pub(crate) enum NodeItem {
     Exit(ExitItem),
     Link(LinkItem),
     Guard(GuardItem),
-    /// Something of others is in its place, and stays: in words, with what is to be done.
+    /// A foreign object has its place and is kept; the text says how to remove it.
     Foreign(String),
     /// Something is there under that key, but it is incomplete or was changed by somebody else.
     Broken,

@@ -76,7 +76,7 @@ impl NodeDriver for LinuxDriver {
             _ => 0,
         };
         let mut puts: Vec<_> =
-            wanted.iter().filter(|(key, item)| actual.get(*key) != Some(item)).collect();
+            wanted.iter().filter(|(key, item)| is_put(actual.get(*key), item)).collect();
         puts.sort_by_key(|(_, item)| rank(item));
         let (mut stop, mut hold_ms, mut neighbours) = (String::new(), 0, String::new());
         for (key, item) in puts {
@@ -159,6 +159,11 @@ impl LinuxDriver {
             Encapsulation::Ip6tnl => 4,
         }
     }
+}
+
+/// Tells whether an item is put in the place of `actual`: a foreign object keeps its place.
+fn is_put(actual: Option<&NodeItem>, item: &NodeItem) -> bool {
+    actual != Some(item) && !matches!(actual, Some(NodeItem::Foreign(_)))
 }
 
 /// Writes the line that has the kernel find the next router's link-layer address before packets
@@ -546,9 +551,9 @@ mod tests {
         let order = [
             "rule add pref 5001 from fd01:1::2 to fd01:3::2 ipproto udp sport 1000 dport 2000 \
              iif acc lookup 1000001 protocol 87",
-            "rule del pref 10001 lookup 1000001 protocol 87",
+            "rule del pref 10001 iif acc lookup 1000001 protocol 87",
             "rule add pref 1 iif wc1x lookup 2000001 protocol 87",
-            "rule del pref 20001 lookup 2000001 protocol 87",
+            "rule del pref 20001 iif wc1x lookup 2000001 protocol 87",
         ];
         assert_eq!(script.lines().collect::<Vec<_>>()[1..5], order, "{script}");
         assert_eq!(script.lines().count(), 2 + order.len(), "{script}");

@@ -338,7 +338,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         Some(self.not_applied("ospf6", &said))
     }
 
-    /// Something of others in its place explains more than what the commands said.
+    /// A foreign object in its place explains the fault better than the commands' output.
     fn not_applied(&self, what: &str, said: &str) -> NodeFault {
         let said = match self.actual_item(what) {
             Some(NodeItem::Foreign(words)) => words,
@@ -353,7 +353,8 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         let mut said = String::new();
         for _attempt in 0..ATTEMPTS {
             if self.actual.is_none() {
-                self.read_again().await?;
+                self.read_links().await?;
+                self.read_and_note().await?;
             }
             let actual = self.actual.get_or_insert_default();
             let script = self.driver.plan(&self.wanted, actual);
@@ -361,26 +362,28 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
                 return Ok(said);
             }
             let puts_links = self.wanted.iter().any(|(key, item)| {
-                matches!(item, NodeItem::Link(_)) && actual.get(key) != Some(item)
+                let found = actual.get(key);
+                matches!(item, NodeItem::Link(_))
+                    && found != Some(item)
+                    && !matches!(found, Some(NodeItem::Foreign(_)))
             });
-            // From here on a difference may be of our own making.
-            self.actual = None;
+            // The script touches nothing that is as wanted.
+            self.forget();
             said = self.run(&script).await?;
             if puts_links {
                 self.read_links().await?;
             }
-            self.actual = Some(self.read().await?);
+            self.read_and_note().await?;
         }
         Ok(said)
     }
 
-    /// Reads the node, and counts what somebody else has changed since it was last read. A router
+    /// Reads the node, and notes what somebody else has changed of what was as wanted. A router
     /// that was rebooted has lost all.
-    async fn read_again(&mut self) -> Result<(), NodeFault> {
-        self.read_links().await?;
+    async fn read_and_note(&mut self) -> Result<(), NodeFault> {
         let actual = self.read().await?;
-        let changed: Vec<_> = match self.known.take() {
-            Some(known) => changed(&known, &actual).map(str::to_owned).collect(),
+        let changed: Vec<String> = match self.known.take() {
+            Some(known) => changed(&known, &self.wanted, &actual).map(str::to_owned).collect(),
             None => Vec::new(),
         };
         self.actual = Some(actual);
@@ -429,7 +432,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
             (NodeItem::Link(_), None) => false,
             _ => true,
         });
-        // Here nothing is read of those in whose place is something of others.
+        // This reading does not see foreign roots: those of the last reading of links are kept.
         let foreign = self.links.iter().filter(|(_, link)| matches!(link, NodeItem::Foreign(_)));
         items.extend(foreign.map(|(key, link)| (key.clone(), link.clone())));
         Ok(items)
@@ -520,13 +523,16 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
     }
 }
 
-/// Returns the keys of items that differ. Something of others in its place stays: it is a fault.
-fn changed<'i>(known: &'i Items, actual: &'i Items) -> impl Iterator<Item = &'i str> {
-    let gone = known.keys().filter(|key| !actual.contains_key(*key));
-    let new = actual.iter().filter(|(key, item)| {
-        known.get(*key) != Some(item) && !matches!(item, NodeItem::Foreign(_))
-    });
-    gone.chain(new.map(|(key, _)| key)).map(String::as_str)
+/// Returns the keys of items that were as wanted, still are wanted so, and differ now. A foreign
+/// object in the place of one is a fault, and no repair.
+fn changed<'i>(known: &'i Items, wanted: &Items, actual: &Items) -> impl Iterator<Item = &'i str> {
+    let differs = |(key, item): &(&String, &NodeItem)| {
+        let now = actual.get(*key);
+        wanted.get(*key) == Some(*item)
+            && now != Some(*item)
+            && !matches!(now, Some(NodeItem::Foreign(_)))
+    };
+    known.iter().filter(differs).map(|(key, _)| key.as_str())
 }
 
 /// Requests that become one batch.
@@ -566,6 +572,45 @@ mod tests {
             return Vec::new();
         };
         changes.into_iter().map(|(key, _)| key).collect()
+    }
+
+    /// Goal: what somebody changed is a repair; what the broker itself wants otherwise since then,
+    /// what was not as wanted before, and a foreign object, are none.
+    #[test]
+    fn only_what_others_changed_is_a_repair() {
+        let exit = |number: u16| {
+            let outer = std::net::Ipv6Addr::new(0xfd0f, 0, 0, 0, 0, 0, 0, number);
+            NodeItem::Exit(crate::item::ExitItem { outer, device: None })
+        };
+        let items = |all: [(&str, Option<NodeItem>); 5]| -> Items {
+            let there = all.into_iter().filter_map(|(key, item)| Some((key.to_owned(), item?)));
+            there.collect()
+        };
+        let foreign = Some(NodeItem::Foreign("fq".to_owned()));
+        let [one, two] = [exit(1), exit(2)].map(Some);
+        let known = items([
+            ("gone", one.clone()),
+            ("otherwise", one.clone()),
+            ("rewanted", one.clone()),
+            ("foreign", one.clone()),
+            ("unsound", Some(NodeItem::Broken)),
+        ]);
+        let wanted = items([
+            ("gone", one.clone()),
+            ("otherwise", one.clone()),
+            ("rewanted", two.clone()),
+            ("foreign", one.clone()),
+            ("unsound", one.clone()),
+        ]);
+        let actual = items([
+            ("gone", None),
+            ("otherwise", two.clone()),
+            ("rewanted", Some(NodeItem::Broken)),
+            ("foreign", foreign),
+            ("unsound", None),
+        ]);
+        assert_eq!(changed(&known, &wanted, &actual).collect::<Vec<_>>(), ["gone", "otherwise"]);
+        assert_eq!(changed(&known, &wanted, &known).count(), 0);
     }
 
     /// Goal: removals of several phases are in the queues of all their routers before anything

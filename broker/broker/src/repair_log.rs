@@ -14,10 +14,10 @@ pub(crate) type NoteTaker = Box<dyn Fn(&HistorySubject, HistoryNote) -> bool + S
 pub(crate) struct RepairLog {
     subject: HistorySubject,
     taker: NoteTaker,
-    /// At most [`NAMED_MAX`] keys of items.
-    named: BTreeSet<String>,
-    /// Items beyond those.
-    others: usize,
+    /// At most [`KEPT_MAX`] keys of items.
+    keys: BTreeSet<String>,
+    /// True if there were more.
+    more: bool,
 }
 
 impl RepairLog {
@@ -25,19 +25,16 @@ impl RepairLog {
     pub(crate) fn new(network: &str, router: &str, taker: NoteTaker) -> Self {
         let (network, router) = (network.to_owned(), router.to_owned());
         let subject = HistorySubject::Router { network, router };
-        Self { subject, taker, named: BTreeSet::new(), others: 0 }
+        Self { subject, taker, keys: BTreeSet::new(), more: false }
     }
 
     /// Adds the items that differed at one reading.
     pub(crate) fn add<'k>(&mut self, keys: impl IntoIterator<Item = &'k str>) {
         for key in keys {
-            if self.named.contains(key) {
-                continue;
-            }
-            if self.named.len() < NAMED_MAX {
-                self.named.insert(key.to_owned());
-            } else {
-                self.others += 1;
+            if self.keys.len() < KEPT_MAX {
+                self.keys.insert(key.to_owned());
+            } else if !self.keys.contains(key) {
+                self.more = true;
             }
         }
     }
@@ -45,23 +42,26 @@ impl RepairLog {
     /// Has what was repaired stored, as one entry. Without room for it now it is part of the next
     /// one.
     pub(crate) fn tell(&mut self) {
-        if self.named.is_empty() {
+        if self.keys.is_empty() {
             return;
         }
-        let named: Vec<&str> = self.named.iter().map(String::as_str).collect();
+        let named: Vec<&str> = self.keys.iter().take(NAMED_MAX).map(String::as_str).collect();
         let mut detail = named.join(", ");
-        if self.others > 0 {
-            detail += &format!(" and {} more", self.others);
+        let others = self.keys.len() - named.len();
+        if others > 0 {
+            let least = if self.more { "at least " } else { "" };
+            detail += &format!(" and {least}{others} more");
         }
         if (self.taker)(&self.subject, (HistoryChange::Repaired, Some(detail))) {
-            self.named.clear();
-            self.others = 0;
+            self.keys.clear();
+            self.more = false;
         }
     }
 }
 
-/// Items of an entry that are named. After a reboot a router lacks all.
+/// Items of an entry that are named, and that are kept for it. After a reboot a router lacks all.
 const NAMED_MAX: usize = 8;
+const KEPT_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -83,6 +83,7 @@ mod tests {
         assert!(notes.try_recv().is_err());
         let many: Vec<_> = (1..=9).map(|number| format!("outer/{number}")).collect();
         log.add(many.iter().map(String::as_str));
+        log.add(["entry/2"]);
         log.tell();
         let all =
             "entry/2, link/b2, outer/1, outer/2, outer/3, outer/4, outer/5, outer/6 and 3 more";

@@ -164,7 +164,7 @@ impl BrokerState {
         now: Instant,
     ) -> Option<Vec<PreemptedConnection>> {
         let request = self.directory.request(requested, now).ok()?;
-        // Nobody is broken for what carries no packet yet.
+        // A request that carries no packets yet pre-empts nobody.
         if requested.hold.is_some() || request.window.start > now {
             return None;
         }

@@ -269,19 +269,19 @@ impl NetworkState {
 
     /// Notes that links fail together, since they lie over one physical link: paths that are to be
     /// disjoint share none of them. A link is in at most one such group.
-    pub fn share_fate(&mut self, links: &[LinkId]) {
-        self.fates.extend(links.iter().map(|link| (*link, links.to_vec())));
+    pub fn add_shared_risk_group(&mut self, links: &[LinkId]) {
+        self.shared_risk.extend(links.iter().map(|link| (*link, links.to_vec())));
     }
 
     /// The links that fail with a link, as far as that was noted.
-    fn sharing_fate(&self, link: LinkId) -> impl Iterator<Item = LinkId> {
-        self.fates.get(&link).into_iter().flatten().copied()
+    fn sharing_risk(&self, link: LinkId) -> impl Iterator<Item = LinkId> {
+        self.shared_risk.get(&link).into_iter().flatten().copied()
     }
 
     fn links_of(&self, flows: &AdmittedFlows) -> Vec<LinkId> {
         let arcs = flows.present().flat_map(|(_, flow)| &flow.path.arcs);
         let links = arcs.filter_map(|arc| self.topology.arc(*arc)).map(|arc| arc.link);
-        links.flat_map(|link| self.sharing_fate(link).chain([link])).collect()
+        links.flat_map(|link| self.sharing_risk(link).chain([link])).collect()
     }
 
     /// The best path for a question.

@@ -162,7 +162,7 @@ pub struct PathLimits {
     #[serde(default)]
     pub avoid_nodes: Vec<NodeId>,
     /// A connection of the same network with which no link may be shared, and no physical link
-    /// that several links lie over ([`crate::NetworkState::share_fate`]).
+    /// that several links lie over ([`crate::NetworkState::add_shared_risk_group`]).
     #[serde(default)]
     pub disjoint_from: Option<ConnectionId>,
 }

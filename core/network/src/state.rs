@@ -68,7 +68,7 @@ pub struct NetworkState {
     /// By arc: the sum of all networks' shares.
     pub(crate) promised: Vec<u64>,
     /// By link: itself and the others that fail with it.
-    pub(crate) fates: BTreeMap<LinkId, Vec<LinkId>>,
+    pub(crate) shared_risk: BTreeMap<LinkId, Vec<LinkId>>,
 }
 
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl NetworkState {
             end_nodes: BTreeMap::new(),
             connections: BTreeMap::new(),
             without_room: BTreeSet::new(),
-            fates: BTreeMap::new(),
+            shared_risk: BTreeMap::new(),
             parts_down: nodes_down + arcs_down,
         })
     }

@@ -22,7 +22,7 @@ pub(crate) enum Reproduce {
     Jitter(jitter::ReproduceJitter),
     /// Three parallel internets through one node: fig5 to fig12, table1
     Iip(iip::ReproduceIip),
-    /// Guaranteed connections: the comparison with a controller of flows and MPLS
+    /// Guaranteed connections: fig2 to fig4, table1 to table3, the comparison with others
     Em(em::ReproduceEm),
     /// Packet rates held by feedback: fig3 to fig18, fig20, table1, table2
     Xtc(xtc::ReproduceXtc),

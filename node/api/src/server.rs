@@ -321,3 +321,28 @@ const LAST_WORD_PATIENCE: Duration = Duration::from_secs(1);
 /// The time that answers under way get when the node ends.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 const END_POLL: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    /// Goal: a reader that reads gets all of it; one that does not is given up.
+    #[test]
+    fn who_does_not_read_is_given_up() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (near, mut far) = tokio::io::duplex(8);
+            let mut stream = impatient(near, Duration::from_millis(50));
+            let reading = tokio::spawn(async move {
+                let mut all = [0; 64];
+                far.read_exact(&mut all).await.map(|_| far)
+            });
+            stream.write_all(&[7; 64]).await.unwrap();
+            let _far = reading.await.unwrap().unwrap();
+            let refused = stream.write_all(&[7; 64]).await.unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        });
+    }
+}

@@ -7,6 +7,7 @@ use std::net::Ipv6Addr;
 use serde_json::Value;
 
 use crate::ip6tnl::TunnelDevices;
+use crate::item::PROTOCOL;
 
 /// Numbers of a tunnel's rules and tables.
 pub(super) struct Numbers {
@@ -61,11 +62,13 @@ impl<'v> EntryReading<'v> {
                 reading.tunnels.extend(tunnel_of_table(table));
             }
         }
+        let own = PROTOCOL.to_string();
         for rule in rules {
-            if let Some(table) = table(rule) {
+            // Rules of others lead where they will.
+            let is_ours = text(rule, "protocol") == Some(own.as_str());
+            if let Some(table) = table(rule).filter(|_| is_ours) {
                 reading.rules.entry(table).or_default().push(rule);
-                let is_ours = text(rule, "protocol") == Some("87");
-                reading.tunnels.extend(tunnel_of_table(table).filter(|_| is_ours));
+                reading.tunnels.extend(tunnel_of_table(table));
             }
         }
         for qdisc in qdiscs {

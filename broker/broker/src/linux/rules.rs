@@ -129,7 +129,11 @@ pub(super) fn put_in_place(wanted: &Items, actual: &Items, ip: &mut String) {
         let rule = rules.iter().find(|rule| rule.table == table);
         if let Some(rule) = rule.filter(|_| old.can_become(entry)) {
             rule.add(ip);
-            let _ = writeln!(ip, "rule del pref {preference} lookup {table} protocol {PROTOCOL}");
+            let device = &rule.device;
+            let _ = writeln!(
+                ip,
+                "rule del pref {preference} iif {device} lookup {table} protocol {PROTOCOL}"
+            );
         }
     }
 }

@@ -254,8 +254,8 @@ impl BrokerLab {
         Ok(EndedChild(spawn_logged(&self.lab.namespace(node)?, command, &log)?))
     }
 
-    /// Counts the outer addresses that a router has routes or devices for, and its entries, from
-    /// outside.
+    /// Counts the outer addresses that a router has routes or devices for, and its entries, or what
+    /// is left of some: devices, rules. All of it is read from outside.
     pub(super) fn tunnels_at(&self, router: &str) -> Result<(usize, usize)> {
         let line = "ip -6 -j route show table main proto 87";
         let routes: Vec<Value> = parsed(&self.run(router, Command::line(line))?)?;
@@ -268,7 +268,13 @@ impl BrokerLab {
         let paths = of_entries.filter_map(|name| name.split_once('t'));
         // A path that has lost its entry counts as one.
         let paths = paths.filter(|(tunnel, _)| is_number(tunnel)).count();
-        Ok((routes.len() + exits, entries.max(paths)))
+        let rules: Vec<Value> = parsed(&self.run(router, Command::line("ip -6 -j rule"))?)?;
+        let steers = |rule: &&Value| {
+            let at = rule["priority"].as_u64().unwrap_or_default();
+            rule["protocol"] == "87" && (5_001..=25_000).contains(&at)
+        };
+        let rules = rules.iter().filter(steers).count();
+        Ok((routes.len() + exits, entries.max(paths).max(rules)))
     }
 
     /// Sends a request with `curl`: path and options. Returns the answer and its status.
@@ -376,8 +382,12 @@ impl BrokerLab {
         };
         drop(server);
         // Sessions are processes of their own, and all others there are theirs. One that has ended
-        // meanwhile is no error.
-        let line = format!("ip netns pids {} | xargs -r kill -9; true", namespace(router));
+        // meanwhile is no error; one that is left is.
+        let name = namespace(router);
+        let line = format!(
+            "of='ip netns pids {name}'; kill -9 $($of) 2>/dev/null; sleep 0.05; \
+             test -z \"$($of)\""
+        );
         Host::default().run(&Command::new("sh", ["-c", &line]))?;
         Ok(number)
     }

@@ -67,7 +67,7 @@ pub(super) fn show_in(rec: &mut Recording<'_>, lab: BrokerLab) -> Result {
 /// must be there, and returns how many creations were confirmed.
 pub(super) fn call(client: &Client, stop: &AtomicBool, confirmed: &mut BTreeSet<String>) -> u64 {
     let mut count = 0;
-    for number in 0_u16.. {
+    for number in 0_u32.. {
         if stop.load(Ordering::Relaxed) {
             break;
         }
@@ -77,6 +77,8 @@ pub(super) fn call(client: &Client, stop: &AtomicBool, confirmed: &mut BTreeSet<
         });
         let made: Result<Value, _> = client.ask(Method::POST, "/v1/connections", Some(&body));
         let Some(id) = made.ok().and_then(|made| made["id"].as_str().map(str::to_owned)) else {
+            // The broker may be gone: this is no race with it.
+            std::thread::sleep(Duration::from_millis(5));
             continue;
         };
         count += 1;

@@ -6,6 +6,8 @@
 //! The store confirms each commit by the disk. After each series the routers are read from outside:
 //! nothing of it may be left.
 
+use std::sync::Barrier;
+
 use serde_json::{Value, json};
 use weir_client::{Client, Method};
 use weir_experiment::prelude::*;
@@ -13,7 +15,7 @@ use weir_sim::Seed;
 
 use super::broker_lab::{BrokerLab, connection_path};
 use super::text_network::{TextNetwork, pair, routers};
-use super::timed::{timed, timed_post};
+use super::timed::timed;
 
 /// A kind of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,15 +144,19 @@ fn round_of(lab: &BrokerLab, pairs: &[EndPair]) -> Result<SeriesTimes> {
     let client = lab.client()?;
     let client = &client;
     let numbered: Vec<_> = pairs.iter().enumerate().collect();
-    let made = at_once(lab, &numbered, |(number, pair)| create(client, *number, pair))?;
+    let made =
+        at_once(lab, &numbered, |ready, (number, pair)| create(client, ready, *number, pair))?;
     let made: Vec<_> = made.into_iter().collect::<Result<_>>()?;
     let of = |(connection, _): &(Value, CreationTime)| connection_path(connection);
     let paths: Vec<String> = made.iter().map(of).collect();
     let changed: Vec<_> = paths.iter().step_by(2).collect();
     let body = json!({ "rate": "200kbit" });
-    let modifications =
-        at_once(lab, &changed, |path| timed(client, Method::PATCH, path, Some(&body), 200))?;
-    let removals = at_once(lab, &paths, |path| timed(client, Method::DELETE, path, None, 204))?;
+    let modifications = at_once(lab, &changed, |ready, path| {
+        timed(client, ready, (Method::PATCH, path, Some(&body)), 200)
+    })?;
+    let removals = at_once(lab, &paths, |ready, path| {
+        timed(client, ready, (Method::DELETE, path, None), 204)
+    })?;
     let times = |all: Vec<Result<(Value, f64)>>| -> Result<Vec<f64>> {
         all.into_iter().map(|one| one.map(|(_, ms)| ms)).collect()
     };
@@ -165,12 +171,13 @@ fn round_of(lab: &BrokerLab, pairs: &[EndPair]) -> Result<SeriesTimes> {
 fn at_once<I: Sync, T: Send>(
     lab: &BrokerLab,
     all: &[I],
-    work: impl Fn(&I) -> T + Sync,
+    work: impl Fn(&Barrier, &I) -> T + Sync,
 ) -> Result<Vec<T>> {
-    let work = &work;
+    let (work, ready) = (&work, &Barrier::new(all.len()));
     lab.within(|| {
         std::thread::scope(|scope| {
-            let threads: Vec<_> = all.iter().map(|one| scope.spawn(move || work(one))).collect();
+            let threads: Vec<_> =
+                all.iter().map(|one| scope.spawn(move || work(ready, one))).collect();
             threads.into_iter().map(weir_experiment::joined).collect()
         })
     })
@@ -182,6 +189,7 @@ type EndPair = (&'static str, [String; 2]);
 /// Makes one connection.
 fn create(
     client: &Client,
+    ready: &Barrier,
     number: usize,
     (network, [from, to]): &EndPair,
 ) -> Result<(Value, CreationTime)> {
@@ -189,7 +197,8 @@ fn create(
         "network": network, "from": from, "to": to, "rate": "100kbit",
         "protocol": "udp", "to_port": 6000 + number
     });
-    let (made, total_ms) = timed_post(client, "/v1/connections", &body)?;
+    let asked = (Method::POST, "/v1/connections", Some(&body));
+    let (made, total_ms) = timed(client, ready, asked, 201)?;
     let store_ms = made["took"]["store_ms"].as_f64().unwrap_or(f64::INFINITY);
     Ok((made, CreationTime { total_ms, store_ms }))
 }
