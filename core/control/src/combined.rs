@@ -1,31 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Weir's default controller: a limit at ingress holds the rate, the cap is a ceiling above it.
 //!
-//! *Role*: holds a rate exactly, and drops excess packets before they cost anything; the text's
-//! packets are carried up to the router first (§7.3). *Synopsis*: [`Combined::new`]. *The limit* is
-//! the set-point, trimmed by feedback for packets that are lost, or made, behind the limiter. The
-//! trim follows the least of four consecutive errors of the same sign. A delay that moves packets
-//! into the next sample therefore moves nothing; nor does the backlog that a router had before the
-//! limit, or under a ceiling that was too low. Where the offered rate is not metered, the limit is
-//! the plain set-point. *The ceiling* is the cost of the set-point and a headroom. It rises at once
-//! where the rate falls short under it, and the log says when there is no headroom left. While the
-//! rate is held it does not rise, whatever CPU time the router burns beside its packets. A router
-//! that drops packets in order to get more is bounded by the range and by
+//! *Role*: holds a rate exactly, and drops excess packets before they cost anything. The XTC text
+//! drops them only in the router, which pays for their receipt (§7.3). *Synopsis*:
+//! [`Combined::new`].
+//!
+//! *The limit* is the set-point, trimmed by feedback for packets that are lost, or made, behind the
+//! limiter. The trim follows the least of four consecutive errors of the same sign. A delay that
+//! moves packets into the next sample therefore does not change the trim; nor does a backlog from
+//! before the limit, or from a ceiling that was too low. Where the offered rate is not metered, the
+//! limit is the plain set-point.
+//!
+//! *The ceiling* is the cost of the set-point plus a headroom. It rises at once where it makes the
+//! rate fall short, and the log says when there is no headroom left. While the rate is held, the
+//! ceiling does not rise, whatever CPU time the router burns beside its packets. A router that
+//! drops packets in order to get more CPU time is bounded by the range and by
 //! [`CombinedConfig::cost_most`] alone.
 //!
-//! At another set-point a packet has another cost: at a hundredth of a router's capacity up to six
-//! times as much, since each packet wakes it. After a change the ceiling therefore falls to six
-//! times the new set-point's cost at the old price. Ten samples later it falls to the headroom
-//! above the dearest of them.
+//! The cost of a packet depends on the set-point: at a hundredth of a router's capacity it is up to
+//! six times as high, since each packet wakes the router. After a change of the set-point, the
+//! ceiling therefore falls to six times what the new set-point would cost at the old cost of a
+//! packet. Ten samples later it falls to the highest cost among these samples plus the headroom.
 //!
 //! | parameter | default | why |
 //! |---|---|---|
-//! | headroom | 25 % | less 15 % of the cap it is still 1.25 · 0.85 = 1.06 of what is needed |
-//! | least headroom | 5 % of a processor | 4.4 % were needed more in one sample of 100 ms |
+//! | headroom | 25 % | if 15 % of the cap are lost, 1.25 · 0.85 = 1.06 of the need remains |
+//! | least headroom | 5 % of a processor | one sample of 100 ms needed 4.4 % more |
 //! | tolerance | 0.5 %, and two packets | half of the 1 % within which the rate is to be held |
 //!
-//! *Cost*: a few multiplications a sample. *What it does not do*: work where ingress cannot be
-//! limited; [`crate::FeedForward`] does.
+//! *Cost*: a few multiplications a sample. *Limits*: it needs a limiter at ingress;
+//! [`crate::FeedForward`] works without one.
 
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
@@ -43,17 +47,16 @@ pub struct CombinedConfig {
     pub headroom_ppm: u32,
     /// The least headroom.
     pub headroom_least: CpuShare,
-    /// Errors that move neither limit nor ceiling, in parts per million of the set-point; errors of
-    /// up to [`Self::TOLERANCE_PACKETS`] in a sample do not either.
+    /// Largest error that moves neither limit nor ceiling, in parts per million of the set-point.
+    /// An error of up to [`Self::TOLERANCE_PACKETS`] in a sample moves nothing either.
     pub tolerance_ppm: u32,
-    /// The CPU time of a packet that the router was admitted with: it bounds the ceiling. `None`:
-    /// only the range does.
+    /// The CPU time of a packet with which the router was admitted; it bounds the ceiling. `None`:
+    /// only the range bounds it.
     pub cost_most: Option<Nanos>,
 }
 
 impl CombinedConfig {
-    /// Packets that a sample may lack or have too many because of its timing: one in flight at each
-    /// end.
+    /// Packets by which a sample may be off because of its timing: one in flight at each end.
     pub const TOLERANCE_PACKETS: u32 = 2;
 
     /// Returns a headroom of 25 %, at least 5 % of a processor, a tolerance of 0.5 %, and any cost.
@@ -78,7 +81,8 @@ pub struct Combined {
     /// Limit by set-point.
     trim: f64,
     cap: CpuShare,
-    /// Microseconds of CPU time a packet, rather too high than too low; `None` before it is known.
+    /// Microseconds of CPU time per packet, estimated high rather than low; `None` before it is
+    /// known.
     micros: Option<f64>,
     /// The ceiling divided by the one with plain headroom: learned from shortfalls.
     extra: f64,
@@ -87,8 +91,8 @@ pub struct Combined {
     /// The least of consecutive errors of the same sign, and their number.
     lasting: f64,
     lasting_for: u32,
-    /// Packets that may be in the backlog behind the limit. Their departure does not mean that the
-    /// router makes packets.
+    /// Packets that may wait behind the limit. When they leave, the rate exceeds the limit although
+    /// the router makes no packets.
     waiting: f64,
     last_request: LastRequest,
 }
@@ -116,7 +120,7 @@ impl Combined {
         fresh
     }
 
-    /// Starts again, since the packets from now on came under another limit.
+    /// Forgets the errors so far, since the packets from now on came under another limit.
     fn begin(&mut self) {
         (self.age, self.lasting_for) = (0, 0);
         self.waiting = self.waiting_most();
@@ -126,8 +130,8 @@ impl Combined {
         float(self.set_point.as_pps()) * WAITING_SECONDS
     }
 
-    /// Returns true if the limit held the rate: at least as many packets were offered as it lets
-    /// in.
+    /// Returns true if the limit held the rate: at least 99 % as many packets were offered as the
+    /// limit lets in.
     fn limits(&self, sample: &Sample) -> bool {
         let part = |rate: PacketRate| u128::from(rate.as_pps()) * 100;
         let limit = u128::from(self.limit.as_pps()) * 99;
@@ -135,9 +139,9 @@ impl Combined {
     }
 
     /// Returns true if the rate is below the set-point by more than the tolerance although enough
-    /// packets are offered and let in: a limit that was lowered for made packets is raised before
-    /// the ceiling. Where the offered rate is not metered, a ceiling that is nearly used up stands
-    /// for it.
+    /// packets are offered and let in. (A limit that was lowered for made packets is thus raised
+    /// before the ceiling.) Where the offered rate is not metered, a ceiling that is nearly used up
+    /// counts as enough demand.
     fn falls_short(&self, sample: &Sample) -> bool {
         let comes = match sample.offered {
             Some(_) => self.limits(sample) || (sample.loses() && self.near(sample)),
@@ -147,7 +151,7 @@ impl Combined {
         comes && short_of(self.set_point) && short_of(self.limit)
     }
 
-    /// Returns true if it falls short because of the ceiling.
+    /// Returns true if the rate falls short because of the ceiling.
     fn is_starved(&self, sample: &Sample) -> bool {
         self.falls_short(sample) && sample.bound_by(self.cap)
     }
@@ -241,9 +245,9 @@ impl Combined {
         let micros = f64::from(used.as_ppm()) * seconds / float(sample.packets);
         let known = *self.micros.get_or_insert(micros);
         let gain = match micros > known {
-            // The known cost is of another set-point, or the sample is.
+            // The known cost or this sample may belong to the set-point before: take the sample's.
             _ if self.age < STALE => 1.0,
-            // Take the highest cost of them: a sample whose ceiling is used up means delay.
+            // Take the highest cost of the fresh samples: a ceiling that is used up means delay.
             true if self.age < FRESH => 1.0,
             true => RISE_GAIN,
             false => FALL_GAIN,
@@ -296,8 +300,8 @@ impl Combined {
                 return ActionReason::NoHeadroom;
             }
             let raised = self.nearest(f64::from(self.cap.as_ppm()) * RAISE);
-            // The known cost may not explain it: another process under the same cap, or bursts that
-            // the slices of the budget do not let through.
+            // The cost of packets may not explain the shortfall: another process may run under the
+            // same cap, or bursts may not fit into the slices of the budget.
             self.extra = (self.extra * RAISE).min(EXTRA_MOST);
             self.cap = self.ceiling().max(raised);
             return ActionReason::CeilingRaised;
@@ -390,14 +394,16 @@ const LASTING: u32 = 4;
 const WAITING_SECONDS: f64 = 0.1;
 /// Samples of which the first may belong to another set-point.
 const STALE: u32 = 2;
-/// Samples after which the cost of a packet at this set-point is known. A ceiling set after two of
-/// them stayed nine tenths used for good.
+/// Samples after which the cost of a packet at this set-point is known. A ceiling that was set
+/// after two samples stayed nine tenths used for good.
 const FRESH: u32 = 10;
 /// Factor of the cost at another set-point: measured 4 µs at capacity, 25 µs at 1 % of it.
 const ROOM: f64 = 6.0;
-/// A router that makes packets (multicast) is held to its rate, down to half of the limit.
+/// The least trim: a router that makes packets (multicast) is held to its rate by a limit of down
+/// to half of the set-point.
 const TRIM_LEAST: f64 = 0.5;
-/// A router that drops a few by its own rules gets a little more; one that drops more intends it.
+/// The largest trim: a router that drops a few packets by its own rules gets a little more. A
+/// router that drops more than 5 % does so on purpose.
 const TRIM_MOST: f64 = 1.05;
 /// A change of the set-point by less than this part is the same operating point.
 const SAME_POINT: f64 = 0.05;
@@ -407,8 +413,8 @@ const FALL_GAIN: f64 = 0.02;
 const RAISE: f64 = 1.25;
 /// More than ten times the plain ceiling does not help a router.
 const EXTRA_MOST: f64 = 10.0;
-/// Ten minutes: extra ceiling is taken back slowly, and a router falls short by no more than the
-/// tolerance before it gets it again.
+/// Time constant with which extra ceiling is taken back: ten minutes. At that pace a router that
+/// needs the extra falls short by no more than the tolerance before it gets it again.
 const EXTRA_NANOS: f64 = 600e9;
 /// Factor by which a ceiling exceeds its target before it is lowered: it must not follow noise.
 const LOWER: f64 = 1.1;

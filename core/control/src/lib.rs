@@ -2,12 +2,12 @@
 //! Feedback control of a router's packet rate: identification, design, controllers. Pure: no clock,
 //! no I/O.
 //!
-//! The text behind it is XTC: R. S. Couto, M. E. M. Campista, L. H. M. K. Costa, "Network Resource
-//! Control for Xen-based Virtualized Software Routers"; section numbers (§) are its.
+//! The source is the XTC text: R. S. Couto, M. E. M. Campista, L. H. M. K. Costa, "Network Resource
+//! Control for Xen-based Virtualized Software Routers". Section numbers (§) are those of this text.
 //!
-//! Inside, numbers are floats. What is enforced, caps and rates, goes in and out as the integers of
-//! [`weir_units`], clamped at this edge; models, gains and measures of fit are floats outside too.
-//! No input makes one that is not finite.
+//! Inside the crate, numbers are floats. Caps and rates, which are enforced, go in and out as the
+//! integers of [`weir_units`], clamped at this edge. Models, gains and measures of fit are floats
+//! outside too. No input leads to a float that is not finite.
 #![no_std]
 
 extern crate alloc;

@@ -6,11 +6,12 @@
 //! [`Scheduler::dequeue`]. Time is an argument; it may stand still, and where it goes back the
 //! latest instant seen is used instead.
 //!
-//! **The run loop: after every call that may change the answer, pull until the answer is not a
-//! packet; then sleep until the instant that it names, or until something is enqueued.**
+//! **The run loop: after every call that may change the answer of `dequeue`, pull until the answer
+//! is not a packet; then sleep until the instant that this answer names, or until something is
+//! enqueued.**
 //!
-//! The feature `prefetch`, on by default, asks memory ahead for what packets will need. Without it
-//! nothing needs `std`.
+//! The feature `prefetch`, on by default, loads the memory that packets will need into the cache
+//! ahead of time. Without the feature nothing needs `std`.
 #![no_std]
 
 extern crate alloc;

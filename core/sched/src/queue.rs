@@ -22,13 +22,14 @@ use crate::{
 
 /// Many bounded queues over one slab of packets.
 ///
-/// Each queue is a linked list through the slab; what a packet needs is there before it comes: the
-/// slab grows only when a queue is added or its bound raised, up to `packets_max`. 24 bytes a
-/// packet, 168 a class, and where flows have queues of their own 76 a flow and 640 more a class. A
-/// scheduler decides which queue is next and leaves the rest to this.
+/// A scheduler decides which queue is next and leaves the rest to this type.
 ///
-/// Beside each queue lies a state `S`, which is the scheduler's: [`Index`] gives it. 16 bytes of it
-/// are in the cache line that every packet touches anyhow.
+/// Each queue is a linked list through the slab. No packet allocates: the slab grows only when a
+/// queue is added or its bound is raised, up to `packets_max`. Memory: 24 bytes a packet and 168 a
+/// class. Where flows have queues of their own, each flow takes 76 bytes and each class 640 more.
+///
+/// Each queue has a state `S` beside it, which belongs to the scheduler; [`Index`] returns it. The
+/// state's first 16 bytes are in the cache line that every packet touches anyhow.
 #[derive(Clone, Debug)]
 pub struct ClassQueues<S = ()> {
     classes: Vec<Class<S>>,
@@ -84,7 +85,8 @@ struct Ledger {
 }
 
 impl<S: Clone + Default> ClassQueues<S> {
-    /// No queues yet; room for at most `classes_max`, and `packets_max` packets in all of them.
+    /// Makes a table without queues. It will hold at most `classes_max` queues, and `packets_max`
+    /// packets in all of them together.
     #[must_use]
     pub fn new(classes_max: u32, packets_max: u32) -> Self {
         Self {
@@ -99,7 +101,7 @@ impl<S: Clone + Default> ClassQueues<S> {
         }
     }
 
-    /// Adds an empty queue under the least free index, its state the default one.
+    /// Adds an empty queue with the default state, under the least free index.
     ///
     /// # Errors
     /// [`ConfigError::TooManyClasses`].
@@ -170,22 +172,23 @@ impl<S: Clone + Default> ClassQueues<S> {
         self.push_plain(class, packet).map_or_else(|| self.push_managed(class, packet), Ok)
     }
 
-    /// Appends a packet to one queue in order of arrival that has room for it. Says whether the
-    /// queue was empty before. `None`: [`ClassQueues::push_managed`] does it, or knows why not.
-    /// The two are apart so that the compiler keeps the rare cases out of the caller's fast path.
+    /// Appends a packet if its queue has room, is not divided into flows and is not paused. Says
+    /// whether the queue was empty before. After `None` call [`ClassQueues::push_managed`], which
+    /// appends the packet or gives the reason of the refusal. The two are apart so that the
+    /// compiler keeps the rare cases out of the caller's fast path.
     #[inline(always)]
     pub fn push_plain(&mut self, class: ClassId, packet: Packet) -> Option<bool> {
         let Class { queue, .. } = self.classes.get_mut(class.0 as usize)?;
         let fits = queue.fits(packet.bytes());
         let was_empty = queue.packets == 0;
-        // A queue of flows, or one that is paused, lets no packet pass here.
+        // A queue of flows and a paused queue have a bound of 0 here, so they take no packet.
         let taken = fits && queue.packets < queue.packets_max && self.slab.link(queue, packet);
         taken.then_some(was_empty)
     }
 
-    /// Appends a packet that was accepted before and whose queue went: no bound of this one holds,
-    /// and room is made beyond it. Where the class has flows the packet leaves before them. Says
-    /// whether the queue was empty before.
+    /// Appends a packet that was accepted before and whose queue was removed. The bounds of this
+    /// queue do not hold for it: the slab grows if need be. Where the class has flows, the packet
+    /// leaves before theirs. Says whether the queue was empty before.
     ///
     /// # Errors
     /// There is no such queue, or the table holds all packets that it may.
@@ -194,7 +197,7 @@ impl<S: Clone + Default> ClassQueues<S> {
             return Err(DropReason::NoSuchQueue);
         }
         if self.room(class) == 0 || self.slab.is_full() {
-            // Beyond its bound it takes what others were to have.
+            // A packet beyond its queue's bound would take a cell that another queue counts on.
             self.grow();
         }
         let Self { slab, flows: pool, .. } = self;
@@ -213,8 +216,9 @@ impl<S: Clone + Default> ClassQueues<S> {
         Err(DropReason::AllQueues)
     }
 
-    /// Lets no packet of a class leave until [`Self::resume`], but for the one at the head, which
-    /// the scheduler counts on. From then on the queue looks empty to the scheduler.
+    /// Lets no packet of a class leave until [`Self::resume`], except the one at the head, which
+    /// the scheduler may already have chosen. Once that packet has left, the queue looks empty to
+    /// the scheduler.
     pub fn pause(&mut self, class: ClassId) {
         if !self.exists(class) {
             return;
@@ -223,7 +227,8 @@ impl<S: Clone + Default> ClassQueues<S> {
         let ledger = &mut self.ledgers[class.0 as usize];
         if matches!(ledger.pause, Pause::Running) {
             ledger.pause = Pause::Pausing;
-            // So that the packet at the head leaves by `pop`.
+            // `take` passes a managed queue on to `pop`, which completes the pause when the packet
+            // at the head leaves.
             queue.managed = true;
             if queue.packets == 0 {
                 ledger.pause.hide(queue);
@@ -231,8 +236,8 @@ impl<S: Clone + Default> ClassQueues<S> {
         }
     }
 
-    /// Lets packets of a class leave again. Tells whether it has one and looked empty: it becomes
-    /// backlogged now.
+    /// Lets packets of a class leave again. Returns true if the class becomes backlogged by it: it
+    /// looked empty, and has a packet.
     pub fn resume(&mut self, class: ClassId) -> bool {
         if !self.exists(class) {
             return false;
@@ -248,11 +253,11 @@ impl<S: Clone + Default> ClassQueues<S> {
         }
     }
 
-    /// Takes the packet at the head, and tells the length of the one behind it. `None` from an
-    /// empty queue and from one that `CoDel` manages: [`ClassQueues::pop`] knows which.
+    /// Takes the packet at the head, and tells the length of the one behind it. `None` if the queue
+    /// is empty or managed (by `CoDel`, flows or a pause): call [`ClassQueues::pop`] then.
     ///
-    /// The answer stays in registers. Through memory it would be written in pieces and read as one,
-    /// which stalls the processor: so the rare case has a way of its own.
+    /// The rare cases have a function of their own so that this answer stays in registers. In
+    /// memory it would be written in pieces and read as a whole, which stalls the processor.
     #[inline(always)]
     pub fn take(&mut self, class: ClassId) -> Option<(Packet, Option<u32>)> {
         let Class { queue, .. } = self.classes.get_mut(class.0 as usize)?;
@@ -313,8 +318,8 @@ impl<S: Clone + Default> ClassQueues<S> {
         (queue.packets > 0).then_some(queue.head_bytes)
     }
 
-    /// Asks for the queue and the first 16 bytes of the state, so that they are in the cache when a
-    /// packet needs them. Nothing waits for it.
+    /// Prefetches the queue and the first 16 bytes of the state, so that they are in the cache when
+    /// a packet needs them. The caller does not wait for the memory.
     #[inline]
     pub fn touch(&self, class: ClassId) {
         prefetch(&self.classes, class.0 as usize);
@@ -432,7 +437,7 @@ impl<S: Clone + Default> ClassQueues<S> {
         self.classes.get(class.0 as usize).map(|class| &class.queue)
     }
 
-    /// The queue, with what waits while it is paused.
+    /// The queue with all its packets, those that a pause hides included.
     fn whole(&self, class: ClassId) -> Option<&ClassQueue> {
         match self.ledgers.get(class.0 as usize).map(|ledger| &ledger.pause) {
             Some(Pause::Paused(queue)) => Some(queue),
@@ -484,14 +489,14 @@ impl<S: Clone + Default> ClassQueues<S> {
     }
 
     fn grow(&mut self) {
-        // What is queued may exceed its bound, where that was lowered: it must not take the room
-        // of others.
+        // A queue may hold more than its bound, if the bound was lowered. Its packets must not take
+        // the room of other queues, so room for all that is queued is added.
         let wanted = (self.bounds + self.total().packets).min(u64::from(self.packets_max));
         self.slab.grow(usize::try_from(wanted).unwrap_or(usize::MAX));
     }
 
-    /// Appends a packet to its flow or to a paused queue; where there is neither, counts a refusal
-    /// and says which bound it was.
+    /// Appends a packet to its flow or to a paused queue. A plain queue that refused it in
+    /// [`Self::push_plain`] refuses it here too: the refusal is counted, and its bound returned.
     ///
     /// # Errors
     /// The bound that refused it.
@@ -526,7 +531,7 @@ impl<S: Clone + Default> ClassQueues<S> {
 }
 
 impl Ledger {
-    /// Shows again what a pause kept back. Tells whether it did.
+    /// Ends a pause: shows the packets that it hid. Tells whether it hid any.
     fn show(&mut self, queue: &mut ClassQueue) -> bool {
         let was_hidden = self.pause.end(queue);
         queue.managed = self.codel.is_some() || self.flows.is_some();
@@ -646,9 +651,10 @@ mod tests {
         assert_eq!(table.total(), Backlog::default());
     }
 
-    /// Goal: whatever leaves, the length of what is next is that of the packet there. Method:
-    /// 40 000 operations on four queues, of one packet and of nine, one of them managed, each
-    /// removed and added again at times; packets of five lengths, zero too; a list beside each.
+    /// Goal: after every operation the stored length of the next packet is that of the packet at
+    /// the head. Method: 40 000 operations on four queues, with bounds of one packet and of nine,
+    /// one of them managed, each removed and added again at times; packets of five lengths, zero
+    /// too; each queue is compared with a list.
     #[test]
     fn the_length_of_what_is_next_is_that_of_the_packet_there() {
         let codel =

@@ -144,9 +144,9 @@ pub enum WaitReason {
     UpperLimit,
     /// A turn is held open until its last packet has left the wire (WRR, Algorithm 1).
     TurnHeld,
-    /// No packet fits the rest of this phase of the cycle; see [`crate::Cyclic`]. At the instant
-    /// given the next phase begins whose owner has packets: they leave unless a limit of that owner
-    /// holds them.
+    /// No packet fits the rest of this phase of the cycle; see [`crate::Cyclic`]. The instant given
+    /// is the start of the next phase whose owner has packets. They leave then, unless a limit of
+    /// that owner holds them.
     PhaseClosed,
 }
 
@@ -197,12 +197,12 @@ pub struct ClassCounters {
 pub struct FlowCounters {
     /// Number of times that a flow became active: a packet came for a flow that was in no list.
     pub started: u64,
-    /// Packets that went into the one flow that the class shares among all flows without a state of
-    /// their own: the pool had none left, or earlier packets of the flow still wait there.
+    /// Packets that went into the class's one shared queue instead of a queue of their flow: the
+    /// pool had no free flow, or earlier packets of the flow still wait in the shared queue.
     pub shared: u64,
     /// Flows that are active.
     pub active: u32,
-    /// Active flows without a full turn yet, which go before the others (RFC 8290 §3).
+    /// Active flows that have not had a full turn yet; they go before the others (RFC 8290 §3).
     pub sparse: u32,
 }
 
@@ -228,7 +228,8 @@ pub enum ConfigError {
     TooManyClasses(u32),
     /// This scheduler is flat: a class has no parent.
     Flat,
-    /// The parent holds packets, so it cannot hold classes; or the class holds classes.
+    /// The parent holds packets, so it cannot hold classes; or the class holds classes, so it
+    /// cannot hold packets.
     WrongKind(ClassId),
     /// A value is out of its range: the key, the value, the bounds.
     OutOfRange {
@@ -302,15 +303,15 @@ pub trait Scheduler {
     /// earlier. Early calls are harmless.
     fn dequeue(&mut self, now: Instant) -> Dequeue;
 
-    /// Charges bytes that the class sent elsewhere to its upper limit and those above it, so that
-    /// one limit holds over several schedulers. A wait for an upper limit may become longer. No
-    /// effect on a scheduler without limits.
+    /// Charges bytes that the class sent through another scheduler to the upper limits of the class
+    /// and of the classes above it, so that one limit holds over several schedulers. A wait for an
+    /// upper limit may become longer. No effect on a scheduler without limits.
     fn charge(&mut self, now: Instant, class: ClassId, bytes: ByteCount);
 
     /// Holds a class back until [`Scheduler::resume`], because the receiver of its packets has no
     /// room. One packet that was already chosen may still leave. Meanwhile the class counts as
-    /// empty: others get its share, and it makes up for nothing later. No effect on a scheduler
-    /// that serves in order of arrival, nor in a cycle of phases.
+    /// empty: others get its share, and it is not compensated later. No effect on a scheduler that
+    /// serves in order of arrival, nor in a cycle of phases.
     fn pause(&mut self, class: ClassId) {
         let _ = class;
     }
@@ -335,7 +336,8 @@ pub trait Scheduler {
     /// When the packet at the head of a class's queue arrived; `None` without one.
     fn head_arrived(&self, class: ClassId) -> Option<Instant>;
 
-    /// Packets that the class's queue can still take, by its bound of packets.
+    /// Packets that the class's queue can still take, by its own bound of packets and by
+    /// [`LinkConfig::packets_max`].
     fn room(&self, class: ClassId) -> u32;
 
     /// The class's counters; zero for an unknown class.
@@ -505,7 +507,7 @@ pub(crate) fn in_range(
     Ok(())
 }
 
-/// Bits of a length: no packet has a megabyte.
+/// Bits of a length: no packet is as long as a megabyte.
 const LENGTH_BITS: u32 = 20;
 const FLOW_MASK: u32 = (1 << Packet::FLOW_BITS) - 1;
 const ECN_BIT: u32 = 1 << 31;

@@ -4,7 +4,7 @@
 //! **Problem.** A token bucket holds a rate, but the delay that it adds swings between nothing,
 //! while tokens last, and a whole refill, once they are gone. A media stream can stand a long
 //! delay; a delay that varies costs it a play-out buffer. So the shaper should delay each packet
-//! by about the same time, and by just as much as holds the sender to its rate.
+//! by about the same time, which is just long enough to hold the sender to its rate.
 //!
 //! **Idea.** Each packet is delayed by `D` to `D + width`: a window, whose position `D` moves once
 //! in an interval. A closed loop of `n` clients that fetch `S` bytes with a round trip `T₀` has the
@@ -18,12 +18,12 @@
 //! d = max( clamp( max(c, a), a + D, a + D + width ), c - credit, the release before )
 //! ```
 //!
-//! Inside the window it is paced. It may leave ahead of its turn, since the window at a low rate is
-//! shorter than a packet, but by no more than `credit`. Hence the *byte law*: in any time `τ` at
-//! most `rate · (τ + credit)` and one packet leave, whatever arrives.
+//! Inside the window packets are paced. At a low rate the window is shorter than the transmission
+//! of a packet, so a packet may leave ahead of its turn, by `credit` at most. Hence the *byte law*:
+//! in any time `τ` at most `rate · (τ + credit)` and one packet leave, whatever arrives.
 //!
 //! **Refusal.** A packet that would leave more than `delay_max + width` after its arrival is
-//! refused as it arrives. One that was taken is never given up.
+//! refused as it arrives. An admitted packet is never dropped.
 //!
 //! **Control.** [`WindowControl`] moves the window from what an interval measured;
 //! [`LogarithmicControl`] is the default. Its reasoning is on the page `smooth.md` of the
@@ -47,10 +47,10 @@ use crate::smooth_control::{IntervalMeasures, LogarithmicControl, SmoothConfig, 
 ///     (0..3).map(|_| shaper.admit(Instant::ZERO, 1250).unwrap().as_nanos() / 1_000_000).collect();
 /// // The first is on time; the others leave at the end of the window, ahead of the rate.
 /// assert_eq!(releases, [0, 3, 3]);
-/// // 100 ms of credit are 20 packets. What follows waits for the rate.
+/// // 100 ms of credit are 20 packets. Later packets wait for the rate.
 /// let last = (3..23).map(|_| shaper.admit(Instant::ZERO, 1250).unwrap()).last();
 /// assert_eq!(last, Some(Instant::ZERO + Nanos::from_millis(10)));
-/// // Nothing waits for longer than 203 ms: 38 more packets have an instant, the rest is refused.
+/// // No packet waits for longer than 203 ms: 38 more are admitted, the rest is refused.
 /// assert_eq!((23..100).filter(|_| shaper.admit(Instant::ZERO, 1250).is_some()).count(), 38);
 /// ```
 #[derive(Clone, Debug)]
@@ -75,8 +75,8 @@ impl SmoothShaper {
         Self::with_control(config, LogarithmicControl, now)
     }
 
-    /// A shaper that releases nothing before `released`: packets that it does not know of wait
-    /// until then.
+    /// A shaper that releases nothing before `released`, when the last packet of the shaper that it
+    /// replaces leaves.
     #[must_use]
     pub fn after(config: SmoothConfig, now: Instant, released: Instant) -> Self {
         Self { released, ..Self::new(config, now) }
@@ -130,7 +130,7 @@ impl<C: WindowControl> SmoothShaper<C> {
         (turn, leaves)
     }
 
-    /// Packets of `bytes` bytes that would be taken now, one after the other.
+    /// The number of packets of `bytes` bytes that would be admitted now, one after the other.
     #[must_use]
     pub fn room(&self, now: Instant, bytes: u32) -> u64 {
         let now = self.latest.max(now);
@@ -142,14 +142,14 @@ impl<C: WindowControl> SmoothShaper<C> {
         if leaves > horizon {
             return 0;
         }
-        // A packet is taken while its turn is at most this; the first is.
+        // A packet is admitted while its turn is at most this horizon; the first packet is.
         let horizon = horizon + self.config.credit;
         let free = self.config.rate.bytes_in_floor(horizon.saturating_since(turn.max(leaves)));
         free.get().checked_div(bytes.into()).map_or(u64::MAX, |packets| packets + 1)
     }
 
-    /// Changes the parameters from the next packet on. The window and what was borrowed stay, the
-    /// window within its new bound; measuring begins anew.
+    /// Changes the parameters from the next packet on. The window stays, within its new bound, and
+    /// so does the credit that was used; measuring begins anew.
     pub fn change(&mut self, now: Instant, config: SmoothConfig) {
         if config == self.config {
             return;
@@ -164,17 +164,18 @@ impl<C: WindowControl> SmoothShaper<C> {
         self.config = config;
     }
 
-    /// Counts bytes that were dropped before they could arrive, since [`Self::room`] was used up.
-    /// The window moves by them as by bytes that were refused.
+    /// Counts bytes that were dropped early, before they could arrive, because [`Self::room`] was
+    /// used up. They move the window just as refused bytes do.
     pub fn count_early_drop(&mut self, bytes: ByteCount) {
         self.interval.refuse(bytes);
     }
 
     /// Closes the interval if that is due: the window moves, and a new interval begins.
     ///
-    /// An interval lasts for twice the delay at least, so that a closed loop has answered to the
-    /// last move. It ends early where a quarter of it was lost unused: over-use, on the other hand,
-    /// is bounded by the credit. After a pause there is nothing to learn.
+    /// An interval lasts for twice the delay at least, so that a closed loop has reacted to the
+    /// last move of the window. It ends early once a quarter of it went unused. It need not end
+    /// early for over-use, which the credit bounds. An interval with a pause teaches nothing and
+    /// moves no window.
     fn close_interval(&mut self, now: Instant) {
         let lasted = now.saturating_since(self.interval.start);
         let least = SETTLE_LEAST.max(Nanos::new(self.position.as_nanos().saturating_mul(2)));
@@ -264,7 +265,7 @@ mod tests {
         for _ in 0..50 {
             last = shaper.admit(at(0), 1250).unwrap();
         }
-        // 50 packets of 5 ms, of which 100 ms are lent.
+        // 50 packets of 5 ms each, 100 ms of which the credit covers.
         assert_eq!(last, at(145_000));
         let slower = SmoothConfig::new(BitRate::from_mbps(1));
         shaper.change(at(1_000), slower);
@@ -295,7 +296,7 @@ mod tests {
     fn a_pause_of_two_intervals_teaches_nothing() {
         let mut shaper = overloaded();
         keep_rate(&mut shaper, 5_000_000, 600);
-        // Lost are the 24 ms of the first packet's own delay.
+        // Only the 24 ms of the first packet's own delay are lost.
         assert!(shaper.position() > Nanos::from_millis(23), "{}", shaper.position());
     }
 
@@ -314,7 +315,7 @@ mod tests {
     fn the_time_before_the_start_is_not_lost() {
         let start = 3_600_000_000;
         let mut shaper = SmoothShaper::new(CONFIG, at(start));
-        // From the start on twice the rate: the window rises with the first interval.
+        // Twice the rate from the start on: the window rises with the first interval.
         for packet in 0..402 {
             shaper.admit(at(start + packet * 2_500), 1250);
         }

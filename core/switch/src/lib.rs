@@ -5,11 +5,11 @@
 //! frames as they arrive. For each interface whose device has room, it asks for the next frame.
 //!
 //! Time is an argument, and bytes stay in a [`FramePool`] that the caller owns. Nothing is
-//! allocated per packet. Nothing is dropped after it was scheduled, except before a router that
-//! [`Switch::limit_router`] holds at a rate.
+//! allocated per packet. No frame is dropped after it was scheduled, except in front of a router
+//! whose rate [`Switch::limit_router`] limits.
 //!
-//! It is not a router: in a frame it changes only the VLAN tag, an unfinished checksum and the
-//! congestion mark.
+//! The switch does not route: in a frame it changes only the VLAN tag and the header of a parallel
+//! internet, an unfinished checksum and the congestion mark.
 #![no_std]
 
 extern crate alloc;

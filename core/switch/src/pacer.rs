@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A packet rate for one router, held by pacing: packets that come too early wait in a short queue.
 //!
-//! A policer would drop them instead. A window of TCP comes as a burst, so most of it would be
-//! lost; the flow would then wait for its retransmission time-out, 200 ms where a round trip takes
-//! 0.2, and never reach the rate.
+//! A policer would drop them instead. A TCP window arrives as a burst, so a policer would drop most
+//! of it. The flow would then wait for its retransmission time-out, 200 ms where a round trip takes
+//! 0.2 ms, and never reach the rate.
 //!
 //! There is a queue for each interface that packets come from, served by start-time fair queueing
-//! with packets for bytes (P. Goyal, H. M. Vin, H. Cheng, ToN 5(5), 1997): an interface that sends
-//! less than an equal part of the rate waits for one packet at most, whatever others send. When all
-//! queues together are full, the longest gives up its first packet. Excess is dropped there and
-//! nowhere else.
+//! that counts packets instead of bytes (P. Goyal, H. M. Vin, H. Cheng, ToN 5(5), 1997). An
+//! interface that sends less than an equal part of the rate waits for one packet at most, whatever
+//! others send. When all queues together are full, the longest drops its first packet. The pacer
+//! drops packets in no other case.
 //!
 //! Behind a limiter of equal rate, arrivals equal departures and a backlog never drains. After a
 //! while without drops, each packet is therefore charged 255/256 of a token.
 //!
-//! Frames are chained through the switch's links, so that nothing is allocated.
+//! The frames of a queue are linked through the switch's table of [`FrameLink`], so that nothing is
+//! allocated.
 
 use weir_policy::{Policy, Queue, RouterId};
 use weir_sched::TokenBucket;
@@ -22,10 +23,10 @@ use weir_units::{Instant, Nanos, PacketRate};
 
 use crate::frames::{FrameLink, NO_FRAME};
 
-/// The queues before one router's vifs, and the bucket that their packets pass.
+/// The queues in front of one router's vifs, and the token bucket that their packets pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer {
-    /// In [`PARTS`] of a packet.
+    /// A token is one of the [`PARTS`] of a packet.
     bucket: TokenBucket,
     /// The end of the time after a drop in which each packet is charged a whole token.
     exact_until: Instant,
@@ -34,8 +35,9 @@ pub(crate) struct Pacer {
     served: u64,
     held: u32,
     most: u32,
-    /// The time at which the queues emptied last, and the packets that might have passed besides.
+    /// When the queues last became empty.
     emptied: Instant,
+    /// Further packets that might have passed then.
     left: u64,
 }
 
@@ -45,12 +47,12 @@ struct PacerQueue {
     head: u32,
     tail: u32,
     len: u32,
-    /// The start tag of its first packet; of the one to come, while it is empty.
+    /// The start tag of the first packet; while the queue is empty, of the next packet to arrive.
     start: u64,
 }
 
 impl Pacer {
-    /// An empty pacer, for `most` packets in all, at least one of each queue.
+    /// Makes an empty pacer for `most` packets in all, but at least one for each queue.
     pub(crate) fn new(now: Instant, rate: PacketRate, most: u32) -> Self {
         let empty = PacerQueue { head: NO_FRAME, tail: NO_FRAME, len: 0, start: 0 };
         Self {
@@ -112,9 +114,10 @@ impl Pacer {
         given_up
     }
 
-    /// Begins a busy period. Tokens of the idle time before are no burst for later. Tokens that a
-    /// late worker had left when the last packet went are kept, less one for each packet that would
-    /// have passed since: a short queue does not hold all that comes in 10 ms.
+    /// Begins a busy period. Tokens of the idle time before it are not saved up, beyond the idle
+    /// burst. Tokens that a late worker had left when the queues became empty are kept, less one
+    /// for each packet that might have passed since: a short queue holds less than the arrivals of
+    /// 10 ms, so it empties before the worker has used these tokens.
     fn begin(&mut self, now: Instant) {
         let rate = self.rate().as_pps();
         let gone = u128::from(now.saturating_since(self.emptied).as_nanos()) * u128::from(rate);
@@ -129,8 +132,8 @@ impl Pacer {
         self.exact_until = now + EXACT_FOR;
     }
 
-    /// Makes room for a frame from `iface`: drops the first of the longest queue, or the frame
-    /// itself.
+    /// Makes room for a frame from `iface`: drops the first frame of the longest queue, or the new
+    /// frame itself if its own queue would be the longest. Returns the dropped frame.
     fn give_up(&mut self, iface: u32, id: u32, links: &[FrameLink]) -> Option<u32> {
         let own = self.queues[place(iface)].len;
         let longest = self.queues.iter_mut().max_by_key(|queue| queue.len)?;
@@ -168,7 +171,8 @@ impl Pacer {
     }
 
     /// The time at which [`Self::pop`] may give a frame; in the past if it may now. All pacers
-    /// share a grid of such times, so that a worker can sleep in between, however many there are.
+    /// round such times up to one grid, so that a worker can sleep in between, however many pacers
+    /// there are.
     pub(crate) fn next(&self) -> Instant {
         if self.held == 0 {
             return Instant::FAR_FUTURE;
@@ -182,7 +186,8 @@ impl Pacer {
         }
     }
 
-    /// Frames from `iface` that would be taken now: each interface has an eighth of all to itself.
+    /// Frames from `iface` that would be taken now: the free room, or what `iface` has left of an
+    /// eighth of the bound if that is more, since a full pacer drops from the longest queue.
     pub(crate) fn room(&self, iface: u32) -> u32 {
         let own = (self.most / 8).saturating_sub(self.queues[place(iface)].len);
         self.most.saturating_sub(self.held).max(own)
@@ -207,11 +212,13 @@ impl PacerQueue {
     }
 }
 
-/// Packets that may wait for `router` at a rate: 50 ms of it, since a worker may be late by some of
-/// that, and since TCP hands over 64 KiB of each flow at once, 138 packets of the XTC text; with
-/// 10 ms a router with eight flows lost a twelfth of them and reached half of its rate. At most
-/// half of the room of its vifs, so that packets from elsewhere find some. A flood delays packets
-/// of its own interface by these 50 ms, and those of other interfaces not at all.
+/// Packets that may wait for `router` at a rate: 50 ms of the rate, and at most half of the room of
+/// its vifs, so that packets from elsewhere find some.
+///
+/// A worker may be late by a part of the 50 ms, and TCP hands over 64 KiB of each flow at once,
+/// which is 138 packets of the XTC text's size. With 10 ms, a router with eight flows lost a
+/// twelfth of its packets and reached half of its rate. A flood delays packets of its own interface
+/// by these 50 ms, and those of other interfaces not at all.
 pub(crate) fn depth(policy: &Policy, router: RouterId, rate: PacketRate) -> u32 {
     let vifs = policy.vifs.iter().filter(|vif| vif.router == Some(router));
     let room = vifs.map(|vif| receive_room(&vif.receive_queue)).min().unwrap_or(0) / 2;
@@ -219,8 +226,8 @@ pub(crate) fn depth(policy: &Policy, router: RouterId, rate: PacketRate) -> u32 
     worth.clamp(DEPTH_LEAST, DEPTH_MOST).min(room)
 }
 
-/// Packets that a receive queue has room for: as many as the policy gave it, and for a queue that
-/// has the default of flows those that the pool is sure to have.
+/// Packets that a receive queue has room for: its bound in the policy. A queue whose bound is the
+/// default of queues with flows counts only the frames that the pool is sure to have for it.
 fn receive_room(queue: &Queue) -> u32 {
     match queue.packets {
         Queue::FLOWS_PACKETS_DEFAULT => queue.frames(),
@@ -243,29 +250,29 @@ fn idle_burst(rate: u64) -> u64 {
 }
 
 /// Packets that may pass at once because the worker came late during a busy period: 10 ms of the
-/// rate, or as many as it takes to lose nothing by waking up late where packets are far between.
-/// Less would leave routers below their rates on a machine whose host takes its processors away for
-/// milliseconds.
+/// rate, and at least four, so that a late wake-up loses nothing at a low rate. Less would leave
+/// routers below their rates on a machine whose host takes its processors away for milliseconds.
 fn late_burst(rate: u64) -> u64 {
     // Plus the packet that was nearly due when the 10 ms began.
     rate.div_ceil(100).max(4) + 1
 }
 
 /// Step of the grid. A worker that woke for each packet would never sleep above 20 kp/s, and the
-/// kernel stops a real-time thread that never sleeps for tens of milliseconds. Each step wakes each
-/// router that is held: at 9 kp/s two packets in 200 µs cost a process 16 µs each, half of it for
-/// waking up. A sample of 100 ms has a step more or less, 0.5 % of a rate; with the charge that is
-/// spared ([`PARTS`]) that is 0.9 % of the 1 % that it may be off.
+/// kernel suspends a real-time thread that never sleeps, for tens of milliseconds at a time. Each
+/// step also wakes each limited router: at 9 kp/s two packets in 200 µs cost a process 16 µs each,
+/// half of it for waking up. A sample of 100 ms may have a step more or less, 0.5 % of a rate. With
+/// the 0.4 % by which packets are undercharged ([`PARTS`]) that is 0.9 %, of the 1 % allowed.
 const TURN_NS: u64 = 500_000;
-/// A router has a few interfaces, and its packets come from a few.
+/// Queues of a pacer. A router's packets come from a few interfaces.
 const QUEUES: usize = 16;
 /// Some windows of TCP.
 const DEPTH_LEAST: u32 = 256;
 /// 50 ms of 80 kp/s, a quarter of a small pool.
 const DEPTH_MOST: u32 = 4096;
-/// Parts of a packet, one of which is spared: 0.4 %. 50 ms of packets drain in 13 s.
+/// Parts of a packet. Charging one part less, 0.4 %, drains 50 ms of packets in 13 s.
 const PARTS: u64 = 256;
-/// Several times as long as a worker takes to count drops that happened before it.
+/// How long packets are charged in full after a drop: several times as long as a worker takes to
+/// count drops that happened before it.
 const EXACT_FOR: Nanos = Nanos::from_millis(100);
 /// Least bound of any pacer: a packet from each interface.
 const LEAST: u32 = 16;

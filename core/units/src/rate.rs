@@ -93,7 +93,7 @@ impl PacketRate {
     }
 }
 
-/// The largest unit that shows the value exactly: `100Mbit`, `1500kbit`, `7bit`.
+/// Shows the value in the largest unit in which it is an integer: `100Mbit`, `1500kbit`, `7bit`.
 impl fmt::Display for BitRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -106,7 +106,7 @@ impl fmt::Display for BitRate {
     }
 }
 
-/// The largest unit that shows the value exactly: `100kpps`, `1500pps`.
+/// Shows the value in the largest unit in which it is an integer: `100kpps`, `1500pps`.
 impl fmt::Display for PacketRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Instants and durations, in nanoseconds.
 //!
-//! `std::time::Instant` is opaque: only the operating system's clock makes one. These are plain
-//! integers, so a test or a simulation starts at zero and compares times exactly. No operation
-//! overflows or panics; each saturates, since a clock may go back and a sum may lie beyond the end.
+//! `std::time::Instant` is opaque: only the operating system's clock makes one. The types here are
+//! plain integers, so a test or a simulation starts at zero and compares times exactly. No
+//! operation overflows or panics: each saturates, since a clock may go back and a sum may lie
+//! beyond the largest instant.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
@@ -124,7 +125,7 @@ impl fmt::Display for Instant {
     }
 }
 
-/// The largest unit that shows the value exactly: `1ms`, `1500us`, `7ns`.
+/// Shows the value in the largest unit in which it is an integer: `1ms`, `1500us`, `7ns`.
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {

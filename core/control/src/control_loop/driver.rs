@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The loop itself: it joins meter, supervised controller and actuator, and knows what is applied.
 //!
-//! **The run loop: [`ControlLoop::sample`] at the end of each period, then
-//! [`ControlLoop::execute`]; `execute` also after each request, such as
-//! [`ControlLoop::pause`].** Until then the command of a request is pending. An owner of many
-//! loops reads all counters at once before it samples, and sets all limits
+//! **The run loop: call [`ControlLoop::sample`] at the end of each period, then
+//! [`ControlLoop::execute`]; call `execute` also after each request, such as
+//! [`ControlLoop::pause`].** The command of a request is pending until it is executed. An owner of
+//! many loops reads all counters at once before it samples, and sets all limits
 //! ([`ControlLoop::limit_change`]) in one request before it executes.
 //!
 //! *Order*: the limit is set before the cap. The limit holds the rate, and the cap above it is a
@@ -67,7 +67,8 @@ pub enum ExecuteOutcome {
     Changed,
 }
 
-/// The failure of [`ControlLoop::execute`]. The part that failed keeps its earlier setting.
+/// The failure of [`ControlLoop::execute`]. A limit that could not be set keeps its earlier value;
+/// a cap that could not be set or released is unknown, see [`Applied::cap`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecuteError<E> {
     /// The limit could not be set.
@@ -130,8 +131,8 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
         }
     }
 
-    /// Sets no caps outside `range` from now on. A controller keeps within its own range, but what
-    /// was in force before it, such as no cap at all, may be set again after a fault.
+    /// Sets no caps outside `range` from now on. A controller keeps within its own range, but
+    /// settings from before it, such as no cap at all, may be set again after a fault.
     pub const fn bound_caps(&mut self, range: CapRange) {
         self.caps = Some(range);
     }
@@ -149,7 +150,7 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
         };
         let cap = actuator.in_force().map_err(ControlError::Cap)?;
         let cap = cap.unwrap_or_else(|| actuator.range().most());
-        // A limit set for a punishment is not the controller's.
+        // The limit of a punishment is no setting of the controller.
         let limit = self.applied.limit.filter(|_| self.limit_bound.is_none());
         let activated = supervisor.activate(now, Settings { cap, limit }, set_point);
         activated.map(drop).map_err(ControlError::Request)

@@ -16,8 +16,8 @@
 //!
 //! *Faults*: the settings in force stay without a sample and after a failed command. When neither
 //! samples nor commands have succeeded for [`LoopConfig::release_after`], the supervisor releases
-//! the router: a cap that nobody can judge or change is worse than none. It sets the last settings
-//! again once there are samples.
+//! the router: a cap that nobody can judge or change is worse than none. The supervisor sets the
+//! last settings again once there are samples.
 //!
 //! It does no I/O. Each call returns a [`LoopCommand`]; the caller executes it and reports the
 //! result by [`Supervisor::outcome`]. [`super::ControlLoop`] is that caller.
@@ -44,8 +44,9 @@ pub struct LoopConfig {
     pub release_after: Nanos,
     /// Decisions that are kept.
     pub log: usize,
-    /// Decides and logs, but commands nothing. Each decision is a first step from the settings
-    /// really in force: how the controller would continue under its own settings is not shown.
+    /// Decides and logs, but commands nothing. Each decision starts from the settings really in
+    /// force, so a dry run shows first steps only, not how the controller would continue from its
+    /// own settings.
     pub dry_run: bool,
 }
 
@@ -219,7 +220,7 @@ impl<C: Controller> Supervisor<C> {
         Ok(command)
     }
 
-    /// Goes on from the settings in force.
+    /// Continues control, from the settings in force.
     ///
     /// # Errors
     /// It is not paused.
@@ -236,7 +237,7 @@ impl<C: Controller> Supervisor<C> {
         Ok(self.requested(now, LoopRequest::Resume, Some(action)))
     }
 
-    /// Releases the router and holds nothing any more. Harmless where it is inactive already. If
+    /// Releases the router and stops holding its rate. Harmless if the loop is inactive already. If
     /// the release fails, [`Self::read`] commands it again until it succeeds.
     pub fn deactivate(&mut self, now: Instant) -> LoopCommand {
         self.enter(LoopPhase::Inactive);
@@ -266,8 +267,8 @@ impl<C: Controller> Supervisor<C> {
         self.lost = !self.config.dry_run && self.settings.is_some();
     }
 
-    /// Sets lost settings again: the router is back and has no cap. Each sample retries until they
-    /// hold. A released loop sets them when it recovers.
+    /// Sets lost settings again: the router is back and has no cap. Each sample retries until the
+    /// settings are in force. A released loop sets them when it recovers.
     pub fn regain(&mut self, now: Instant) -> LoopCommand {
         match (self.phase, self.settings) {
             (LoopPhase::Active | LoopPhase::Paused, Some(settings)) if self.lost => {
@@ -314,8 +315,8 @@ impl<C: Controller> Supervisor<C> {
         }
     }
 
-    /// Takes the result of the last command. After a failure the settings before are still in
-    /// force, and the controller goes on from them.
+    /// Takes the result of the last command. After a failure the earlier settings are still in
+    /// force, and the controller continues from them.
     pub fn outcome(&mut self, now: Instant, outcome: Result<(), &str>) {
         let Some(command) = self.pending.take() else { return };
         let Err(text) = outcome else { return self.succeeded(command) };
@@ -432,7 +433,7 @@ impl<C: Controller> Supervisor<C> {
             self.counts.faults += 1;
         }
         self.record(now, DecisionEvent::NoSample(fault));
-        // These two miss no period: they come before a reading at its time.
+        // These two faults miss no period: the reading at its end is still to come.
         if !matches!(fault, SampleFault::First | SampleFault::TooSoon { .. }) {
             self.missed = self.missed.saturating_add(1);
         }
@@ -444,7 +445,7 @@ impl<C: Controller> Supervisor<C> {
         }
     }
 
-    /// Takes back the correction of the last sample if that lowers the cap: a cap never rises
+    /// Takes back the correction of the last sample if the cap falls by it; a cap never rises
     /// without a sample.
     fn ease(&mut self, now: Instant) -> LoopCommand {
         let Some(action) = self.rest(now, |new, old| new.cap < old.cap) else {
@@ -454,10 +455,10 @@ impl<C: Controller> Supervisor<C> {
         self.follow(now, action)
     }
 
-    /// Returns the controller's action without the correction of the last sample, if it keeps the
-    /// limit and `accepts` its settings (first) beside those in force (second). Otherwise the
-    /// controller continues from those in force. The limit must stay: a new controller may have
-    /// none yet.
+    /// Returns the controller's action without the correction of the last sample, if the action
+    /// keeps the limit and `accepts(its settings, those in force)` is true. Otherwise returns `None`,
+    /// and the controller continues from the settings in force. The limit must stay, since a new
+    /// controller may have none yet.
     fn rest(&mut self, now: Instant, accepts: fn(Settings, Settings) -> bool) -> Option<Action> {
         let (in_force, rest) = (self.settings?, self.controller.rest(now)?);
         let settings = rest.settings();
@@ -492,9 +493,9 @@ impl<C: Controller> Supervisor<C> {
         if self.release_pending { self.command(LoopCommand::Release) } else { LoopCommand::Nothing }
     }
 
-    /// Commands settings that a paused loop should have but has not. Lost ones are commanded with
-    /// each sample, since a sample shows that the router is there. Refused ones are commanded with
-    /// each reading, a bounded number of times.
+    /// Commands settings that a paused loop should have but has not. Lost settings are commanded
+    /// with each sample, since a sample shows that the router is there. Refused settings are
+    /// commanded with each reading, a bounded number of times.
     fn retry_paused(&mut self, now: Instant, sample: Option<Sample>) -> LoopCommand {
         self.sample = sample.or(self.sample);
         if let Some(settings) = self.settings.filter(|_| self.lost) {
@@ -529,7 +530,7 @@ impl<C: Controller> Supervisor<C> {
         self.enter(LoopPhase::Active);
         self.release_pending = false;
         self.failing = 0;
-        // Until the command succeeds they are not in force, however often it is refused.
+        // The settings are not in force until the command succeeds, however often it is refused.
         self.lost = !self.config.dry_run;
         self.record(now, DecisionEvent::Recovered);
         self.controller.adopt(now, settings, None);
@@ -550,8 +551,8 @@ impl<C: Controller> Supervisor<C> {
         let wanted = action.settings();
         if self.config.dry_run {
             // The next decision starts from the settings really in force. The controller has
-            // learned from the sample already. Only under a limit is it needed again: there the cap
-            // does not say what the rate costs.
+            // learned from the sample already; it needs the sample again only under a limit, where
+            // the cap does not say what the rate costs.
             if let Some(in_force) = self.settings {
                 let sample = self.sample.filter(|_| in_force.limit.is_some());
                 self.controller.adopt(now, in_force, sample.as_ref());

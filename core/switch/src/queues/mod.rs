@@ -40,11 +40,12 @@ pub(crate) struct Queues {
     ports: Vec<PortQueues>,
     /// By the interface's slot; those of ports are unused.
     vifs: Vec<VifQueues>,
-    /// Classes of other trees that share a limit with a vif: (tree, class).
+    /// Classes of other trees that share a limit with a vif, as (tree, class). Each vif names two
+    /// ranges of this list.
     charges: Vec<(u32, ClassId)>,
-    /// The frames that are queued, by their chunk.
+    /// Queued frames, by their chunk of the pool.
     pub(crate) frames: FrameTable,
-    /// Vifs with a ready frame, a bit each by slot.
+    /// One bit for each vif, by slot: set if a frame is ready for its device.
     ready: Vec<u64>,
     /// By the slot of the vif.
     devices: Vec<DeviceBacklog>,
@@ -63,9 +64,9 @@ pub(crate) struct PortQueues {
     pub(crate) accounting: Accounting,
     /// Set if its trees hold the limits of routers and slices.
     pub(crate) nested: bool,
-    /// Set if a local frame goes before the next frame of the port, since the port sent a frame of
-    /// a limited vif last. A sender's limit is one for both trees; the tree that is asked first
-    /// when the limit opens would otherwise always win.
+    /// Set if a local frame goes before the port's next frame, because the port's last frame came
+    /// from a limited vif. A sender has one limit for both trees. Without this turn, the tree that
+    /// is asked first would win each time the limit lets a frame pass.
     pub(crate) local_first: bool,
 }
 
@@ -81,26 +82,26 @@ pub(crate) struct VifQueues {
     /// The number of its port, and the slot of the port's interface.
     port: u16,
     port_slot: u16,
-    /// Its slice's bridge there.
+    /// The bridge of its slice at that port.
     bridge: u16,
     pub(crate) send_traits: QueueTraits,
     pub(crate) receive_traits: QueueTraits,
     pub(crate) local: ClassId,
     pub(crate) receive: ClassId,
-    /// Frames towards it in its port's queue and before its device; those of neighbours once they
-    /// have crossed.
+    /// Frames towards it in its port's queue and before its device. A neighbour's frame counts here
+    /// from when it crosses; until then it counts in the neighbour's `sending`.
     pub(crate) receiving: u32,
     /// Most frames held towards it.
     receive_bound: u32,
     /// Frames towards it that may be held however full the pool is.
     receive_floor: u32,
     ready: FrameList,
-    /// Its parts of [`Queues::charges`].
+    /// Its ranges of [`Queues::charges`].
     send_charges: ChargeRange,
     receive_charges: ChargeRange,
 }
 
-/// A part of [`Queues::charges`].
+/// A range of [`Queues::charges`].
 #[derive(Clone, Copy, Debug, Default)]
 struct ChargeRange {
     start: u32,
@@ -222,8 +223,8 @@ impl Queues {
         }
     }
 
-    /// Queues a frame of a vif for its port, with the tag of its slice; returns its length then,
-    /// and the slot of the port.
+    /// Queues a frame of a vif for its port. Returns its length with the headers of its slice, and
+    /// the slot of the port.
     ///
     /// # Errors
     /// The queue's reason, or that the frame has no room for the tag.
@@ -381,8 +382,8 @@ impl Queues {
         self.charge_range(now, range, bytes);
     }
 
-    /// Charges what a vif was given to the other trees that share its limits; `local`: to that of
-    /// its own port too.
+    /// Charges the bytes that a vif was given to the other trees that share its limits. A `local`
+    /// frame is charged to the tree of the vif's own port too.
     pub(crate) fn charge_receiver(&mut self, now: Instant, vif: usize, bytes: u32, local: bool) {
         let state = &self.vifs[vif];
         let range = state.receive_charges;
@@ -467,7 +468,8 @@ impl Queues {
         }
     }
 
-    /// Asks for what queueing a frame of a vif, or towards it, will need; the answer means nothing.
+    /// Prefetches the memory that queueing a frame of a vif, or towards it, will need. The returned
+    /// value means nothing: a caller that uses it keeps the compiler from removing the read.
     #[inline]
     pub(crate) fn fetch(&self, vif: usize, direction: Direction) -> u32 {
         let state = &self.vifs[vif];
@@ -483,7 +485,8 @@ impl Queues {
         }
     }
 
-    /// Reads what letting a frame of a vif leave will need; the answer means nothing.
+    /// Reads the memory that sending a frame of a vif will need. The returned value means nothing,
+    /// as with [`Self::fetch`].
     #[inline]
     pub(crate) fn fetch_sent(&self, vif: usize) -> u32 {
         self.vifs.get(vif).map_or(0, |state| state.sending)
@@ -503,7 +506,7 @@ impl Queues {
             debug_assert_eq!(bit, !state.ready.is_empty(), "the bit tells of the list");
         }
         let held: u32 = self.vifs.iter().map(|state| state.sending + state.receiving).sum();
-        // Frames that wait in a pacer for a vif that left belong to no vif.
+        // A frame that waits in a pacer for a removed vif is in `queued`, but counts for no vif.
         debug_assert!(held <= self.queued, "each held frame is one vif's: {held} of all");
     }
 }

@@ -11,8 +11,8 @@
 //!                                                        it is dropped
 //! ```
 //!
-//! [`crate::Switch`] itself only passes frames on: `from_vif` and `from_port` the way in,
-//! `transmit` the way out, `apply` a change of policy.
+//! [`crate::Switch`] itself only passes frames on. The modules `from_vif` and `from_port` hold the
+//! way in, `transmit` the way out, and `apply` a change of policy.
 
 mod apply;
 mod from_port;
@@ -145,9 +145,9 @@ impl Switch {
     }
 
     /// Packets that a vif may hand in now without a refusal (`send`), or that may be handed in for
-    /// it (`receive`). It is the least of the room in its queues, its share of the pool, and the
-    /// tokens of the policers of vif, router and slice; zero for a vif that does not exist. Vifs of
-    /// one router or slice share the tokens, so grant them to one vif at a time.
+    /// it (`receive`). The credit is the least of the room in its queues, its share of the pool,
+    /// and the tokens of the policers of vif, router and slice; zero for a vif that does not exist.
+    /// Vifs of one router or slice share tokens, so grant these to one vif at a time.
     #[must_use]
     pub fn credit(&self, now: Instant, vif: VifId, direction: Direction) -> u32 {
         let Some(vif) = self.slot(vif) else { return 0 };
@@ -205,8 +205,8 @@ impl Switch {
         }
     }
 
-    /// Renews a learned address whose frames are forwarded without the switch. It renews only an
-    /// address in the second half of its life, so that such frames do not hinder a migration.
+    /// Renews a learned address whose frames are forwarded without the switch. Only an address in
+    /// the second half of its life is renewed, so that such frames do not hinder a migration.
     pub fn keep_address(&mut self, now: Instant, port: PortId, vlan: u16, mac: u64) {
         let port = self.ids.port(port);
         self.forwarding.keep_address(now, &self.ids, (port, vlan), mac);
@@ -214,9 +214,9 @@ impl Switch {
 
     /// Lets at most `limit` packets a second pass to the vifs of `router` together, from the next
     /// packet on; `None` removes the limit. The policy's own limit still holds. Packets above the
-    /// limit wait, up to half of the room of each vif's queue. The limit outlives [`Switch::apply`]
-    /// as long as the router exists, and includes vifs that are added later. Returns whether the
-    /// router exists.
+    /// limit wait: up to 50 ms of the rate, and half of the room of the vif with the least. The
+    /// limit outlives [`Switch::apply`] as long as the router exists, and includes vifs that are
+    /// added later. Returns whether the router exists.
     pub fn limit_router<P: crate::FramePool>(
         &mut self,
         now: Instant,
@@ -250,8 +250,8 @@ impl Switch {
         self.taps.stop(self.vif_iface(vif));
     }
 
-    /// Hands each captured frame to `take`, the oldest first, and forgets it. Returns what the tap
-    /// has seen so far; `None` if there is none at this vif.
+    /// Hands each captured frame to `take`, the oldest first, and forgets it. Returns the counters
+    /// of the capture so far; `None` if there is no capture at this vif.
     pub fn capture_read(
         &mut self,
         vif: VifId,
@@ -267,15 +267,15 @@ impl Switch {
         &self.policy
     }
 
-    /// The interface of a port of the policy in force. For a port that does not exist it is an id
-    /// of no interface.
+    /// The interface of a port of the policy in force. For a port that does not exist, it returns
+    /// an id that no interface has.
     #[must_use]
     pub fn port_iface(&self, port: PortId) -> IfaceId {
         self.ids.iface(self.ids.port_slot(port))
     }
 
-    /// The interface of a vif of the policy in force. For a vif that does not exist it is an id of
-    /// no interface.
+    /// The interface of a vif of the policy in force. For a vif that does not exist, it returns an
+    /// id that no interface has.
     #[must_use]
     pub fn vif_iface(&self, vif: VifId) -> IfaceId {
         self.ids.iface(self.ids.vif_slot(vif))
@@ -293,8 +293,8 @@ impl Switch {
         self.ledger.get(self.ids.slot_of(iface)?, direction)
     }
 
-    /// Frames that wait for a vif. `send`: its own, in the queues of port and bridge. `receive`:
-    /// those towards it, in queues and before its device.
+    /// Frames that wait on behalf of a vif. `send`: frames from it, in the queues of port and
+    /// bridge. `receive`: frames towards it, in queues and before its device.
     #[must_use]
     pub fn waiting(&self, vif: VifId, direction: Direction) -> u32 {
         self.slot(vif).map_or(0, |vif| self.queues.waiting(vif, direction))
