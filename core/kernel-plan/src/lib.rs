@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel's data plane, as a plan: a policy and the facts of a host in, the steps that make the
-//! host enforce the policy out.
+//! The kernel's data plane as a plan. Input: a policy and the facts of a host. Output: the steps
+//! that make the host enforce the policy.
 //!
-//! **Problem.** Most hosts have a bridge that stays. Its kernel can schedule, police and count, but
-//! in its own words: queueing disciplines, classes, tables of programs.
+//! **Problem.** Most hosts have a bridge that must stay. The kernel can schedule, police and count
+//! its frames, but only in terms of its own: queueing disciplines, classes, tables of programs.
 //!
 //! **Idea.** A policy is compiled to *objects* ([`KernelObject`]), each with an identity and
-//! values. All objects together are a [`KernelSetup`]. The way from one setup to another is a
-//! [`KernelPlan`]: objects to add, to change, to remove, each step with its way back. A start is
-//! the plan from nothing, a live change the plan from the setup before, an undo a plan reversed.
+//! values. All objects together are a [`KernelSetup`]. A [`KernelPlan`] leads from one setup to
+//! another: objects to add, to change and to remove, each step with its undo. A start is the plan
+//! from an empty setup, a live change the plan from the present one, and an undo a plan reversed.
 //!
-//! **The way of a frame.** A program at the vif's device ([`Hook::Send`]) drops what is spoofed or
-//! beyond a limit, and writes the vif's class into the frame (`skb->priority`). The bridge forwards
-//! it as ever. At the port's device the class finds its place in a tree of HTB or HFSC without any
-//! filter. A second program at the vif ([`Hook::Receive`]) drops what another slice sent, and what
-//! is beyond the receiver's limits; a small tree behind it holds the receiver's rate.
+//! **The path of a frame.** A program at the vif's device ([`Hook::Send`]) drops frames that are
+//! spoofed or beyond a limit, and writes the vif's class into the frame (`skb->priority`). The
+//! bridge forwards the frame as always. At the port's device, a tree of HTB or HFSC takes the class
+//! from `skb->priority`, so it needs no filter. A second program at the receiving vif
+//! ([`Hook::Receive`]) drops frames of other slices and frames beyond the receiver's limits; a
+//! small tree behind it holds the receiver's rate.
 //!
 //! ```text
 //! vif's device ─► program: spoofing, limits, class ─► bridge ─┬─► tree at the port's device
@@ -23,10 +24,9 @@
 //! ```
 //!
 //! **Commands alone.** A host that loads no programs, such as one reached over SSH, gets the same
-//! trees; VLAN devices, bridges and filters are in the place of the programs
-//! ([`compile_commands`]).
+//! trees. VLAN devices, bridges and filters replace the programs there ([`compile_commands`]).
 //!
-//! A plan knows no system call: the same one is applied here, or sent elsewhere, or printed, or
+//! A plan contains no system calls: one plan can be applied here, sent to another host, printed, or
 //! applied to a model in a test.
 #![no_std]
 

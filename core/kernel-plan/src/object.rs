@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The things of a kernel that a plan makes: each has an identity and values.
+//! The kernel objects that a plan makes: each has an identity and values.
 //!
-//! A setup lists each object after those that it depends on: a class after its parent, a program
-//! after the table's entry that it reads.
+//! A setup lists each object after the objects that it depends on: a class after its parent, a
+//! program after the table entry that it reads.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 use crate::bucket::BucketTerms;
 use crate::terms::{ClassTerms, LeafKind, QdiscTree};
 
-/// A thing of the kernel.
+/// An object of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KernelObject {
-    /// A device (ifb) in whose tree waits what comes from a port.
+    /// A device (ifb) in whose tree frames from a port wait.
     Inbound(InboundObject),
     /// The scheduler of a device.
     Root(RootObject),
-    /// A class of it.
+    /// A class of a device's scheduler.
     Class(ClassObject),
     /// The queue of a class without children.
     Leaf(LeafObject),
@@ -32,23 +32,23 @@ pub enum KernelObject {
     Member(MemberObject),
     /// A device whose frames may leave past the bridge, in the table of the programs.
     Exit(ExitObject),
-    /// The discipline whose filters the programs of a device are, before Linux 6.6.
+    /// The discipline to which a device's programs are attached as filters, before Linux 6.6.
     Clsact(ClsactObject),
     /// A program at a device.
     Program(ProgramObject),
-    /// A filter that leads frames to a class, where no program does.
+    /// A filter that leads frames to a class, on a host without programs.
     Filter(FilterObject),
     /// A bridge that joins the members of a VLAN.
     Bridge(BridgeObject),
-    /// The filter that keeps such a bridge's frames from the host itself.
+    /// The filter that keeps the frames of a VLAN's bridge from the host itself.
     Seal(SealObject),
     /// A device with the frames of one VLAN of a port.
     Vlan(VlanObject),
-    /// A device's place on such a bridge.
+    /// A device's membership of a VLAN's bridge.
     Joined(JoinedObject),
 }
 
-/// A device (ifb) in whose tree waits what comes from a port, and by which it comes back.
+/// A device (ifb) in whose tree frames from a port wait, and from which they go on to the bridge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InboundObject {
     /// The device, which is made.
@@ -62,8 +62,8 @@ pub struct RootObject {
     pub device: String,
     /// The scheduler.
     pub tree: QdiscTree,
-    /// True if the device had a `noqueue` that somebody put there, as libvirt does: it holds
-    /// nothing, so the tree takes its place, and it comes back when the tree goes.
+    /// True if somebody had put a `noqueue` on the device, as libvirt does. A `noqueue` holds no
+    /// frames, so the tree may replace it; when the tree is removed, the `noqueue` is put back.
     #[serde(default)]
     pub over_noqueue: bool,
 }
@@ -122,9 +122,10 @@ pub enum BucketUnit {
 pub struct UplinkObject {
     /// The port's device.
     pub device: String,
-    /// Its bridge, of which an address belongs to one vif.
+    /// Its bridge. Within a bridge, an address belongs to one vif.
     pub bridge: String,
-    /// The device in whose tree its frames wait before they cross the bridge; `None`: in none.
+    /// The device in whose tree its frames wait before they cross the bridge; `None`: they do not
+    /// wait.
     #[serde(default)]
     pub through: Option<String>,
 }
@@ -138,22 +139,23 @@ pub struct MemberObject {
     pub owner: u16,
     /// The number of its slice.
     pub slice: u16,
-    /// Its bridge, of which an address belongs to one vif.
+    /// Its bridge. Within a bridge, an address belongs to one vif.
     pub bridge: String,
-    /// Source addresses allowed; empty: any that is nobody else's.
+    /// Source addresses allowed; empty: any address that belongs to nobody else.
     pub macs: Vec<[u8; 6]>,
-    /// Addresses that are learned of it at most, if none is given.
+    /// Most addresses that are learned for it, if `macs` is empty.
     pub macs_max: u32,
     /// Owners whose limits apply, from the vif upwards; 0: none at that level.
     pub limits: [u16; 3],
 }
 
-/// A device whose frames may leave past the bridge, and that takes such frames.
+/// A device whose frames may be redirected past the bridge, and that takes redirected frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitObject {
     /// The device: of a vif, or of a port.
     pub device: String,
-    /// The port's device, for a vif; the bridge, for a port: the frames are for its vifs.
+    /// The destination of its redirected frames. For a vif: the port's device. For a port: the
+    /// bridge, whose vifs the frames are for.
     pub to: String,
     /// The longest frame that the device takes, bytes without FCS.
     pub frame_max: u32,
@@ -171,7 +173,7 @@ pub struct ClsactObject {
 pub struct ProgramObject {
     /// The device.
     pub device: String,
-    /// The place.
+    /// The place at the device.
     pub hook: Hook,
 }
 
@@ -182,21 +184,21 @@ pub struct FilterObject {
     pub device: String,
     /// The VLAN.
     pub vlan: u16,
-    /// The source address; `None`: any that no other filter of the VLAN names.
+    /// The source address; `None`: any address that no other filter of the VLAN names.
     pub mac: Option<[u8; 6]>,
     /// The number of the class that it leads to.
     pub minor: u16,
 }
 
-/// A bridge of its own for a VLAN of a port. The host itself has no part in it.
+/// A bridge for one VLAN of a port. The host itself does not take part in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BridgeObject {
     /// The bridge, which is made.
     pub device: String,
 }
 
-/// A bridge from which the host itself takes nothing: it has no address there, but would answer,
-/// and believe routers, all the same.
+/// The filter that keeps a bridge's frames from the host itself. The host has no address there, but
+/// without the filter it would answer ARP and accept router advertisements all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealObject {
     /// The bridge.
@@ -214,7 +216,7 @@ pub struct VlanObject {
     pub vlan: u16,
 }
 
-/// A device's place on a bridge.
+/// A device's membership of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinedObject {
     /// The device.
@@ -273,7 +275,8 @@ pub enum ObjectKey<'o> {
 }
 
 impl KernelObject {
-    /// Returns true for a device or a discipline of a device: it has one owner, and no values.
+    /// Returns true for a device or a discipline of a device: such an object has one owner and no
+    /// values.
     #[must_use]
     pub const fn is_owned(&self) -> bool {
         matches!(

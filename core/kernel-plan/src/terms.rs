@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Shares of a policy in the terms of the kernel's schedulers.
 //!
-//! **HFSC** has the three curves that a policy speaks of. The real-time curve is `min_rate`, with
-//! `delay` for a packet of `delay_packet` bytes, the link-share curve is `priority`, the upper
-//! limit is `rate`. Only leaves have real-time curves.
+//! **HFSC** has a curve for each term of a policy. The real-time curve is `min_rate`, with `delay`
+//! for a packet of `delay_packet` bytes; the link-share curve is `priority`; the upper limit is
+//! `rate`. Only leaves have real-time curves.
 //!
-//! **HTB** has two rates a class: its own, and a ceiling up to which it borrows from its parent,
-//! which is `rate`. Its own is what it gets if all classes are busy: `min_rate`, or its part of
-//! the link by `priority`, whichever is more; so a busy link is shared by tokens, frame by frame.
-//! Leaves that borrow take turns by their quantum; those of inner classes mean nothing. A leaf's
-//! quantum is therefore its part of what its slice gets by the `priority` of all levels, in units
-//! of what the link sends in 2 ms: a turn of the highest priority then lasts 0.2 s at most, but on
-//! links so slow that a unit is one frame. A leaf sends a whole super-frame in its turn, however
-//! small its quantum; TCP limits a super-frame to what it sends in 1 ms (at twice its rate during
-//! slow start). A class without any part has the smallest rate, since HTB has none without. A delay
-//! cannot be said.
+//! **HTB** has two rates for each class: the assured rate, and the ceiling up to which the class
+//! borrows from its parent.
+//!
+//! - The ceiling is `rate`.
+//! - The assured rate is what the class gets if all classes are busy: `min_rate`, or its part of
+//!   the link by `priority`, whichever is more. So a busy link is shared by tokens, frame by frame.
+//!   HTB knows no class without a rate, so a class without a part gets the smallest rate.
+//! - Leaves that borrow take turns by their quantum; quanta of inner classes have no effect. A
+//!   leaf's quantum therefore stands for the `priority` of all levels above it too, in units of
+//!   what the link sends in 2 ms. A turn of the highest priority then lasts 0.2 s at most, except
+//!   on links so slow that a unit is one frame.
+//! - A leaf sends a whole super-frame in its turn, however small its quantum. TCP limits a
+//!   super-frame to what it sends in 1 ms (at twice its rate during slow start).
+//! - A `delay` cannot be expressed.
 //!
 //! Both count the bytes of a super-frame with the headers of its segments, since the kernel adds
 //! these before a discipline sees the frame.
@@ -39,7 +43,7 @@ pub enum QdiscTree {
 pub enum ClassTerms {
     /// Values of HTB.
     Htb {
-        /// Bits a second that it has for itself.
+        /// The assured rate, bits a second.
         rate: u64,
         /// Bits a second up to which it borrows.
         ceil: u64,
@@ -80,7 +84,7 @@ pub enum LeafKind {
         packets: u32,
         /// Standing delay that is tolerated, microseconds.
         target_us: u64,
-        /// Time within which the delay must once fall below it, microseconds.
+        /// Time within which the delay must once fall below the target, microseconds.
         interval_us: u64,
         /// Marks packets that can carry ECN.
         ecn: bool,
@@ -100,8 +104,8 @@ pub(crate) struct ClassDemand {
     pub(crate) busy: u64,
     pub(crate) rate: Option<BitRate>,
     pub(crate) priority: u32,
-    /// Its part of what is left beyond the guarantees, among the leaves of the tree, as a fraction:
-    /// 1 is that of a slice of priority 1.
+    /// Its part of what is left beyond the guarantees, among the leaves of the tree, as numerator
+    /// and denominator. A slice of priority 1 has the part 1.
     pub(crate) part: [u64; 2],
     pub(crate) burst: ByteCount,
     /// A delay, and the packet that it is promised for.
@@ -114,7 +118,7 @@ pub(crate) struct ClassDemand {
 pub(crate) struct LinkTerms {
     pub(crate) rate: BitRate,
     pub(crate) packet: ByteCount,
-    /// The lateness of wake-ups that bursts make up for.
+    /// The lateness of wake-ups that bursts compensate.
     pub(crate) late: Nanos,
 }
 
@@ -142,8 +146,9 @@ impl QdiscTree {
         let whole = link.rate.as_bps();
         match self {
             Self::Hfsc => {
-                // A curve that a change leaves out stays in force, and none can be taken away
-                // (`hfsc_change_class`): each is always given, if need be as one that binds nobody.
+                // The kernel cannot remove a curve: a curve that a change leaves out stays in force
+                // (`hfsc_change_class`). So each curve is always given, with a value that has no
+                // effect if the policy has none.
                 let guaranteed = RealTimeTerms {
                     rate: wish.min_rate.as_bps(),
                     within: wish.delay.map(|(time, bytes)| (bytes.get(), time.as_nanos())),
@@ -161,7 +166,8 @@ impl QdiscTree {
                 let lasting =
                     |rate, time| Share::burst_lasting(Some(rate), link.packet, time).get();
                 let late = |bps| lasting(BitRate::from_bps(bps), link.late);
-                // A class that has any token left sends a whole frame: one less of burst.
+                // A class that has any token left sends a whole frame, so the burst is a frame
+                // shorter.
                 let frame = link.packet.get();
                 let limited = wish.burst.get().saturating_sub(frame).max(frame);
                 let cburst = if wish.rate.is_some() { limited } else { late(ceil) };

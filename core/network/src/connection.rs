@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Connections: what is asked for, and what was given.
+//! Connections: the request, and the flows that were admitted for it.
 //!
 //! A connection has a rate and a path for each direction. The requester says what the rate counts
 //! ([`RateBasis`]), which paths it accepts ([`PathLimits`]) and when it is needed ([`TimeWindow`]).
@@ -28,7 +28,7 @@ impl FlowDirection {
     pub const BOTH: [Self; 2] = [Self::Forward, Self::Backward];
 }
 
-/// Something for each direction.
+/// A pair of values, one for each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ByDirection<T> {
     /// From the source to the destination.
@@ -38,7 +38,7 @@ pub struct ByDirection<T> {
 }
 
 impl<T> ByDirection<T> {
-    /// The part of a direction.
+    /// The value for a direction.
     pub const fn of(&self, direction: FlowDirection) -> &T {
         match direction {
             FlowDirection::Forward => &self.forward,
@@ -46,7 +46,7 @@ impl<T> ByDirection<T> {
         }
     }
 
-    /// The part of a direction, to be changed.
+    /// The value for a direction, mutable.
     pub const fn of_mut(&mut self, direction: FlowDirection) -> &mut T {
         match direction {
             FlowDirection::Forward => &mut self.forward,
@@ -56,7 +56,7 @@ impl<T> ByDirection<T> {
 }
 
 impl<T> ByDirection<Option<T>> {
-    /// The parts that are there, with their directions.
+    /// The values that are `Some`, with their directions.
     pub fn present(&self) -> impl Iterator<Item = (FlowDirection, &T)> {
         let part = |direction| Some((direction, self.of(direction).as_ref()?));
         FlowDirection::BOTH.into_iter().filter_map(part)
@@ -88,15 +88,15 @@ pub struct FlowSelector {
     pub destination_port: Option<u16>,
 }
 
-/// Specificity of a selector: the fields that it names beside the addresses. Packets that match
-/// two selectors belong to the one that names more.
+/// Specificity of a selector: the fields that it names beside the addresses. A packet that matches
+/// two selectors belongs to the one that names more fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SelectorSpecificity {
     /// Nothing more: all packets between the addresses.
     Addresses,
     /// The protocol.
     Protocol,
-    /// The protocol and one port, of whichever end.
+    /// The protocol and one port, of either end.
     OnePort,
     /// The protocol and both ports.
     BothPorts,
@@ -114,7 +114,7 @@ impl FlowSelector {
         }
     }
 
-    /// The fields of packets that come back.
+    /// The selector of packets in the other direction.
     #[must_use]
     pub const fn reversed(self) -> Self {
         Self {
@@ -131,12 +131,12 @@ impl FlowSelector {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateBasis {
-    /// Outer packets: the encapsulation is part of the rate.
+    /// Outer packets: the rate includes the encapsulation.
     #[default]
     Outer,
     /// The application's packets, none of them smaller than this many bytes with its IP header.
     Inner {
-        /// The smallest packet. Smaller ones are carried, but then the rate is not reached.
+        /// The smallest packet. Smaller packets are carried, but with them the rate is not reached.
         smallest_packet: u16,
     },
 }
@@ -161,8 +161,8 @@ pub struct PathLimits {
     /// Nodes to avoid, sorted.
     #[serde(default)]
     pub avoid_nodes: Vec<NodeId>,
-    /// A connection of the same network with which no link may be shared, and no physical link
-    /// that several links lie over ([`crate::NetworkState::add_shared_risk_group`]).
+    /// A connection of the same network with which the path may share no link, nor any physical
+    /// link under several links ([`crate::NetworkState::add_shared_risk_group`]).
     #[serde(default)]
     pub disjoint_from: Option<ConnectionId>,
 }
@@ -182,13 +182,13 @@ impl TimeWindow {
     /// All time.
     pub const ALWAYS: Self = Self { start: Instant::ZERO, end: Instant::FAR_FUTURE };
 
-    /// Tells whether two windows have a moment in common.
+    /// Tells whether two windows have an instant in common.
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         self.start < other.end && other.start < self.end
     }
 
-    /// Tells whether it has no moment.
+    /// Tells whether the window contains no instant.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.start >= self.end
@@ -198,28 +198,28 @@ impl TimeWindow {
 /// A request for a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionRequest {
-    /// The network inside which it is.
+    /// The virtual network of the connection.
     pub network: NetworkId,
     /// The end node that sends forward.
     pub source: EndNodeId,
     /// The end node that receives forward.
     pub destination: EndNodeId,
-    /// The packets that it is for.
+    /// Selects the packets of the connection.
     pub selector: FlowSelector,
-    /// The rate of each direction, by the basis.
+    /// The rate of each direction, counted as `basis` says.
     pub rate: ByDirection<RequestedRate>,
     /// The bytes that the rates count.
     pub basis: RateBasis,
     /// Limits of each direction's path.
     pub limits: ByDirection<PathLimits>,
-    /// When it is needed.
+    /// The time for which the connection is needed.
     pub window: TimeWindow,
-    /// Its priority: 0 is restored first.
+    /// The priority: after a failure, 0 is restored first.
     pub priority: u8,
 }
 
 impl ConnectionRequest {
-    /// The fields by which a direction's packets are told.
+    /// The selector of a direction's packets.
     #[must_use]
     pub const fn selector_of(&self, direction: FlowDirection) -> FlowSelector {
         match direction {
@@ -228,7 +228,7 @@ impl ConnectionRequest {
         }
     }
 
-    /// Requested rate of a direction.
+    /// The requested rate of a direction.
     #[must_use]
     pub const fn rate_of(&self, direction: FlowDirection) -> BitRate {
         self.rate.of(direction).0
@@ -258,10 +258,10 @@ pub struct RoutedPath {
 pub struct AdmittedFlow {
     /// Its path.
     pub path: RoutedPath,
-    /// The rate of the limiter at its entry.
+    /// The rate of the limiter where the flow enters.
     #[serde(with = "bps")]
     pub limit: BitRate,
-    /// The charge of each arc of the path.
+    /// The rate that is charged to each arc of the path.
     #[serde(with = "bps")]
     pub reserved: BitRate,
 }
@@ -275,6 +275,6 @@ pub struct NetworkConnection {
     pub request: ConnectionRequest,
     /// The path and rates of each direction; `None` where no rate was asked for.
     pub flows: ByDirection<Option<AdmittedFlow>>,
-    /// The state of its life.
+    /// The state of its life cycle.
     pub state: ConnectionState,
 }

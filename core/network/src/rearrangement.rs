@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rearrangement: moves of connections, so that a new one fits.
 //!
-//! A move is make-before-break: its new path must have room while the old one is still charged. So
-//! both are wanted: an assignment of paths in which all fits, and an order of moves that leads to
-//! it.
+//! A move is make-before-break: its new path must have room while the old one is still charged. The
+//! search therefore needs both an assignment of paths in which everything fits, and an order of
+//! moves that leads to it.
 //!
-//! 1. *Conflicts.* The new connection is put on a path; an arc that is then overcharged must lose
-//!    a connection that has not been moved yet. Each of these, on each path without the arc, is a
-//!    branch. If an assignment exists, one branch leads to it, since some connection on that arc
-//!    has another path in it. Few moves are tried before more.
-//! 2. *Order.* All orders of the moves, in each of which every move must have room.
-//! 3. *Detours.* If no order exists, connections that change places may need a third place for a
+//! 1. *Conflicts.* The new connection is put on a path. If that overcharges an arc, a connection
+//!    that has not been moved yet must leave the arc. Each such connection, on each of its paths
+//!    without the arc, is a branch. If an assignment exists, one branch leads to it, since in that
+//!    assignment some connection on the arc has another path. Fewer moves are tried before more.
+//! 2. *Order.* All orders of the moves are tried; every move of an order must have room.
+//! 3. *Detours.* If no order exists, connections that swap paths may need a third path for a
 //!    while. Then all states that moves can reach are searched, breadth first.
 //!
-//! Each part is complete while the number of paths and states stays within its bounds; where they
-//! are reached, the outcome says so. Connections that must be disjoint from another, or that
-//! another must be disjoint from, stay where they are.
+//! Each part is complete while the number of paths and states stays within its bounds; if a bound
+//! is reached, the outcome says so. A connection that must be disjoint from another stays where it
+//! is, and so does that other.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -67,7 +67,7 @@ pub struct PathMove {
 pub enum RearrangementOutcome {
     /// After these moves, in this order, the request is admitted with these flows.
     Found {
-        /// The moves. None, if the request is admitted as things are.
+        /// The moves. Empty if the request is admitted without any.
         moves: Vec<PathMove>,
         /// The flows of the new connection.
         flows: AdmittedFlows,
@@ -93,10 +93,11 @@ struct MovableFlow {
     is_moved: bool,
 }
 
-/// Paths of all flows by their places in lists, and the moves that led there.
+/// A state of the search for detours: the path of each flow, as an index into its list of paths,
+/// and the moves that led there.
 struct ReachedState {
     places: Vec<usize>,
-    /// The flow, and its path afterwards.
+    /// Each move: the flow's index, and the index of its path afterwards.
     moves: Vec<(usize, usize)>,
 }
 
@@ -106,7 +107,7 @@ struct RearrangementSearch<'a> {
     limits: RearrangementLimits,
     flows: Vec<MovableFlow>,
     states_left: usize,
-    /// Set if a bound kept something from being tried.
+    /// Set if a bound cut the search short.
     is_cut: bool,
 }
 
@@ -178,7 +179,8 @@ impl NetworkState {
         flows
     }
 
-    /// Paths of a question in a network, whatever is free: all, or the cheapest.
+    /// Paths that satisfy a path query in a network, whether or not they have room: all of them, or
+    /// the cheapest.
     fn alternatives_of(
         &mut self,
         network: NetworkId,
@@ -221,7 +223,7 @@ impl RearrangementSearch<'_> {
         self.put(place, old);
     }
 
-    /// Tells whether a flow's path to be has room while its present one is charged.
+    /// Tells whether a flow's new path has room while its present path is charged.
     fn fits(&mut self, place: usize, path: &RoutedPath) -> bool {
         let flow = &self.flows[place];
         let (key, window, rate) = (flow.key, flow.window, flow.flow.reserved.as_bps());
@@ -297,8 +299,8 @@ impl RearrangementSearch<'_> {
         PathMove { connection: *connection, direction: *direction, flow }
     }
 
-    /// Moves flows off overcharged arcs until all fits. Returns the moves in an order in which each
-    /// has room, and leaves all flows where they were.
+    /// Moves flows off overcharged arcs until everything fits. Returns the moves in an order in
+    /// which each has room, and leaves all flows where they were.
     fn resolve(&mut self, new: &AdmittedFlows, moves_left: usize) -> Option<Vec<PathMove>> {
         if self.states_left == 0 {
             return None;
@@ -362,7 +364,8 @@ impl RearrangementSearch<'_> {
         has_order.then(|| moves.collect())
     }
 
-    /// Continues an order of moves, each of which has room. A found order is left in force.
+    /// Extends an order of moves, each of which has room. If it finds a full order, the flows stay
+    /// moved.
     fn order_from(
         &mut self,
         moved: &[(usize, RoutedPath)],
@@ -372,7 +375,7 @@ impl RearrangementSearch<'_> {
         if order.len() == moved.len() {
             return true;
         }
-        // All orders of the same moves lead to the same state, which is tried once.
+        // All orders of one set of moves lead to the same state, which is tried once.
         if !tried.insert(order.iter().fold(0, |set, at| set | 1 << at)) {
             return false;
         }
@@ -391,7 +394,7 @@ impl RearrangementSearch<'_> {
         false
     }
 
-    /// Searches all states that moves can reach; the fewest moves first.
+    /// Searches all states that moves can reach, those with the fewest moves first.
     fn by_detours(&mut self) -> Option<RearrangementOutcome> {
         if self.flows.len() > DETOUR_FLOWS_MAX {
             self.is_cut = true;
@@ -426,7 +429,7 @@ impl RearrangementSearch<'_> {
         Some(RearrangementOutcome::Found { moves: moves.collect(), flows })
     }
 
-    /// Queues each state that is one move away and was not seen.
+    /// Queues each unseen state that is one move away.
     fn grow(
         &mut self,
         paths: &[Vec<RoutedPath>],

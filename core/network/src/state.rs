@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A network of networks with all its connections: what decisions are made from.
+//! The physical network, its virtual networks and their connections: the state that decisions are
+//! made from.
 //!
-//! It is the image of what the store has. Decisions ([`crate::NetworkState::admit`]) change
-//! nothing; charges do. Each charge checks again that it fits, so that a decision that has become
-//! stale is an error and never an overbooked arc.
+//! It mirrors the broker's store. A decision ([`crate::NetworkState::admit`]) changes nothing; a
+//! charge does. Each charge checks again that it fits, so a stale decision ends in an error and
+//! never in an overbooked arc.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -48,7 +49,7 @@ impl Default for NetworkLimits {
 /// Both directions of what was admitted.
 pub type AdmittedFlows = ByDirection<Option<AdmittedFlow>>;
 
-/// A connection as it was before a change, and what the change was to lead to.
+/// A connection as it was before a change, and the request and flows after it.
 type EndedChange = (NetworkConnection, (ConnectionRequest, AdmittedFlows));
 
 /// The physical network, the virtual networks on it, and their connections.
@@ -67,7 +68,7 @@ pub struct NetworkState {
     pub(crate) parts_down: usize,
     /// By arc: the sum of all networks' shares.
     pub(crate) promised: Vec<u64>,
-    /// By link: itself and the others that fail with it.
+    /// By link: the link and all others that fail with it.
     pub(crate) shared_risk: BTreeMap<LinkId, Vec<LinkId>>,
 }
 
@@ -77,12 +78,12 @@ pub(crate) struct KnownNetwork {
     pub(crate) ledger: ArcLedger,
     /// The flows that select certain packets, each in its window.
     pub(crate) selectors: BTreeMap<FlowSelector, Vec<FlowKey>>,
-    /// The number of its connections.
+    /// The number of the network's connections.
     connections: usize,
 }
 
 impl KnownNetwork {
-    /// Tells whether it has as many connections as it may have.
+    /// Tells whether the network has as many connections as it may have.
     pub(crate) const fn is_full(&self) -> bool {
         self.connections >= self.network.connections
     }
@@ -102,7 +103,7 @@ impl NetworkState {
     ///
     /// # Errors
     ///
-    /// Names what is wrong with the topology or with the accounting.
+    /// Names the fault of the topology or of the accounting.
     pub fn new(
         topology: NetworkTopology,
         accounting: TunnelAccounting,
@@ -131,7 +132,7 @@ impl NetworkState {
     ///
     /// # Errors
     ///
-    /// Names the first share that does not fit, or what else is out of its bound.
+    /// Names the first share that does not fit, or another value that exceeds its bound.
     pub fn add_network(&mut self, network: VirtualNetwork) -> Result<(), NetworkError> {
         if self.networks.contains_key(&network.id) {
             return Err(NetworkError::Exists { thing: "network", id: u64::from(network.id.0) });
@@ -160,7 +161,8 @@ impl NetworkState {
         Ok(())
     }
 
-    /// Checks a share in place of the one that the network has of the arc, if it has one.
+    /// Checks that a share of an arc fits, instead of the share that the network has of it so far,
+    /// if any.
     pub(crate) fn check_share(
         &self,
         network: NetworkId,
@@ -207,7 +209,7 @@ impl NetworkState {
         Ok(())
     }
 
-    /// Charges what was admitted for a new connection, or restores one from the store.
+    /// Charges the admitted flows of a new connection, or of one that the store has.
     ///
     /// # Errors
     ///
@@ -225,7 +227,8 @@ impl NetworkState {
         Ok(())
     }
 
-    /// Restores a connection from the store that has nothing reserved: see [`Self::suspend`].
+    /// Restores a suspended connection from the store, for which nothing is charged: see
+    /// [`Self::suspend`].
     ///
     /// # Errors
     ///
@@ -246,12 +249,12 @@ impl NetworkState {
         Ok(())
     }
 
-    /// Charges nothing for a connection any more, until a change of it is finished: its path does
-    /// not carry its packets. Nobody else is admitted for the same packets meanwhile.
+    /// Stops charging for a connection until a change of it is finished, because its path does not
+    /// carry its packets. Meanwhile nobody else is admitted for the same packets.
     ///
     /// # Errors
     ///
-    /// Tells that it is not known or that it changes.
+    /// The connection is not known, or it is being changed.
     pub fn suspend(&mut self, id: ConnectionId) -> Result<(), NetworkError> {
         let known = self.connection_of(id)?;
         if known.next.is_some() {
@@ -297,12 +300,13 @@ impl NetworkState {
         }
     }
 
-    /// Charges the larger of what a connection has and what it is to have.
+    /// Begins a change of a connection: charges the larger of its present and its future rate on
+    /// each arc.
     ///
     /// # Errors
     ///
-    /// Tells that it is not known or changes already, or which arc has too little free; then
-    /// nothing is charged.
+    /// The connection is not known or is being changed already, or an arc, which the error names,
+    /// has too little room; then nothing is charged.
     pub fn begin_change(
         &mut self,
         id: ConnectionId,
@@ -324,11 +328,11 @@ impl NetworkState {
         Ok(())
     }
 
-    /// Charges only what a connection was to have: its change is done.
+    /// Finishes a change: charges only the connection's new flows.
     ///
     /// # Errors
     ///
-    /// Tells that it is not known or does not change.
+    /// The connection is not known, or it is not being changed.
     pub fn finish_change(&mut self, id: ConnectionId) -> Result<(), NetworkError> {
         let (old, (request, flows)) = self.end_change(id)?;
         self.deselect(&old);
@@ -343,11 +347,11 @@ impl NetworkState {
         Ok(())
     }
 
-    /// Charges only what a connection had: its change was taken back.
+    /// Rolls a change back: charges only the connection's old flows, or nothing if it is suspended.
     ///
     /// # Errors
     ///
-    /// Tells that it is not known or does not change.
+    /// The connection is not known, or it is not being changed.
     pub fn abort_change(&mut self, id: ConnectionId) -> Result<(), NetworkError> {
         let (old, _) = self.end_change(id)?;
         if !self.is_suspended(id) {
@@ -412,7 +416,8 @@ impl NetworkState {
         self.connections.get(&id).map(|known| &known.connection)
     }
 
-    /// The request and flows that a connection's change leads to; `None` if it does not change.
+    /// The request and flows that a connection's change leads to; `None` if it is not being
+    /// changed.
     #[must_use]
     pub fn change_of(&self, id: ConnectionId) -> Option<&(ConnectionRequest, AdmittedFlows)> {
         self.connections.get(&id)?.next.as_ref()
@@ -423,7 +428,7 @@ impl NetworkState {
         self.connections.values().map(|known| &known.connection)
     }
 
-    /// Connections whose id is larger than this one, by id; all without one.
+    /// Connections whose id is larger than the given one, by id; `None`: all connections.
     pub fn connections_after(
         &self,
         after: Option<ConnectionId>,
@@ -456,21 +461,21 @@ impl NetworkState {
         &self.topology
     }
 
-    /// The number of targets whose bounds are kept, and how often bounds were computed.
+    /// The number of targets whose path bounds are cached, and how often such bounds were computed.
     #[must_use]
     pub fn cache_usage(&self) -> (u32, u64) {
         self.finder.cache_usage()
     }
 
-    /// The most that a network's connections are promised of an arc at any time, and what they may
-    /// be promised together, in bits a second.
+    /// Use of a network's share of an arc, in bits a second: the most that its connections are
+    /// promised at any one time, and the most that they may be promised together.
     #[must_use]
     pub fn use_of(&self, network: NetworkId, arc: ArcId) -> Option<(u64, u64)> {
         let ledger = &self.networks.get(&network)?.ledger;
         Some((ledger.highest(arc), ledger.sellable(arc)?))
     }
 
-    /// Arcs on which a network's connections are promised more than there is, at any time.
+    /// Arcs on which a network's connections are at some time promised more than its share.
     #[must_use]
     pub fn overcharged(&self, network: NetworkId) -> Vec<ArcId> {
         self.networks.get(&network).map_or_else(Vec::new, |known| known.ledger.overcharged())
@@ -487,7 +492,8 @@ impl NetworkState {
         self.connections.get(&id).ok_or(unknown)
     }
 
-    /// Ends a change without a charge for either side; returns what was and what was to be.
+    /// Ends a change and removes the charges of its old and new flows; returns the connection as it
+    /// was, and the request and flows that were to be.
     fn end_change(&mut self, id: ConnectionId) -> Result<EndedChange, NetworkError> {
         let unknown = NetworkError::Unknown { thing: "change of connection", id: id.0 };
         let known = self.connections.get_mut(&id);
@@ -558,7 +564,7 @@ impl NetworkState {
         }
     }
 
-    /// Takes away both sides of a connection's charges on the paths of `flows`.
+    /// Removes a connection's charges, old and new, on the paths of `flows`.
     fn clear(&mut self, request: &ConnectionRequest, id: ConnectionId, flows: &AdmittedFlows) {
         let Some(known) = self.networks.get_mut(&request.network) else { return };
         for (direction, flow) in flows.present() {

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A slice's demand on a node of a kind: rates on the wire, processor time, and a phase.
 //!
-//! A phase is as long as the slice's rate needs within a cycle, and frames are whole: of one size
-//! it carries what [`weir_policy::phase_frames`] says, which knows the node's guard. Of mixed sizes
-//! up to one longest frame or the guard is lost at the end of each phase, because the next frame
-//! may not fit or may not begin, so the phase is longer by the larger of the two. No phase is
-//! shorter than the node's longest frame and the guard, which the node asks for. A frame waits at
-//! most for the closed part of the cycle, the end of a phase in which it may not begin, and its own
-//! transmission. A shorter delay buys a longer phase. Others' frames end before a phase begins,
-//! unless the port lends phases: [`SliceRequest::longest_wait`].
+//! **With a cycle.** A phase must carry the slice's rate in whole frames:
 //!
-//! A node without a cycle serves by curves. No frame is taken back once it is on its way, so that
-//! the longest of any slice may go first: a curve's promise is its delay and that frame
-//! (`docs/algorithms/hfsc.md`). What is left of a delay reserves the rate that sends the slice's
-//! longest frame within it.
+//! - If all frames have one size, a phase carries the number that [`weir_policy::phase_frames`]
+//!   gives, which includes the node's guard.
+//! - If sizes are mixed, the end of each phase may be lost, because the next frame does not fit or
+//!   may not begin any more. The phase is therefore longer by the node's guard or by one longest
+//!   frame, whichever is more.
+//! - No phase is shorter than the node's longest frame and the guard together: the node refuses it.
+//!
+//! A frame waits at most for the closed part of the cycle, the end of a phase in which it may not
+//! begin, and its own transmission. So a shorter delay needs a longer phase. Frames of other slices
+//! end before a phase begins, unless the port lends phases: [`SliceRequest::longest_wait`].
+//!
+//! **Without a cycle.** The node serves by curves. A frame whose transmission has begun is not
+//! interrupted, so the longest frame of any slice may go first: a curve promises its delay plus the
+//! time of that frame (`docs/algorithms/hfsc.md`). The slice reserves the rate that sends its
+//! longest frame within the rest of its delay.
 
 use core::fmt;
 
@@ -48,7 +52,7 @@ pub enum KindMismatch {
     DelayTooShort {
         /// The requested one.
         delay: Nanos,
-        /// With all of the cycle, or all of the link.
+        /// The least delay, with the whole cycle or the whole link as its own.
         least: Nanos,
     },
     /// It sends more packets than the kind's CPU model was measured with.
@@ -89,7 +93,7 @@ impl fmt::Display for KindMismatch {
 }
 
 impl NodeKind {
-    /// The resources of one node of this kind, for slices: its own processor time is not in it.
+    /// The resources of one node of this kind for slices, without the node's own processor time.
     #[must_use]
     pub fn capacity(&self) -> ResourceAmounts {
         let cpu = u64::from(self.cpu.as_ppm().saturating_sub(self.cpu_base.as_ppm()));
@@ -107,11 +111,11 @@ impl NodeKind {
 }
 
 impl SliceRequest {
-    /// Its demand on a node of `kind`, which is the request's kind number `index`. Capacity is not
-    /// looked at: see [`Self::mismatch`].
+    /// The slice's demand on a node of `kind`, which is the request's kind number `index`. Capacity
+    /// is not checked: see [`Self::mismatch`].
     ///
     /// # Errors
-    /// [`KindMismatch`], but not that it is too large.
+    /// Any [`KindMismatch`] but [`KindMismatch::TooLarge`].
     pub fn demand(&self, index: usize, kind: &NodeKind) -> Result<SliceDemand, KindMismatch> {
         if !self.only.is_empty() && !self.only.contains(&index) {
             return Err(KindMismatch::NotAllowed);
@@ -152,7 +156,7 @@ impl SliceRequest {
         Ok(SliceDemand { amounts: amounts(send, phase), phase: Some(phase) })
     }
 
-    /// The reason why it cannot be on a node of `kind`, however empty; `None` if it can.
+    /// The reason why the slice cannot be on a node of `kind`, however empty; `None` if it can.
     #[must_use]
     pub fn mismatch(&self, index: usize, kind: &NodeKind) -> Option<KindMismatch> {
         let needs = match self.demand(index, kind) {
@@ -165,24 +169,25 @@ impl SliceRequest {
         Some(KindMismatch::TooLarge { resource: over, needs, has })
     }
 
-    /// The longest that a frame that finds its queue empty takes until it is sent, in a phase of
-    /// the cycle of a kind of node; `None` without a cycle. Where a port lends phases (`borrows`),
-    /// another slice's frame may be on its way in the slice's own phase.
+    /// The longest time from the arrival of a frame at an empty queue until it is sent, with a
+    /// `phase` of the cycle of a kind of node; `None` without a cycle. Where a port lends phases
+    /// (`borrows`), another slice's frame may still be on its way in the slice's own phase.
     #[must_use]
     pub fn longest_wait(&self, kind: &NodeKind, phase: Nanos, borrows: bool) -> Option<Nanos> {
         let wait = self.wait_in(kind, kind.cycle?.length, phase);
         Some(if borrows { wait.saturating_add(kind.blocking()) } else { wait })
     }
 
-    /// The bound of a delay on a node without a cycle for the curve that sends the longest frame:
-    /// what another slice's frame may take is not the curve's.
+    /// The delay of the slice's curve on a node without a cycle: the requested delay less the time
+    /// of another slice's frame. `None` if no delay is requested, or on a node with a cycle.
     #[must_use]
     pub fn curve_delay(&self, kind: &NodeKind) -> Option<Nanos> {
         let delay = self.delay.filter(|_| kind.cycle.is_none())?;
         Some(delay.saturating_sub(kind.blocking()).max(CURVE_MIN))
     }
 
-    /// The closed part of a cycle, the end of a phase in which a frame may not begin, and itself.
+    /// The longest wait in a cycle: its closed part, the end of a phase in which a frame may not
+    /// begin, and the frame's own transmission.
     fn wait_in(&self, kind: &NodeKind, cycle: Nanos, phase: Nanos) -> Nanos {
         let own = self.own_time(kind);
         let closed = cycle.saturating_sub(phase);
@@ -220,8 +225,8 @@ impl SliceRequest {
         carries.max(accepted).max(wait)
     }
 
-    /// The rate on the wire that sends the longest frame within the delay, beside another slice's
-    /// that is on its way; 0 without one.
+    /// The rate on the wire that sends the longest frame within the delay, after another slice's
+    /// frame that is on its way; 0 if no delay is requested.
     fn rate_for_delay(&self, kind: &NodeKind) -> u64 {
         let Some(delay) = self.curve_delay(kind) else { return 0 };
         let bits = u128::from(self.frames.longest_on_wire()) * 8 * 1_000_000_000;
@@ -232,7 +237,7 @@ impl SliceRequest {
 
 /// The shortest delay of a curve: that of a policy.
 const CURVE_MIN: Nanos = Nanos::from_micros(1);
-/// All packets that a model was measured with.
+/// All packets that a model was measured with, in parts per million.
 const ALL_MEASURED: u64 = 1_000_000;
 
 fn round_up(length: Nanos, step: Nanos) -> Nanos {
@@ -295,8 +300,8 @@ mod tests {
         assert!(phase >= least && phase < most, "{phase} {least}");
     }
 
-    /// Goal: what the planner gives, the node can send: 10 Mb/s of 128 bytes are 11 frames a cycle,
-    /// and of 14 µs, which they would just fill, the guard takes four.
+    /// Goal: the node can send what the planner promises. 10 Mb/s of 128 bytes are 11 frames a
+    /// cycle; they would just fill 14 µs, but the guard costs a phase of 14 µs four of them.
     #[test]
     fn a_phase_has_room_for_the_guard_and_the_nodes_longest_frame() {
         let (send, frames) = (BitRate::from_bps(10_000_000), FrameMix::of_size(128));
@@ -327,14 +332,14 @@ mod tests {
         let needs = Nanos::from_micros(500);
         let phase = Nanos::from_micros(100);
         assert_eq!(short.demand(0, &kind()), Err(KindMismatch::PhaseTooShort { phase, needs }));
-        // In phases that are lent, another's frame of 1529 and 20 bytes may be on its way.
+        // In lent phases, another slice's frame of 1529 and 20 bytes may be on its way.
         let [own, lent] = [false, true].map(|lent| fast.longest_wait(&kind(), needs, lent));
         assert_eq!(own, Some(Nanos::from_micros(520)));
         assert_eq!(lent, Some(Nanos::new(520_000 + 12_392)));
     }
 
-    /// Goal: without a cycle, the longest frame of another slice is on its way first, and what is
-    /// left of the delay is the curve's.
+    /// Goal: without a cycle, the longest frame of another slice may go first, and the curve has
+    /// the rest of the delay.
     #[test]
     fn a_delay_without_a_cycle_leaves_time_for_anothers_frame() {
         let paced = NodeKind { cycle: None, ..kind() };
@@ -368,7 +373,7 @@ mod tests {
         assert_eq!(barred.mismatch(0, &kind()), Some(KindMismatch::NotAllowed));
     }
 
-    /// A node forwards at a price of its own, whoever its slices are.
+    /// The time that forwarding costs a node whatever it forwards counts once.
     #[test]
     fn a_nodes_own_processor_time_counts_once() {
         let node = NodeKind { cpu_base: CpuShare::from_percent(4), ..kind() };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The planner: slices onto nodes.
+//! The planner: places slices on nodes.
 //!
-//! A [`PlanRequest`] has kinds of node (link, processors, sending cycle, how many there are, what
-//! one costs) and slices (rates, frames, delay, processor time as an upper bound, phase).
-//! [`plan()`] says where each slice goes, with which caps and phase, at a cost that is as low as
-//! the [`PlanEffort`] finds, beside a lower bound that is proven. Or it refuses, with the smallest
-//! set of slices that do not fit together, the resources that are scarce, and the smallest factor
-//! on these that would do.
+//! A [`PlanRequest`] has kinds of node (link, processors, sending cycle, count, cost) and slices
+//! (rates, frames, delay, processor time as an upper bound, phase). [`plan()`] answers with a node,
+//! caps and a phase for each slice. The plan's cost is the lowest that the [`PlanEffort`] finds; a
+//! proven lower bound stands beside it. If the slices do not fit, the answer is a refusal: a
+//! smallest set of slices that do not fit together, the scarce resources, and the smallest factor
+//! on these with which the slices would fit.
 //!
 //! ```
 //! let request = weir_plan::read_request(r#"
@@ -29,16 +29,18 @@
 //! assert!(weir_plan::audit(&request, &plan).is_empty());
 //! ```
 //!
-//! The way: slices by shape (`shapes`), shapes by class (`classes`), a master program over what a
-//! node may hold (`columns`, `lp`, `knapsack`), whole nodes (`rounding`), real slices (`filling`),
-//! repair (`repair`), and in integers the proof (`proof`). A refusal is the linear bound
-//! (`capacity`), `QuickXplain` (`conflict`) and a search for a factor (`relaxation`).
+//! The steps of a plan, by module: group slices by shape (`shapes`) and shapes by class
+//! (`classes`); solve a linear master program whose columns are patterns, the sets of slices that
+//! one node may hold (`columns`, `lp`, `knapsack`); round to whole nodes (`rounding`); put real
+//! slices into the patterns (`filling`); repair the rest (`repair`); prove the bound in integers
+//! (`proof`). A refusal comes from the linear bound (`capacity`), `QuickXplain` (`conflict`) and a
+//! search for a factor (`relaxation`).
 //!
-//! Pure: no clock, no entropy, no files. Work is bounded by counts, so the same request has the
-//! same plan on each machine of one kind of processor.
+//! Pure: no clock, no entropy, no files. Work is bounded by counts, so a request has the same plan
+//! on all machines with one kind of processor.
 //!
-//! Not here: how a plan reaches nodes, and how processor time follows from rates and frames; it is
-//! an input.
+//! Not here: how a plan reaches nodes, and how processor time follows from rates and frames.
+//! Processor time is an input.
 
 mod audit;
 mod capacity;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The question: which nodes there are, and what each slice asks for.
+//! The request: the nodes that there are, and the demands of each slice.
 
 use weir_units::{BitRate, ByteCount, CpuShare, Nanos, PacketRate};
 
-/// Nodes that there are, and slices that ask for a place on one of them.
+/// The nodes that there are, and the slices to be placed on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanRequest {
     /// Kinds of node, at most [`KINDS_MAX`].
@@ -19,20 +19,20 @@ pub struct NodeKind {
     pub name: String,
     /// The number of them.
     pub count: u32,
-    /// The cost of one that is used, in any unit; a plan costs as little as it can.
+    /// The cost of one node that is used, in any unit. A plan minimizes the sum.
     pub cost: u32,
     /// The link's rate on the wire, in each direction.
     pub link: BitRate,
     /// Processor time for forwarding.
     pub cpu: CpuShare,
-    /// Processor time that a node takes for itself as soon as it forwards, whatever it forwards:
-    /// once a node, not once a slice. What is left of `cpu` is for slices.
+    /// Processor time that forwarding costs a node whatever it forwards: once for each node, not
+    /// once for each slice. What is left of `cpu` is for slices.
     pub cpu_base: CpuShare,
     /// The sending cycle; `None`: sending is paced, without phases.
     pub cycle: Option<CycleLayout>,
-    /// The longest frame that a node lets pass, with checksum and tags. It asks of each phase that
-    /// this frame fits, whatever the slice's own frames are; without a cycle, a frame of another
-    /// slice that is on its way ends first.
+    /// The longest frame that a node lets pass, with checksum and tags. Each phase must be long
+    /// enough for this frame, whatever the slice's own frames are. Without a cycle, a frame may
+    /// have to wait until such a frame of another slice has been sent.
     pub longest_frame: ByteCount,
     /// A file with the CPU model of a node of this kind, named as in the request.
     pub model: Option<String>,
@@ -40,14 +40,15 @@ pub struct NodeKind {
     pub api: Option<NodeApi>,
 }
 
-/// The interface of a running node, for who applies a plan. Files are named as in the request.
+/// The interface of a running node, for the program that applies a plan. Files are named as in the
+/// request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeApi {
     /// `https://HOST:PORT`, or the path of its Unix socket.
     pub address: String,
     /// A file with the token to send.
     pub token_file: Option<String>,
-    /// A PEM file of the authorities that vouch for its certificate; `None`: the machine's.
+    /// A PEM file of the certificate authorities to trust; `None`: those of this machine.
     pub ca: Option<String>,
 }
 
@@ -70,24 +71,26 @@ pub struct SliceRequest {
     pub send: BitRate,
     /// Guaranteed rate towards the slice, counted alike.
     pub receive: BitRate,
-    /// Upper limit of both directions, at least the larger guarantee; `None`: as the node has it.
+    /// Upper limit of each direction, at least the larger guarantee; `None`: the limit that the
+    /// node has stays.
     pub limit: Option<BitRate>,
     /// The frames that it sends and receives.
     pub frames: FrameMix,
-    /// The longest that a frame may take until it is sent; `None`: no bound is asked for.
+    /// The longest that a frame may take until it is sent; `None`: no bound is requested.
     pub delay: Option<Nanos>,
-    /// Upper bound on what forwarding it takes of the node's processors, on each kind of node in
-    /// order. What its own routers take is not in it.
+    /// Upper bound on the processor time that the node spends to forward its packets, for each kind
+    /// of node in order. The time of its own routers is not included.
     pub cpu: Vec<CpuShare>,
-    /// Upper bound on the processor time of its own routers on the node: the cap of those that the
-    /// node holds. Zero: they are not in the plan, and keep the caps that they have.
+    /// Upper bound on the processor time of its own routers on the node; it becomes their cap if
+    /// the node controls them. Zero: its routers are not in the plan and keep the caps that they
+    /// have.
     pub router_cpu: CpuShare,
-    /// Its packets, in millionths of the largest measured rate of their size, on each kind whose
-    /// CPU model gives its processor time; empty without such kinds.
+    /// Its packets a second on each kind whose CPU model gives its processor time, in millionths of
+    /// the highest rate that was measured for frames of that size; empty without such kinds.
     pub packets_ppm: Vec<u32>,
     /// Kinds whose CPU model gives its processor time, by index: [`PlanRequest::model_cpu`].
     pub modelled: Vec<usize>,
-    /// Kinds of `modelled` whose model was not measured as far as it needs.
+    /// Kinds of `modelled` whose model was not measured up to the rate that the slice needs.
     pub beyond: Vec<ModelGap>,
     /// The length of its phase; `None`: as short as its rate, frames and delay allow.
     pub phase: Option<Nanos>,
@@ -95,7 +98,7 @@ pub struct SliceRequest {
     pub only: Vec<usize>,
 }
 
-/// A slice's packets, and how many of their size the CPU model of a kind was measured with.
+/// A gap in the CPU model of a kind: it was not measured up to the packet rate that a slice needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelGap {
     /// The kind, by index.
@@ -108,7 +111,7 @@ pub struct ModelGap {
     pub most: Option<PacketRate>,
 }
 
-/// Frame sizes and how often each comes.
+/// Frame sizes, each with its relative frequency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameMix {
     /// Size in bytes with checksum, as RFC 2544 counts, and weight. Not empty; no zero.
@@ -116,11 +119,13 @@ pub struct FrameMix {
 }
 
 impl PlanRequest {
-    /// Sets the processor time of the slices whose time a kind's model gives, to what `upper` says
-    /// of packets a second, both directions together, and their mean size in bytes with checksum;
-    /// and the kind's own time to `base`. `upper` returns the processor time and the most packets
-    /// of that size that the model was measured with. Where it fails it returns the most alone, if
-    /// any, and the slice cannot be on that kind.
+    /// Applies a kind's CPU model: sets the processor time of each slice in `modelled`, and the
+    /// kind's own time to `base`.
+    ///
+    /// `upper` is the model. Its arguments are packets a second, both directions together, and
+    /// their mean size in bytes with checksum. It returns the processor time and the highest packet
+    /// rate that was measured for that size. If it fails, it returns that rate alone, if any, and
+    /// the slice cannot be on that kind.
     pub fn model_cpu(
         &mut self,
         kind: usize,
@@ -136,7 +141,7 @@ impl PlanRequest {
                 Ok((share, most)) => {
                     slice.cpu[kind] = share;
                     slice.packets_ppm.resize(slice.cpu.len(), 0);
-                    // No sum of slices may pass for less than it is.
+                    // Rounded up, so that no sum of slices looks smaller than it is.
                     let ppm = u128::from(needs.as_pps()) * 1_000_000;
                     let ppm = ppm.div_ceil(u128::from(most.as_pps().max(1)));
                     slice.packets_ppm[kind] = u32::try_from(ppm).unwrap_or(u32::MAX);
@@ -159,7 +164,7 @@ impl FrameMix {
         Self { sizes: vec![(bytes.max(FRAME_MIN), 1)] }
     }
 
-    /// The simple IMIX: 7 of 64, 4 of 594 and 1 of 1518 bytes.
+    /// The simple IMIX: 7 frames of 64 bytes, 4 of 594 and 1 of 1518.
     #[must_use]
     pub fn imix() -> Self {
         Self { sizes: vec![(64, 7), (594, 4), (1518, 1)] }
@@ -172,7 +177,7 @@ impl FrameMix {
         (!sizes.is_empty() && sizes.iter().all(sound)).then_some(Self { sizes })
     }
 
-    /// The packets a second of a rate of layer 2 without checksum, rounded up.
+    /// Converts a rate of layer 2 without checksum to packets a second, rounded up.
     #[must_use]
     pub fn packets(&self, rate: BitRate) -> PacketRate {
         let (bytes, frames) = (self.weighted(|size| size - CHECKSUM), self.weighted(|_| 1));
@@ -206,7 +211,8 @@ impl FrameMix {
         self.sizes.iter().all(|(size, _)| *size == self.sizes[0].0)
     }
 
-    /// The rate on the wire of a rate of layer 2 without checksum, rounded up.
+    /// Converts a rate of layer 2 without checksum to the rate on the wire in bits a second,
+    /// rounded up.
     #[must_use]
     pub fn on_wire(&self, rate: BitRate) -> u64 {
         let wire = self.weighted(|size| size + WIRE_EXTRA);
@@ -216,11 +222,11 @@ impl FrameMix {
     }
 }
 
-/// Kinds of node.
+/// Most kinds of node.
 pub const KINDS_MAX: usize = 64;
-/// Nodes of a kind, and in all.
+/// Most nodes of a kind, and of all kinds together.
 pub const NODES_MAX: u32 = 10_000;
-/// Slices of a plan.
+/// Most slices of a plan.
 pub const PLAN_SLICES_MAX: usize = 20_000;
 /// The shortest frame of an Ethernet, with checksum.
 pub const FRAME_MIN: u32 = 64;

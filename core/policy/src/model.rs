@@ -9,8 +9,8 @@
 //!           └─ vifs         without a router
 //! ```
 //!
-//! These are plain values with every default filled in; `document` has the TOML tables that they
-//! are read from. A policy that [`Policy::check`] accepts has only references that resolve.
+//! The types are plain values with every default filled in; `document` has the TOML tables that
+//! they are read from. In a policy that [`Policy::check`] accepts, every reference resolves.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -32,9 +32,9 @@ use crate::{
 pub struct Policy {
     /// The node itself.
     pub node: Node,
-    /// Its interface for programs and people.
+    /// The API of the node.
     pub api: Api,
-    /// The record of the service that tenants had.
+    /// The service report: the record of the service that tenants got.
     pub report: Report,
     /// The control of routers that are held at a packet rate.
     pub xtc: Xtc,
@@ -85,7 +85,8 @@ pub struct Node {
     pub queue: QueueKind,
     /// Most flows that have a queue of their own at a time, over all vifs.
     pub flows: u32,
-    /// The time for which frames may be on their way to a vif's device: [`Policy::in_flight`].
+    /// Bound on the frames between the switch and a vif's receiver, as a time:
+    /// [`Policy::in_flight`].
     pub in_flight: Nanos,
     /// The time that the kernel may take to wake a processor: [`Policy::wake_latency`].
     pub wake_latency: Option<Nanos>,
@@ -106,7 +107,8 @@ pub struct Port {
     pub device: String,
     /// The host's bridge that the device is a port of; only with [`Dataplane::Kernel`].
     pub bridge: Option<String>,
-    /// Rules that make vifs of the bridge's devices; the first that matches a device takes it.
+    /// Rules that turn devices of the bridge into vifs; the first rule that matches a device
+    /// applies.
     pub rules: Vec<VifRule>,
     /// The way in which the device is driven; never [`Kind::Host`].
     pub kind: Kind,
@@ -129,14 +131,15 @@ pub struct Port {
 /// The cycle of a port. Its phases are those of the slices with a vif on the port, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortCycle {
-    /// Its length; what the phases leave of it belongs to nobody.
+    /// Its length. Time that no phase covers belongs to nobody.
     pub length: Nanos,
-    /// Lends time that a slice leaves to the others.
+    /// True if a slice may send in time that the owner of a phase leaves unused.
     pub borrow: bool,
 }
 
 impl PortCycle {
-    /// The last part of a phase, in which no frame is begun: a worker may hand it over late.
+    /// The last part of a phase, in which no frame is begun, because the worker may hand a frame to
+    /// the device late.
     pub const GUARD: Nanos = Nanos::from_micros(6);
 }
 
@@ -171,7 +174,8 @@ pub struct Router {
     pub receive: Share,
     /// The packet rate at which it is held, and how; `None`: it is not held.
     pub xtc: Option<RouterXtc>,
-    /// The class of the threads that do its work; `None`: normal, as whoever started them left it.
+    /// The scheduling class of the threads that do its work; `None`: the class that they were
+    /// started with.
     pub realtime: Option<RouterRealtime>,
 }
 
@@ -219,19 +223,20 @@ pub struct Vif {
     pub filter: Vec<Filter>,
 }
 
-/// A rule of a port: the devices that it takes, and the vif that each becomes.
+/// A rule of a port: the devices that it matches, and the vif that each becomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VifRule {
-    /// The devices that it takes; `None`: every one that no vif and no earlier rule takes.
+    /// The devices that it takes; `None`: every device that no vif and no earlier rule takes.
     pub pattern: Option<DevicePattern>,
     /// The slice of its vifs.
     pub slice_name: NameTemplate,
     /// Most devices that it takes at a time.
     pub devices_max: u32,
-    /// The vif of each device, without name and device. Its slice is that of a name without words;
-    /// with words it is [`VifRule::NO_SLICE`].
+    /// The template of each device's vif, without name and device. Its slice is that of
+    /// `slice_name`, or [`VifRule::NO_SLICE`] if that name depends on the device.
     pub vif: Vif,
-    /// The slice that is made where no slice of the name is written, without the name.
+    /// The template of a slice, without its name. It is used if the policy has no slice of the
+    /// name.
     pub slice: Slice,
 }
 
@@ -421,7 +426,7 @@ impl Node {
     pub const FRAMES_DEFAULT: u32 = 16_384;
     /// The default of `flows`; their states take 1.3 MB.
     pub const FLOWS_DEFAULT: u32 = 16_384;
-    /// The default of `in_flight`: the standing delay that CoDel tolerates before it.
+    /// The default of `in_flight`: the standing delay that CoDel tolerates in the queue before.
     pub const IN_FLIGHT_DEFAULT: Nanos = Nanos::from_millis(5);
 }
 
@@ -445,7 +450,7 @@ impl Port {
         }
     }
 
-    /// The bytes that an untagged packet counts beyond its layer-2 length.
+    /// The bytes that count for an untagged packet beyond its layer-2 length; negative for `l3`.
     #[must_use]
     pub fn packet_overhead(&self) -> i32 {
         let layer = match self.layer {

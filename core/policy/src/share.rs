@@ -93,7 +93,7 @@ pub struct Codel {
 }
 
 impl Direction {
-    /// Both, for loops.
+    /// Both directions, for loops.
     pub const ALL: [Self; 2] = [Self::Send, Self::Receive];
 
     /// The key of the direction: `send` or `receive`.
@@ -156,9 +156,10 @@ impl Queue {
     /// The default bounds of a queue behind a smooth window, in packets and bytes. They count the
     /// packets in the window too, and are at least the defaults of any queue.
     ///
-    /// Packets: as many as the window holds at `rate` if each is a third of the longest `packet`.
-    /// So of the longest packets, two thirds of the bound are left for the queue. Bytes: twice what
-    /// the window holds.
+    /// The bound of packets is the number that the window holds at `rate` if each is a third as
+    /// long as the longest `packet`. If all packets are of the longest, the window holds a third of
+    /// the bound and leaves two thirds for the queue. The bound of bytes is twice what the window
+    /// holds.
     #[must_use]
     pub fn behind(window: &SmoothWindow, rate: BitRate, packet: ByteCount) -> (u32, ByteCount) {
         let held = window.backlog_max(rate).get();
@@ -264,7 +265,8 @@ mod tests {
             )
         };
         assert!(crate::parse(&text("100Mbit")).is_ok());
-        // The largest queue, its receive queue and the rings of a port; the vif's lie elsewhere.
+        // The largest queue, the vif's receive queue and the rings of a port. The vif's rings have
+        // memory of their own.
         let refused = crate::parse(&text("1Gbit")).unwrap_err();
         let needed = alloc::format!("{}", 65_536 + 256 + 1280);
         assert!(alloc::format!("{refused}").contains(&needed), "{refused}");

@@ -74,7 +74,7 @@ pub struct Machine {
 }
 
 impl ResultFile {
-    /// A file with nothing measured yet.
+    /// Makes a file without samples and verdicts.
     pub fn new(origin: Origin) -> Self {
         let Origin { command, machine, kernel, commit, start } = origin;
         Self {
@@ -140,7 +140,8 @@ impl ResultFile {
         self.duration_s = seconds;
     }
 
-    /// Adds all of `other`: its series as `PREFIX/NAME`, its cases and notes unchanged.
+    /// Adds everything that `other` holds: its series as `PREFIX/NAME`, its cases on the renamed
+    /// series, and its notes.
     ///
     /// # Errors
     /// A name of a series or an id of a case is taken; then nothing is added.

@@ -70,7 +70,7 @@ pub enum Rule {
     },
 }
 
-/// The number of series that a rule takes.
+/// The number of series that a rule accepts.
 #[derive(Clone, Copy)]
 pub(crate) enum SeriesArity {
     OneOrMore,

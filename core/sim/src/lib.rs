@@ -2,8 +2,8 @@
 //! Virtual time: the shipped switch between simulated sources, links and sinks.
 //!
 //! **Problem.** A promise such as "tenant A gets at least 30 Mb/s" depends on when packets arrive.
-//! On a real machine their times change with every run, so a failure cannot be repeated, and what
-//! a busy machine adds cannot be told from what the scheduler does.
+//! On a real machine their times change with every run. A failure cannot be repeated, and delays of
+//! a busy machine cannot be told from delays of the scheduler.
 //!
 //! **Idea.** [`weir_switch::Switch`] reads no clock: time is an argument. So the code that ships
 //! can run in a *discrete-event simulation* (Law, *Simulation Modeling and Analysis*, chapter 1).
@@ -11,13 +11,13 @@
 //!
 //! 1. The clock jumps to the earliest of: the next packet of a [`SimSource`], the next arrival
 //!    over a [`SimLink`], the next instant that the switch asks for.
-//! 2. Everything due then is handed to the switch.
-//! 3. Everything that the switch lets go leaves, over a link where the interface has one, and is
+//! 2. Everything that is due is handed to the switch.
+//! 3. Every frame that the switch releases leaves, over a link if the interface has one, and is
 //!    reported as a [`Departure`], for a [`StreamSink`] to count.
 //!
-//! Nothing takes time but what a rate or a delay says. The processor is infinitely fast, so a
-//! result shows what the algorithms do, not what a machine adds. [`SimNode::run_on`] is for what it
-//! adds: there processors take the time of [`HostTimes`].
+//! Only rates and delays take time. The processor is infinitely fast, so a result shows the
+//! algorithms alone. [`SimNode::run_on`] adds the machine: its processors take the time of
+//! [`HostTimes`].
 //!
 //! **Determinism.** There is no clock, no entropy, no thread and no hash table. Random sources
 //! draw from a [`Seed`]. Two events of one instant keep the order in which they were scheduled:
@@ -26,20 +26,20 @@
 //! **Bounds.** The queue of events has a capacity, and so has each link. A run that does not
 //! advance its clock within [`STEPS_AT_ONCE_MAX`] steps ends with [`SimError::Livelock`].
 //!
-//! **Shapers alone.** [`run_shaped`] lets a sender, perhaps one that answers to its own delays,
-//! pass a [`Shaper`] without a switch around it; [`ShaperAudit`] checks the laws of the smooth
-//! window.
+//! **Shapers alone.** [`run_shaped`] passes a sender's packets through a [`Shaper`] without a
+//! switch; the sender may react to the delays of its packets. [`ShaperAudit`] checks the laws of
+//! the smooth window.
 //!
-//! **TCP.** A [`TcpNetwork`] has connections of a real protocol machine cross a [`Bottleneck`],
-//! which may be a scheduler or a shaper: what a queue does to a tenant depends on TCP's answer. A
-//! [`RouterHost`] is one as well: Xen's domain 0 between the wire and virtual routers;
-//! [`RouterChain`] is several in a line.
+//! **TCP.** The effect of a queue on a tenant depends on how TCP reacts. In a [`TcpNetwork`],
+//! connections of a real TCP implementation cross a [`Bottleneck`], such as a scheduler or a
+//! shaper. A [`RouterHost`] is a bottleneck as well: Xen's domain 0 between the wire and virtual
+//! routers. A [`RouterChain`] is several bottlenecks in a line.
 //!
-//! **Packets that cost processor time.** A [`ForwardingNetwork`] has flows pass processors, with a
-//! cost by packet and byte, and bottlenecks.
+//! **Packets that cost processor time.** In a [`ForwardingNetwork`], flows pass bottlenecks and
+//! processors, which take time for each packet and each byte.
 //!
-//! Read [`SimNode`], then [`SimNode::run`]. [`DataPlane`] names what the simulator has in common
-//! with data planes on the wire.
+//! Read [`SimNode`], then [`SimNode::run`]. [`DataPlane`] is the interface that the simulator and
+//! the data planes on the wire have in common.
 
 mod cycle_audit;
 mod edf;

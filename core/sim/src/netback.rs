@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Xen's native back end: the way of packets from guests' rings through domain 0 to a link.
+//! Xen's native back end: the path of packets from guests' rings through domain 0 to a link.
 //!
 //! **Problem.** The Netback text saw guests starve each other on Xen 4.0 without any shortage of
-//! processor time. Its machine is gone; a bridge of today has other defects.
+//! processor time. Its machine no longer exists, and a bridge of today has other defects.
 //!
 //! **Model** (Linux 2.6.32, `drivers/xen/netback/netback.c`, `net_tx_action`). Each guest has a
-//! ring; what finds it full is lost in the guest. Domain 0 serves the rings in turn, a packet each,
-//! leaving out those whose `rate` ([`XenBucket`]) makes them wait. A packet costs it time by the
-//! piece and by the byte. Then the packet crosses the bridge, which has no queue of its own, into
-//! the queue of the network card; what finds that full is dropped, *after* the turn was paid for:
-//! the text's *buffer overflow in Domain 0*. The card sends at the link's rate.
+//! ring; packets that find it full are lost in the guest. Domain 0 serves the rings in turn, a
+//! packet each, and skips rings that must wait for their `rate` ([`XenBucket`]). Domain 0 takes
+//! time for each packet and each byte. Then the packet crosses the bridge, which has no queue of
+//! its own, into the queue of the network card. A packet that finds this queue full is dropped
+//! *after* domain 0 has spent its time on it: the text's *buffer overflow in Domain 0*. The card
+//! sends at the link's rate.
 //!
-//! **What follows.** Where more is offered than the link carries, the queue is full, and a place in
-//! it goes to whoever comes first after a frame has left: shares are a matter of the senders'
-//! phases to each other (Floyd and Jacobson, *On Traffic Phase Effects in Packet-Switched
-//! Gateways*, 1992), which wander with the senders' timers.
+//! **Consequence.** If more is offered than the link carries, the card's queue is full, and a place
+//! in it goes to the first packet that comes after a frame has left. Shares therefore depend on the
+//! phases of the senders relative to each other (Floyd and Jacobson, *On Traffic Phase Effects in
+//! Packet-Switched Gateways*, 1992), which drift with the senders' timers.
 //!
-//! **A disk** that blocks: while a request of the block back end waits, domain 0 does nothing else.
-//! Waits and the time between them are exponential.
+//! **A disk that blocks.** While a request of the block back end waits, domain 0 does nothing else.
+//! The lengths of these waits, and of the times between them, are distributed exponentially.
 
 use std::collections::VecDeque;
 
@@ -46,7 +47,7 @@ pub struct NetbackConfig {
 pub struct BlockingDisk {
     /// The time of its beginning.
     pub from: Instant,
-    /// The time of its end; the last request is waited for.
+    /// The time of its end; a request that began before still blocks until it is done.
     pub to: Instant,
     /// The mean time between the end of a request and the next.
     pub between: Nanos,
@@ -65,8 +66,8 @@ pub struct NetbackSender {
     pub rate: BitRate,
     /// The time of its beginning.
     pub start: Instant,
-    /// By how many parts per million each interval is longer or shorter, at most: what a timer in a
-    /// guest adds.
+    /// The jitter of a guest's timer: the most by which an interval is longer or shorter, in parts
+    /// per million.
     pub jitter_ppm: u32,
 }
 
@@ -85,7 +86,7 @@ pub struct NetbackFrame {
     pub bytes: u16,
 }
 
-/// Frames by their fate: all that were offered are sent, lost, dropped or wait.
+/// Counts of frames by their fate: each offered frame is sent, lost, dropped or waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetbackCounts {
     /// Offered by senders.
@@ -114,7 +115,7 @@ pub struct NetbackModel {
     served: Option<NetbackFrame>,
     /// True while a request of the disk is waited for.
     is_blocked: bool,
-    /// The card's queue, the one that is being sent first.
+    /// The card's queue; the frame at the head is being sent.
     queue: VecDeque<NetbackFrame>,
     draws: Seed,
     counts: NetbackCounts,
@@ -124,7 +125,8 @@ pub struct NetbackModel {
 struct NetbackGuest {
     bucket: Option<XenBucket>,
     ring: VecDeque<NetbackFrame>,
-    /// The time from which the first of the ring may be served; `None`: the bucket was not asked.
+    /// The time from which the first frame of the ring may be served; `None` until the bucket is
+    /// asked.
     ready: Option<Instant>,
 }
 
@@ -138,7 +140,7 @@ struct SenderState {
 #[derive(Clone, Copy, Debug)]
 enum NetbackEvent {
     Offer(usize),
-    /// A guest's credit is there.
+    /// A guest's credit is refilled.
     Credit,
     Served,
     Sent,
@@ -151,7 +153,7 @@ impl NetbackConfig {
     pub const FRAMING: u64 = 24;
 
     /// Returns a link with the bounds of Linux and Xen (`txqueuelen` and rings), without a disk.
-    /// A packet of 1514 bytes costs 8.5 µs, what the XTC text's table 2 says of domain 0.
+    /// A packet of 1514 bytes costs 8.5 µs, as table 2 of the XTC text says for domain 0.
     #[must_use]
     pub const fn new(link: BitRate) -> Self {
         let cost = PacketCost { packet: Nanos::new(7_000), kib: Nanos::new(1_000) };
@@ -353,7 +355,8 @@ impl SenderState {
     }
 }
 
-/// Events beside those of senders and credits: one served, one sent, one of the disk.
+/// Room for the events that belong to no sender and no credit: a frame was served, a frame was
+/// sent, the disk blocks or stops blocking.
 const OWN_EVENTS: usize = 4;
 
 const MILLION: u32 = 1_000_000;
@@ -403,8 +406,8 @@ mod tests {
         assert!(carried.abs_diff(125_000_000) < 2 * 1538, "{carried}");
     }
 
-    /// By hand: 25 Mb/s are a credit of 156 250 bytes, 103 frames of 1514 bytes, each 52 ms: 24.0
-    /// Mb/s, 0.960 of the rate.
+    /// By hand: 25 Mb/s are a credit of 156 250 bytes, which is 103 frames of 1514 bytes every
+    /// 52 ms: 24.0 Mb/s, 0.960 of the rate.
     #[test]
     fn a_rate_is_never_reached() {
         let rate = BitRate::from_mbps(25);
@@ -413,8 +416,9 @@ mod tests {
         assert!((part - 103.0 * 1514.0 * 8.0 / 0.052 / 25e6).abs() < 0.001, "{part}");
     }
 
-    /// Goal: with both at the link's rate, the phase between them decides: at times one has hardly
-    /// anything, though rings are served in turn. A link with room for both serves both.
+    /// Goal: if two guests each offer the link's rate, the phase between them decides their shares:
+    /// at times one gets hardly anything, though rings are served in turn. A link with room for
+    /// both serves both.
     #[test]
     fn phases_starve() {
         let least = |mbps: u64| {

@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Virtual routers on a host of Xen: a packet's way through domain 0, a router, and domain 0 again.
+//! Virtual routers on a Xen host: a packet's path through domain 0, a router, and domain 0 again.
 //!
-//! **Problem.** The XTC text holds a router's rate by its processor time. What that does to the
-//! others depends on domain 0, which all packets pass twice: it carries a flood up to a router even
-//! if the router drops it there (section 7.3).
+//! **Problem.** The XTC text holds a router's rate by its processor time. The effect on other
+//! routers depends on domain 0, which all packets pass twice: it carries a flood up to a router
+//! even if the router then drops it (section 7.3).
 //!
 //! **Model.** Each router is a domain of a [`SimMachine`] with a processor of its own, under the
 //! credit scheduler. It has two interfaces, each with its rings: one towards the senders, one
 //! towards the receivers. Domain 0 is one server with processor time of its own, as fast as all its
 //! processors together. It carries packets up to interfaces and down from them by turns, as
 //! Xen's back end does (Linux 2.6.18 to 2.6.32, `netback.c`): up in order of arrival, down from one
-//! interface after the other. An interface has a bound of packets that wait for domain 0. What
-//! finds it reached is lost for nothing. What finds the router's ring full is lost after domain 0
-//! has carried it up: the *waste*. A limit of a router drops in front of domain 0, as Weir's does.
+//! interface after the other.
+//!
+//! A bounded number of packets wait for domain 0 at each interface; further packets are lost there,
+//! at no cost. A packet that finds the router's ring full is lost after domain 0 has carried it up:
+//! the *waste*. A router's limit drops packets in front of domain 0, as Weir's does.
 //!
 //! ```text
 //!            limit   queue    domain 0    ring    router    ring    domain 0
 //!  packet ────▷│────▶ ▯▯▯ ──── up ──────▶ ▯▯▯ ──── cap ───▶ ▯▯▯ ──── down ────▶ wire
 //! ```
 //!
-//! **What it leaves out**: several processors of domain 0 that are not equally busy, batches of the
-//! back end, the cards' own rings.
+//! **Not modelled**: several processors of domain 0 that are not equally busy, batches of the back
+//! end, the cards' own rings.
 
 use std::collections::VecDeque;
 
@@ -48,7 +50,7 @@ pub struct RouterHostConfig {
     pub accounting: CreditAccounting,
 }
 
-/// The packets of a router by their fate.
+/// Counts of a router's packets by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterHostCounts {
     /// Offered to it.
@@ -76,13 +78,13 @@ pub struct RouterHost {
     arrived: VecDeque<usize>,
     /// True if domain 0 last carried a packet up.
     was_up: bool,
-    /// The interface whose turn to send is next: two of each router.
+    /// The interface whose turn to send is next. Each router has two.
     turn: usize,
-    /// The packets that have left domain 0, with the instants.
+    /// The packets that have left domain 0, each with its instant.
     left: VecDeque<(Crossing, Instant)>,
-    /// The packets lost inside, until they are handed over.
+    /// The packets that were lost inside and are not reported yet.
     lost: Vec<Crossing>,
-    /// The machine cannot go on.
+    /// The error after which the machine cannot go on.
     failed: Option<SimError>,
 }
 
@@ -91,25 +93,26 @@ pub struct RouterHost {
 struct RouterInterface {
     /// Packets that wait for domain 0 to be carried up.
     up: VecDeque<Crossing>,
-    /// Packets that came in by it and are in the router, in order.
+    /// Packets that came in by this interface and are in the router, in order.
     inside: VecDeque<Crossing>,
-    /// Packets that the router sends by it.
+    /// Packets that the router sends by this interface.
     down: VecDeque<Crossing>,
 }
 
 #[derive(Debug, Default)]
 struct HostedRouter {
-    /// Towards the senders, towards the receivers.
+    /// The interface towards the senders, and the one towards the receivers.
     interfaces: [RouterInterface; 2],
     /// The interface that the router serves next.
     serves: usize,
     limit: Option<TokenBucket>,
-    /// Packets that the machine's domain had done when its packets were last collected.
+    /// Packets that the router's domain had forwarded when they were last collected.
     done: u64,
     counts: RouterHostCounts,
 }
 
-/// A job of domain 0, for an interface: twice its router's position, and 1 towards the receivers.
+/// A job of domain 0, with the index of an interface: twice the router's position, plus 1 for the
+/// interface towards the receivers.
 #[derive(Clone, Copy, Debug)]
 enum HostJob {
     Up(usize),
@@ -117,8 +120,8 @@ enum HostJob {
 }
 
 impl RouterHost {
-    /// Makes a host of `routers` routers, and of flows of which each goes through the router that
-    /// `router_of` names.
+    /// Makes a host of `routers` routers. Each flow goes through the router that `router_of` has at
+    /// the flow's position.
     ///
     /// # Errors
     /// There is no router, there are more than processors of a machine, or a flow has none.
@@ -160,8 +163,8 @@ impl RouterHost {
         self.machine.set_cap(router, (cap < CpuShare::ONE).then_some(cap));
     }
 
-    /// Drops what exceeds `limit` in front of domain 0, from `now` on; `None`: nothing. Bursts of
-    /// 10 ms pass, and of 16 packets in any case.
+    /// Drops packets beyond `limit` in front of domain 0, from `now` on; `None`: no limit. Bursts
+    /// of 10 ms of the limit pass, and of 16 packets in any case.
     pub fn set_limit(&mut self, now: Instant, router: usize, limit: Option<PacketRate>) {
         let Some(of) = self.routers.get_mut(router) else { return };
         let burst = |rate: u64| (rate / 100).max(LIMIT_BURST);
@@ -216,7 +219,8 @@ impl RouterHost {
         ends.into_iter().chain(self.machine.next()).min()
     }
 
-    /// Has the routers send what they have done: they serve their interfaces by turns.
+    /// Has the routers send the packets that they have forwarded; they serve their interfaces by
+    /// turns.
     fn collect(&mut self) {
         for (at, router) in self.routers.iter_mut().enumerate() {
             let done = self.machine.counts(at).map_or(router.done, |counts| counts.done);
@@ -354,8 +358,8 @@ pub(crate) mod tests {
         accounting: CreditAccounting::Exact,
     };
 
-    /// Offers each flow a packet every so many microseconds for a second; returns the host and what
-    /// left it, by flow.
+    /// Offers a packet of each flow every `gaps` microseconds for a second; returns the host and
+    /// the number of packets that left it, by flow.
     fn run(mut host: RouterHost, gaps: &[u64]) -> (RouterHost, Vec<u64>) {
         let (mut left, mut lost) = (vec![0; gaps.len()], Vec::new());
         for micros in 0..1_000_000_u64 {
@@ -394,8 +398,8 @@ pub(crate) mod tests {
     }
 
     /// Goal: a flood towards a capped router takes 2 µs a packet from its neighbour, for nothing;
-    /// a limit in front of domain 0 gives them back. Method: one router is capped at 6 % of a
-    /// processor, so 20 kp/s, and offered 100; the other is offered 110.
+    /// a limit in front of domain 0 gives this time back. Method: one router is capped at 6 % of a
+    /// processor, which is 20 kp/s, and offered 100 kp/s; the other is offered 110 kp/s.
     #[test]
     fn a_limit_spares_domain_0_what_a_cap_wastes() {
         let capped = |limit: Option<u64>| {

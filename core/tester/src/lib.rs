@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Benchmarks of a device under test (DUT): how many packets a second it forwards, how late, and
-//! what that costs its processors.
+//! Benchmarks of a device under test (DUT): its throughput in packets a second, its latency, and
+//! the processor time that these packets cost it.
 //!
-//! **Problem.** The classic method (RFC 2544) bisects the load with one long trial each and takes
-//! one lost packet as a failure. A DUT on a shared machine stands still for milliseconds now and
-//! then, so one unlucky trial sends the bisection to the wrong half, and two runs differ by more
-//! than the versions that they were to compare.
+//! **Problem.** The classic method (RFC 2544) bisects the load with one long trial for each load,
+//! which a single lost packet fails. A DUT on a shared machine now and then stands still for
+//! milliseconds. One such trial sends the bisection to the wrong half, and two runs then differ by
+//! more than the versions that they compare.
 //!
-//! **Idea.** RFC 9971 (MLRsearch) states what a result means instead: a [`Goal`] says how much loss
-//! makes a trial bad, which part of the trials may be bad, and how long trials last in sum. A load
-//! is a *lower bound* if even pessimism about the trials that are missing leaves it good, an *upper
-//! bound* if even optimism leaves it bad ([`LoadSums`]). [`Search`] measures loads until a lower
-//! and an upper bound lie within the goal's width of each other.
+//! **Idea.** RFC 9971 (MLRsearch) defines instead what a result means. A [`Goal`] says how much
+//! loss makes a trial bad, which part of the trials may be bad, and how long all trials of a load
+//! last together. A load is a *lower bound* if it keeps the goal even when all missing trials are
+//! counted as bad, and an *upper bound* if it breaks the goal even when they are counted as good
+//! ([`LoadSums`]). [`Search`] measures loads until a lower and an upper bound lie within the goal's
+//! width of each other.
 //!
-//! **Purity.** Nothing here sends a packet. [`Search::next`] says what to measure and
-//! [`Search::record`] takes what came of it; the procedures of RFC 2544, RFC 9004 and RFC 5180 are
-//! written against the trait [`Measurer`]. On the wire a generator and a sink implement it, in
+//! **Purity.** Nothing here sends a packet. [`Search::next`] says what to measure next, and
+//! [`Search::record`] takes the result. The procedures of RFC 2544, RFC 9004 and RFC 5180 are
+//! written against the trait [`Measurer`]. A generator and a sink implement it on the wire; in
 //! tests [`FakeDut`] does, whose capacity is known.
 //!
 //! **Exactness.** Counts and ratios are integers: a loss ratio is compared by cross-multiplication,

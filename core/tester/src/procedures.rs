@@ -8,12 +8,13 @@
 //! | latency | loads from 10 % to 110 % of the throughput: delays and the load of processors |
 //! | frame loss rate | from 100 % of the line downwards in tenths, until two loads lose nothing |
 //! | back-to-back | the longest burst at the line's rate without loss, several times (RFC 9004) |
-//! | system recovery | 110 % of the throughput, then half of that: when does loss end |
-//! | reset | for how long a reset DUT forwards nothing |
+//! | system recovery | 110 % of the throughput, then half of that: the time until loss ends |
+//! | reset | the time for which a DUT that was reset forwards nothing |
 //!
-//! Bursts are left out where the throughput is the line's rate: no buffer fills.
+//! The back-to-back test is left out if the throughput is the greatest load that can be offered: no
+//! buffer would fill.
 //!
-//! The measurer is a parameter, so that all of it runs in a test in no time.
+//! The measurer is a parameter, so that a test runs all procedures without waiting.
 
 use serde::{Deserialize, Serialize};
 use weir_units::Nanos;
@@ -34,25 +35,25 @@ use crate::schedule::{SizeTest, SuiteSchedule, latency_trials};
 use crate::search::{Search, SearchConfig, Step};
 use crate::tester_limit::DeviceTrials;
 
-/// The state of a suite, told before each trial.
+/// The progress of a suite, reported before each trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BenchmarkProgress {
-    /// Sizes done.
+    /// Frame sizes that are done.
     pub done: usize,
-    /// Sizes of the suite.
+    /// Frame sizes of the suite.
     pub of: usize,
     /// The test.
     pub test: &'static str,
     /// Load of the trial, packets a second.
     pub pps: u64,
-    /// Time left, if nothing surprises.
+    /// Estimate of the time left.
     pub left: Nanos,
 }
 
 /// A measured load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LadderPoint {
-    /// In percent of the throughput (latency) or of the line (loss rate).
+    /// The load in percent of the throughput (latency) or of the line (loss rate).
     pub percent: u32,
     /// Packets a second.
     pub pps: u64,
@@ -65,16 +66,17 @@ pub struct LadderPoint {
 pub struct BackToBack {
     /// Packets a second within a burst.
     pub pps: u64,
-    /// The longest burst of each repetition. At `longest` the DUT may take more.
+    /// The longest burst of each repetition. If it is `longest`, the DUT may take more.
     pub bursts: Vec<u64>,
     /// The longest burst that was tried.
     pub longest: u64,
     /// The mean of `bursts`.
     pub mean: f64,
-    /// The standard deviation of `bursts`; 0 of one.
+    /// The standard deviation of `bursts`; 0 for a single burst.
     #[serde(default)]
     pub stddev: f64,
-    /// Mean burst less what the DUT forwards meanwhile, as time: the size of its buffer, s.
+    /// The size of the DUT's buffer as a time, s: the mean burst less the packets that the DUT
+    /// forwards meanwhile.
     pub corrected_buffer_s: f64,
 }
 
@@ -105,9 +107,9 @@ pub struct SizeResult {
     pub goals: Vec<GoalResult>,
     /// Trials of the search.
     pub trials: u32,
-    /// Their length in sum, ns.
+    /// Length of all these trials together, ns.
     pub spent_ns: u64,
-    /// Packets of the search by load, packets a second.
+    /// Packets of the search by load; loads are in packets a second.
     pub loads: Vec<(u64, Outcome)>,
     /// Latency and processors by load; percent are of the throughput.
     pub latency: Vec<LadderPoint>,
@@ -119,11 +121,11 @@ pub struct SizeResult {
     pub recovery: Option<Recovery>,
     /// Time without forwarding after a reset, ns; `None` if the DUT did not come back.
     pub reset_ns: Option<u64>,
-    /// The DUT did not come back from a reset in so many ns, which is when sending ended.
+    /// Set if the DUT did not come back from a reset: the time until sending ended, ns.
     #[serde(default)]
     pub not_back_ns: Option<u64>,
-    /// The test in which the measurement ended early: its results, and those of the tests behind
-    /// it, are missing.
+    /// The test in which the measurement ended early; its results and those of later tests are
+    /// missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_in: Option<String>,
     /// Tests that were left out, loads and times that were cut, each with its reason.
@@ -153,9 +155,9 @@ pub enum BenchmarkError<E> {
     Sizes(usize),
 }
 
-/// Makes the tests of `choice` for each of `profiles`, throughput for `goals` first. `progress` is
-/// called before each trial, `size_done` after each size with all results so far: also after one
-/// that a failure ended, with the results that it has.
+/// Makes the tests of `choice` for each of `profiles`, first the throughput for `goals`. Calls
+/// `progress` before each trial, and `size_done` with all results so far after each size, also
+/// after a size that a failure ended early.
 pub fn run_suite<M: Measurer>(
     measurer: &mut M,
     profiles: &[TrafficProfile],
@@ -206,13 +208,14 @@ struct SizeRun<'a, M> {
     line: u64,
     /// The greatest load.
     max: u64,
-    /// Time of the tests that follow.
+    /// Time of the tests still to come.
     behind: Nanos,
     notes: Vec<String>,
 }
 
 impl<M: Measurer> SizeRun<'_, M> {
-    /// The results, and why there are no more of them. Without a throughput there are none.
+    /// Makes the tests. Returns the results so far with the error, if one ended them; without a
+    /// throughput there are no results.
     fn run(&mut self) -> (Option<SizeResult>, Result<(), BenchmarkError<M::Error>>) {
         self.behind = self.schedule.tests();
         let (search, goals) = match self.search() {
@@ -249,7 +252,7 @@ impl<M: Measurer> SizeRun<'_, M> {
         }
     }
 
-    /// Makes the tests behind the search.
+    /// Makes the tests that follow the search.
     fn tests(&mut self, result: &mut SizeResult) -> Result<(), BenchmarkError<M::Error>> {
         let throughput = result.goals.first().map_or(0, GoalResult::throughput);
         let choice = self.schedule.choice;
@@ -268,7 +271,8 @@ impl<M: Measurer> SizeRun<'_, M> {
         Ok(())
     }
 
-    /// Notes a test that begins at the line's rate by the RFCs, where the tester cannot send that.
+    /// Adds a note if the RFC begins a test at the line's rate and the tester cannot send that
+    /// fast.
     fn note_line(&mut self, test: SizeTest) {
         let (max, line) = (self.max, self.line);
         if max < line && matches!(test, SizeTest::LossRate | SizeTest::BackToBack) {
@@ -280,7 +284,7 @@ impl<M: Measurer> SizeRun<'_, M> {
         }
     }
 
-    /// Says why a test would say nothing about the DUT.
+    /// Returns the reason for leaving a test out, if it would say nothing about the DUT.
     fn reason_against(&self, test: SizeTest, throughput: u64) -> Option<String> {
         if throughput == 0 && test != SizeTest::LossRate {
             return Some("no load passed the goal, and this test starts from one that did".into());
@@ -319,7 +323,7 @@ impl<M: Measurer> SizeRun<'_, M> {
         Ok(())
     }
 
-    /// The search, and its results with those marked that the tester bounds.
+    /// Makes the search. Returns it with its results, and marks those that the tester bounds.
     fn search(&mut self) -> Result<(Search, Vec<GoalResult>), BenchmarkError<M::Error>> {
         let goals = self.schedule.goals.to_vec();
         // A trial without a packet would pass any goal.
@@ -367,8 +371,8 @@ impl<M: Measurer> SizeRun<'_, M> {
         self.schedule.trials(length, count.into())
     }
 
-    /// Loads in percent of the throughput and packets a second. What the generator cannot offer is
-    /// cut to what it can, and noted.
+    /// Loads in percent of the throughput and in packets a second. A load that the generator cannot
+    /// offer is cut to the most that it can, with a note.
     fn latency_loads(&mut self, throughput: u64) -> Vec<(u32, u64)> {
         let percent_of =
             |pps: u64| u32::try_from(scaled(pps, 100, throughput.max(1))).unwrap_or(u32::MAX);
@@ -398,7 +402,7 @@ impl<M: Measurer> SizeRun<'_, M> {
         loads
     }
 
-    /// Says whether a trial has a packet at all, and notes it if not.
+    /// Tells whether a trial would have a packet at all; adds a note if not.
     fn has_packets(&mut self, test: SizeTest, pps: u64, trial: Nanos) -> bool {
         let any = packets_in(pps, trial) > 0;
         if !any {
@@ -520,7 +524,7 @@ impl<M: Measurer> SizeRun<'_, M> {
         TrialRequest { profile: self.profile.clone(), pps, duration, burst: None }
     }
 
-    /// Reports a trial; `left` is what this test still needs.
+    /// Reports the progress before a trial; `left` is the time that this test still needs.
     fn tell(&mut self, test: &'static str, pps: u64, left: Nanos) {
         let sizes_after = (self.of - self.done).saturating_sub(1) as u64;
         let after = Nanos::new(self.schedule.size().as_nanos().saturating_mul(sizes_after));
@@ -534,5 +538,5 @@ const NOTHING_ARRIVED: &str = "throughput: no packet arrived at any load: check 
                                connected and settled, that frames go to the address of its port, \
                                and that it has a route to the destination";
 const SECOND: Nanos = Nanos::from_secs(1);
-/// Frame sizes of a suite at most.
+/// Most frame sizes of a suite.
 pub const SIZES_MAX: usize = 128;

@@ -85,7 +85,7 @@ fn matches(named: &HeaderValue, tag: &HeaderValue) -> bool {
     each.any(|each| each.strip_prefix(b"W/").unwrap_or(each) == tag.as_bytes())
 }
 
-/// Returns the tag of a version: as many digits of its digest as tell versions apart.
+/// Returns the tag of a version: enough digits of its digest to tell versions apart.
 fn tag(bytes: &[u8]) -> HeaderValue {
     let digest = digest::digest(&digest::SHA256, bytes);
     let digits: String =
@@ -115,7 +115,7 @@ const fn file(path: &'static str, kind: &'static str, bytes: &'static [u8]) -> P
 }
 
 const HEADERS: [(HeaderName, &str); 6] = [
-    // Asked for again each time, sent again only after an upgrade.
+    // The browser asks each time, and is sent a file again only after an upgrade.
     (header::CACHE_CONTROL, "no-cache"),
     (header::CONTENT_SECURITY_POLICY, SECURITY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -124,8 +124,8 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// Scripts, styles and pictures of this origin alone, none inline, nothing by a string, no frame,
-/// no form that goes elsewhere.
+/// Allows scripts, styles and pictures of this origin alone. Forbids inline scripts and styles,
+/// `eval`, frames, and forms that are sent anywhere.
 const SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

@@ -456,9 +456,9 @@ impl<C: Controller> Supervisor<C> {
     }
 
     /// Returns the controller's action without the correction of the last sample, if the action
-    /// keeps the limit and `accepts(its settings, those in force)` is true. Otherwise returns `None`,
-    /// and the controller continues from the settings in force. The limit must stay, since a new
-    /// controller may have none yet.
+    /// keeps the limit and `accepts(its settings, those in force)` is true. Otherwise returns
+    /// `None`, and the controller continues from the settings in force. The limit must stay, since
+    /// a new controller may have none yet.
     fn rest(&mut self, now: Instant, accepts: fn(Settings, Settings) -> bool) -> Option<Action> {
         let (in_force, rest) = (self.settings?, self.controller.rest(now)?);
         let settings = rest.settings();
