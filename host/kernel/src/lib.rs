@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The kernel's data plane on this host: reads the facts that a plan depends on, applies plans, and
-//! counts.
+//! reads counters.
 //!
-//! Nothing here depends on a running process. Disciplines stay at their devices, programs and
-//! tables on a BPF file system, and a file in the state folder says what was made. A process that
-//! starts reads that file, compares it with the host, and goes on from what is really there. What
-//! undoes all of it is in the node's journal.
+//! The data plane needs no running process. Disciplines stay at their devices, programs and tables
+//! on a BPF file system, and a record in the state folder lists the objects that were made. A
+//! process that starts reads this record, compares it with the host, and continues from what is
+//! really there. The undo of each change is in the node's journal.
 // A link of a program is made and kept by system calls; each block carries its argument.
 #![allow(unsafe_code)]
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Applies plans, adopts what an earlier process left, and reads the counters.
+//! Applies plans, adopts the data plane that an earlier process left, and reads the counters.
 //!
 //! **Order.** The undo is in the journal before anything is made. The record is written before a
-//! plan and after it. A plan that fails is taken back step by step; one whose process was killed is
-//! completed by the next process, which sets every value again.
+//! plan is executed and again after it. A plan that fails is rolled back step by step. A plan whose
+//! process was killed is completed by the next process, which sets every value again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -44,9 +44,9 @@ pub struct MemberCounts {
     pub programs: OwnerCounts,
     /// Counters of its queue at the port.
     pub send: LeafCounts,
-    /// Counters of the queue before it, if it has one.
+    /// Counters of the queue at its own device, if it has one.
     pub receive: Option<LeafCounts>,
-    /// Counters of its queue in the tree of what its port brings, if there is one.
+    /// Counters of its queue in the tree for frames from the port, if there is one.
     pub inbound: Option<LeafCounts>,
 }
 
@@ -66,8 +66,8 @@ pub struct PlaneCounts {
 pub struct AppliedPolicy {
     /// The compiled policy.
     pub compiled: CompiledPolicy,
-    /// The steps that were made last: empty if there was nothing to do, or if what vifs by rule had
-    /// to wait for left nothing more.
+    /// The steps of the last plan. Empty if nothing had to change, or if a second plan for
+    /// postponed vifs found nothing more to change.
     pub plan: KernelPlan,
     /// Programs of others that run before Weir's, each as a line for the operator.
     pub programs_before: Vec<String>,
@@ -91,12 +91,12 @@ impl KernelPlane {
         name: &str,
         journal: &mut Journal,
     ) -> Result<Self, KernelPlaneError> {
-        // A kernel without is refused with the policy.
+        // A kernel without a hook is refused later, by the check of the policy.
         Self::open_with(hooks().unwrap_or(HookKind::Tcx), state, name, journal)
     }
 
-    /// Does what [`Self::open`] does with programs attached in a way that is not the kernel's best:
-    /// so that the way of older kernels can be tested on others.
+    /// Does the same as [`Self::open`], with programs attached by the given kind of hook instead of
+    /// the kernel's best, so that the hook of older kernels can be tested on newer ones.
     ///
     /// # Errors
     /// The errors of [`Self::open`].
@@ -124,8 +124,8 @@ impl KernelPlane {
         Ok(Self { tables, record, path, support })
     }
 
-    /// Returns the plan of a start with `policy`, from the part of the record that the host has.
-    /// Reads only.
+    /// Returns the plan of a start with `policy`, from those recorded objects that the host still
+    /// has. Changes nothing.
     ///
     /// # Errors
     /// The policy cannot be enforced here, or a command failed.
@@ -147,7 +147,8 @@ impl KernelPlane {
         Ok((compiled, plan))
     }
 
-    /// Makes the host enforce `policy` from now on: applies the plan from what is there.
+    /// Makes the host enforce `policy` from now on: applies the plan that leads there from the
+    /// present state.
     ///
     /// # Errors
     /// The policy cannot be enforced here, or a step failed; then everything is as before.
@@ -157,7 +158,7 @@ impl KernelPlane {
         journal: &mut Journal,
     ) -> Result<AppliedPolicy, KernelPlaneError> {
         let applied = self.apply_once(policy, journal)?;
-        // The numbers of what is gone are free now.
+        // Vifs were postponed for lack of numbers; those of removed objects are free now.
         match applied.compiled.postponed.is_empty() {
             true => Ok(applied),
             false => self.apply_once(policy, journal),
@@ -199,8 +200,8 @@ impl KernelPlane {
         Ok(AppliedPolicy { compiled, plan, programs_before })
     }
 
-    /// Removes from the tables each device that is not in `setup`: it is gone, or it was renamed
-    /// and has kept its number.
+    /// Removes from the tables each device that is not in `setup`: either the device is gone, or it
+    /// was renamed and kept its number.
     fn forget_strangers(&self, setup: &KernelSetup, view: &HostView) {
         let mut wanted = BTreeSet::new();
         for object in &setup.objects {
@@ -216,7 +217,7 @@ impl KernelPlane {
         self.tables.forget(|number, hook| wanted.contains(&(number, hook)));
     }
 
-    /// Names programs of others that run before Weir's.
+    /// Lists programs of others that run before Weir's, each as a line for the operator.
     fn programs_before(&self, setup: &KernelSetup, view: &HostView) -> Vec<String> {
         let mut lines = Vec::new();
         for object in &setup.objects {
@@ -234,7 +235,7 @@ impl KernelPlane {
         lines
     }
 
-    /// Checks that the host could enforce `policy`. Reads only.
+    /// Checks that the host could enforce `policy`. Changes nothing.
     ///
     /// # Errors
     /// The policy cannot be enforced here, or a command failed.
@@ -244,7 +245,7 @@ impl KernelPlane {
         compiled.map(drop).map_err(KernelPlaneError::Refused)
     }
 
-    /// Writes into the journal how each new tree or device is undone.
+    /// Writes the undo of each new tree or device into the journal.
     fn record_undos(
         &self,
         plan: &KernelPlan,
@@ -292,14 +293,15 @@ impl KernelPlane {
             undo,
         }))?;
         if programs_last {
-            // Undone before the devices that the programs lead to: no frame gets lost there.
+            // The programs are removed before the devices that they send frames to, so that no
+            // frame is lost there.
             let folder = self.tables.place().to_owned();
             journal.record("programs and their tables", Undo::RemoveTree(folder))?;
         }
         Ok(())
     }
 
-    /// Runs the steps of a plan; takes them back if one fails.
+    /// Runs the steps of a plan; rolls them back if one fails.
     fn execute(
         &mut self,
         plan: &KernelPlan,
@@ -314,7 +316,8 @@ impl KernelPlane {
         let mut failed = None;
         for group in plan.steps.chunk_by(run_together) {
             if let Err(error) = self.run_group(group, view, host, false) {
-                // If one could not be made, that which is there is somebody else's: it stays.
+                // A device or discipline that could not be made may exist already. It then belongs
+                // to somebody else, so the rollback must not remove it.
                 tried += if makes_owned(&group[0]) { 0 } else { group.len() };
                 failed = Some(error);
                 break;
@@ -328,16 +331,17 @@ impl KernelPlane {
         };
         let taken = plan.steps.get(..tried).unwrap_or_default().to_vec();
         for step in &(KernelPlan { steps: taken }).reversed().steps {
-            // A step that was not made cannot be taken back; the first error is what is told.
+            // The undo of a step that was not made fails; only the first error is reported.
             let _not_made = self.run_group(std::slice::from_ref(step), view, host, true);
         }
-        // The values of what is there are set again by the next plan.
+        // With `before` set, the next plan sets every value again.
         self.record = KernelRecord { setup: before.clone(), before: Some(before), bases };
         self.record.write(&self.path)?;
         Err(error)
     }
 
-    /// Returns the bases of counters after `plan`: a queue that it makes again begins at zero.
+    /// Returns the bases of counters after `plan`: a queue that the plan makes again counts from
+    /// zero.
     fn bases(&self, plan: &KernelPlan) -> Result<Vec<LeafBase>, KernelPlaneError> {
         let mut bases = self.record.bases.clone();
         let new: Vec<&LeafObject> = plan.steps.iter().filter_map(new_queue).collect();
@@ -352,7 +356,7 @@ impl KernelPlane {
         Ok(bases)
     }
 
-    /// Runs steps that are all commands, or a single one that is none.
+    /// Runs a group of steps that are all commands, or a single step that is no command.
     fn run_group(
         &self,
         group: &[PlanStep],
@@ -392,7 +396,7 @@ impl KernelPlane {
             KernelObject::Uplink(uplink) => match number(&uplink.device) {
                 Some(number) if gone => self.tables.remove_uplink(number),
                 Some(of) => {
-                    // The plan may have made it a moment ago.
+                    // The plan may have made this device a moment ago, so look its number up now.
                     let through = uplink.through.as_ref().and_then(|name| device_number(name));
                     let bridge = number(&uplink.bridge).unwrap_or(0);
                     self.tables.set_uplink(of, (bridge, through.unwrap_or(0)))
@@ -443,8 +447,8 @@ impl KernelPlane {
         let mut counts = PlaneCounts::default();
         let queues = queues(&Host::default())?;
         let at = |device: &str, minor| queues.get(&(device.to_owned(), minor)).copied();
-        // A vif has a class on one port alone, and one in the tree of what that brings. At its own
-        // device, one queue has all frames.
+        // A vif has a class on one port alone, and one in the tree for frames from that port. At
+        // the vif's own device, one queue has all frames.
         let (mut sending, mut receiving) = (BTreeMap::new(), BTreeMap::new());
         for object in &self.record.setup.objects {
             match object {
@@ -466,7 +470,8 @@ impl KernelPlane {
                     counts.moved.insert(uplink.device.clone(), moved);
                 }
                 KernelObject::Member(member) => {
-                    // After the queues: what they sent is then among what they were offered.
+                    // Read after the queues, so that frames which a queue sent are counted as
+                    // offered too.
                     let programs = self.tables.counts(member.owner)?;
                     let (port, mut send) = sending.get(&member.owner).copied().unwrap_or_default();
                     let base = self.base(port, member.owner);
@@ -498,7 +503,7 @@ impl KernelPlane {
 }
 
 impl PlaneCounts {
-    /// Returns the base of a queue that is made again now; `None` if no vif has it.
+    /// Returns the base of a queue that is made again now; `None` if it belongs to no vif.
     fn base_of(&self, leaf: &LeafObject) -> Option<LeafBase> {
         let LeafObject { device, minor, .. } = leaf;
         let (offered, queue) = if *minor == OTHERS_CLASS {
@@ -516,7 +521,7 @@ impl PlaneCounts {
     }
 }
 
-/// The vif of a class in the tree of what a port brings.
+/// The vif of a class in the tree for frames from a port.
 fn inbound_owner(minor: u16) -> Option<u16> {
     (minor & INBOUND_CLASS != 0).then_some(minor & !INBOUND_CLASS)
 }
@@ -528,8 +533,8 @@ fn uplinks(setup: &KernelSetup) -> impl Iterator<Item = &UplinkObject> {
     })
 }
 
-/// Strikes the undos of devices that are gone, or that have nothing of this node any more: later
-/// they would remove what is somebody else's by then.
+/// Removes from the journal the undos of devices that are gone, or that have no object of this node
+/// any more. Such an undo could later remove an object of somebody else.
 fn forget_undos(
     plan: &KernelPlan,
     (before, after): (&KernelSetup, &KernelSetup),
@@ -559,7 +564,8 @@ fn undone_at(object: &KernelObject) -> Option<&str> {
 }
 
 /// Tells whether two steps run as one batch. Commands of `tc` do, except that each tree is made
-/// alone: if one fails, it is known which were made. A `clsact` is removed alone, too.
+/// alone, so that after a failure it is known which trees were made. A `clsact` is removed alone,
+/// too.
 fn run_together(a: &PlanStep, b: &PlanStep) -> bool {
     let is_place = |step: &PlanStep| matches!(step.object(), Some(KernelObject::Clsact(_)));
     let alone = makes_owned(a) || makes_owned(b) || is_place(a) || is_place(b);
@@ -588,7 +594,7 @@ mod tests {
     use crate::counters::WayCounts;
     use weir_kernel_plan::LeafKind;
 
-    /// Goal: frames that a vif received before it had a queue are not taken for dropped ones.
+    /// Goal: frames that a vif received before it had a queue do not count as dropped.
     #[test]
     fn a_queue_that_comes_later_counts_from_its_start() {
         let receive = WayCounts { passed: [90, 9_000], ..WayCounts::default() };

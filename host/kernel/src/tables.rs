@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The programs, their tables and their links, in a folder on a BPF file system.
 //!
-//! Removing the folder takes the programs off their devices.
+//! Removing the folder detaches the programs from their devices.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -23,8 +23,8 @@ use crate::filter;
 pub(crate) struct Tables {
     object: Object,
     folder: PathBuf,
-    /// The way in which programs are attached. If they are filters, the file of a link is that of
-    /// its program.
+    /// The kind of hook by which programs are attached. If it is a filter, there is no link: the
+    /// pinned file is that of the program.
     hooks: HookKind,
     /// True if the tables hold a setup: one of an earlier process, or of this one.
     filled: bool,
@@ -44,7 +44,7 @@ impl Tables {
         &self.folder
     }
 
-    /// Loads the programs. The tables are those that an earlier process left in `folder`, or new
+    /// Loads the programs. Adopts the tables that an earlier process left in `folder`, or makes new
     /// ones.
     pub(crate) fn open(folder: PathBuf, hooks: HookKind) -> Result<Self, KernelPlaneError> {
         let adopted = folder.join(LINKS).is_dir();
@@ -113,9 +113,9 @@ impl Tables {
         if before.is_ok_and(|before| before.as_ref() == Some(&value)) {
             return Ok(());
         }
-        // With new terms the bucket starts full: its debt under the old ones could take seconds to
-        // repay. It is full at the present time; time zero would be in the future after the clock
-        // wraps.
+        // With new terms the bucket starts full, since its debt under the old terms could take
+        // seconds to repay. The time at which it is full is the present; zero would lie in the
+        // future after the clock wraps.
         let mut fill = (now().as_nanos() << TIME_SHIFT).to_ne_bytes().to_vec();
         fill.resize(FILL_BYTES, 0);
         self.update("fills", &index, &fill)?;
@@ -123,7 +123,7 @@ impl Tables {
     }
 
     /// Enters a port with the numbers of its bridge and of the device in whose tree its frames
-    /// wait; 0: in none. Its counters go on.
+    /// wait; 0: they do not wait. The port's counters continue.
     pub(crate) fn set_uplink(
         &self,
         number: u32,
@@ -197,8 +197,9 @@ impl Tables {
         self.remove("members", number)
     }
 
-    /// Lets frames of a device leave past the bridge: those of a vif by the port's device, whose
-    /// number is `to`; those of a port by the devices of vifs, where `to` is that of its bridge.
+    /// Lets frames of a device leave past the bridge. Frames of a vif leave by the port's device,
+    /// whose number is `to`. Frames of a port leave by the devices of vifs; there `to` is the
+    /// number of the bridge.
     pub(crate) fn set_exit(
         &self,
         number: u32,
@@ -213,7 +214,7 @@ impl Tables {
         self.remove("exits", number)
     }
 
-    /// Attaches a program to a device, before those of others, and keeps the link.
+    /// Attaches a program to a device, before the programs of others, and pins its link.
     pub(crate) fn attach(
         &self,
         device: &str,
@@ -221,7 +222,7 @@ impl Tables {
         hook: Hook,
     ) -> Result<(), KernelPlaneError> {
         let path = self.link(number, hook);
-        // A link of a device of the same number that is gone.
+        // A removed device with the same number may have left its link.
         let _missing = fs::remove_file(&path);
         let failed = |error| KernelPlaneError::Bpf {
             step: format!("attach {} to {device}", hook.program()),
@@ -234,7 +235,7 @@ impl Tables {
                 pin_link(&link.map_err(failed)?, &path).map_err(failed)
             }
             HookKind::Clsact => {
-                // The file first: it is by files that a later process finds the filters.
+                // Pin the file first: a later process finds the filters by their files.
                 pin_link(program, &path).map_err(failed)?;
                 filter::attach(program, number, hook).map_err(|error| {
                     let _not_attached = fs::remove_file(&path);
@@ -248,12 +249,13 @@ impl Tables {
         if let (HookKind::Clsact, Ok(program)) = (self.hooks, self.program(hook)) {
             filter::detach(program, number, hook);
         }
-        // One that is not there is detached already.
+        // Without a link, the program is detached already.
         let _missing = fs::remove_file(self.link(number, hook));
     }
 
-    /// Removes links and entries of devices that are gone, or that have another name now. `wants`
-    /// returns true for those to keep: by a device's number, the link of a hook or the entry.
+    /// Removes the links and table entries of devices that are gone or have another name now.
+    /// `wants(number, hook)` returns true for each to keep: the link of a hook at the device of
+    /// that number, or with `None` its entry.
     pub(crate) fn forget(&self, wants: impl Fn(u32, Option<Hook>) -> bool) {
         for (_, number, hook) in self.links() {
             if !wants(number, Some(hook)) {
@@ -308,13 +310,15 @@ impl Tables {
         cleared.map_err(|error| KernelPlaneError::bpf("clear the counters", error))
     }
 
-    /// Replaces the programs of links that an earlier process left by these, between two frames.
+    /// Replaces the programs of links that an earlier process left by the loaded ones, atomically
+    /// between two frames.
     fn renew_links(&self) -> Result<(), KernelPlaneError> {
         for (path, number, hook) in self.links() {
             let program = self.program(hook)?;
             let is_renewed = match self.hooks {
                 HookKind::Tcx => renew_link(&path, program).is_some(),
-                // The file goes on keeping the program before: it says that there is one.
+                // The file still pins the earlier program; its existence says that a filter is
+                // attached.
                 HookKind::Clsact => filter::attach(program, number, hook).is_ok(),
             };
             if !is_renewed {
@@ -387,8 +391,8 @@ impl TablesView for Tables {
     }
 
     fn has_member(&self, number: u32, member: &MemberObject) -> bool {
-        // With another owner, the entry is that of a device that was renamed. Other values may
-        // differ: a plan under way has set them.
+        // An entry with another owner belongs to a device that was renamed. Other values may
+        // differ, since a plan under way may have set them.
         let entry = self.member(number).ok().flatten();
         entry.is_some_and(|entry| u16::from_ne_bytes(bytes_at(&entry, 0)) == member.owner)
     }
@@ -413,7 +417,8 @@ impl TablesView for Tables {
     }
 }
 
-/// The links in a folder. They tell what an earlier process made, without the tables being loaded.
+/// The pinned links in a folder. They tell which programs an earlier process attached, without
+/// loading the tables.
 #[derive(Debug)]
 pub(crate) struct PinnedLinks(pub(crate) PathBuf);
 
@@ -467,7 +472,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.bpf.o"))
 /// From `linux/bpf.h` (Linux 6.6): before all programs that are there.
 const BPF_F_BEFORE: u32 = 1 << 3;
 
-/// The layout of the tables: those of another one are not adopted.
+/// The version of the tables' layout; tables of another version are not adopted.
 const LAYOUT: &str = "v2";
 const LINKS: &str = "links";
 const NAMESPACE: &str = "/proc/thread-self/ns/net";

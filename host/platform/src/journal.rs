@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The undo journal: the undo of every change of the host is on disk before the change is made, so
-//! that `kill -9` at any moment leaves nothing that cannot be undone.
+//! that every change can be undone even after a `kill -9` at any moment.
 //!
 //! **File.** A journal is a file of JSON lines in the state folder; lines are only appended. A
 //! change has a line with its undo, and a second line once it is undone. The process that changes
 //! the host holds a lock on the file, which the kernel releases when the process dies. A journal
-//! whose lock is free and that was not *kept* is stale: [`clean`] undoes its changes, and so does
-//! the next start.
+//! whose lock is free and which was not *kept* ([`Journal::keep`]) is stale: [`clean`] undoes its
+//! changes, and so does the next start.
 //!
-//! **Order: [`Journal::record`], then the change.** It is a write-ahead log of undos. A crash
-//! between the two leaves the undo of a change that never happened; every [`Undo`] allows for that.
+//! **Order: [`Journal::record`], then the change.** The journal is a write-ahead log of undos. A
+//! crash between the two steps leaves the undo of a change that never happened; every [`Undo`]
+//! tolerates that.
 
 mod content;
 
@@ -44,7 +45,7 @@ pub struct Journal {
     next_sequence: u64,
 }
 
-/// A change to write into a journal.
+/// A change to be recorded in a journal.
 #[derive(Clone, Debug)]
 pub struct JournalEntry<'a> {
     /// Its purpose, by which it can be selected later.
@@ -140,7 +141,7 @@ impl Journal {
             content.changes.last().map_or(1, |change| change.sequence.saturating_add(1));
         let mut journal = Self { state, path, file, content, next_sequence };
         if journal.content.torn {
-            // End the torn line, so that the next one can be read.
+            // End a torn last line, so that the next line can be read.
             journal.append_bytes(b"\n")?;
         }
         let owner = Identity::own()?;
@@ -150,7 +151,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Writes the undo of the change `what` to disk. The caller makes the change next.
+    /// Writes the undo of the change that `what` describes to disk. The caller makes the change
+    /// next.
     ///
     /// # Errors
     /// The journal is full or cannot be written: then the change must not be made.
@@ -254,8 +256,8 @@ impl Journal {
         Ok(report)
     }
 
-    /// Removes the changes that `gone` selects by purpose, without undoing them: the things that
-    /// they changed no longer exist.
+    /// Removes the changes that `gone` selects by purpose, without undoing them, because the
+    /// objects that they changed no longer exist.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -309,7 +311,7 @@ impl Journal {
         self.content.changes.is_empty()
     }
 
-    /// Returns whether the journal has this undo already, so that an adopted change is not recorded
+    /// Returns true if the journal has this undo already. An adopted change is then not recorded
     /// twice.
     pub fn holds(&self, undo: &Undo) -> bool {
         self.content.changes.iter().any(|change| change.undo == *undo)
@@ -370,7 +372,7 @@ pub fn clean(state: &StateDir, scope: Scope) -> Result<UndoReport, HostError> {
     let mut total = UndoReport::default();
     for path in files(state)? {
         let name = name_of(&path);
-        // Read before opening: a new owner's line would end that it is kept.
+        // Read before opening, since opening appends an owner's line, which revokes *kept*.
         let content = Content::read(&path)?;
         if content.kept && scope == Scope::Stale {
             total.left.push(format!("{name}: kept by its owner"));
@@ -448,7 +450,7 @@ fn lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Returns whether the path still names the locked file; its last owner may have removed it.
+/// Returns true if the path still names the locked file; its last owner may have removed it.
 fn is_still(file: &File, path: &Path) -> bool {
     let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
     let (held, named) = (file.metadata().map(identity), fs::metadata(path).map(identity));

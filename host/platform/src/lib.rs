@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Changes and reads a Linux host, through commands that a person could type and a few system
-//! calls: namespaces, links, offloads, reservations; and how each change is undone.
+//! Changes and reads a Linux host: namespaces, links, offloads, reservations, and the undo of each
+//! change. It uses commands that a person could type, and a few system calls.
 //!
 //! The data plane's devices are opened by `weir-ports`; measured packets are sent and counted by
 //! `weir-traffic`.

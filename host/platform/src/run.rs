@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Commands of the host, as a person could type them, each in bounded time.
 //!
-//! A [`Command`] is a value. So a plan can be printed (dry run), its undo stored (journal), and a
-//! test can compare what would be run. A [`Platform`] runs it: [`Host`] really does, [`Recorder`]
-//! notes it for a test.
+//! A [`Command`] is a value. So a plan can be printed (dry run), its undo can be stored (journal),
+//! and a test can compare the commands. A [`Platform`] runs commands: [`Host`] runs them on this
+//! machine, [`Recorder`] records them for a test.
 //!
 //! **Limits.** A command has a time limit and a bound on its output. It runs in a process group of
-//! its own, which is killed as a whole at the limit: a shell leaves no child behind that holds the
-//! output open. It dies with the thread that started it, so that a killed daemon stops changing the
-//! host.
+//! its own, which is killed as a whole at the limit, so that no child of a shell stays behind and
+//! holds the output open. A command dies with the thread that started it, so that a killed daemon
+//! stops changing the host.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -148,12 +148,12 @@ impl Command {
         self.input.as_deref().unwrap_or_default().lines()
     }
 
-    /// Returns whether there is nothing to do: a batch without lines.
+    /// Returns true for a batch without lines, which has nothing to do.
     pub fn is_empty_batch(&self) -> bool {
         self.input.as_deref() == Some("")
     }
 
-    /// The line of a batch that `stderr` blames ("Command failed -:3").
+    /// The line of a batch that `stderr` names as failed ("Command failed -:3").
     fn blamed_line(&self, stderr: &str) -> Option<&str> {
         let number = stderr.lines().find_map(|line| line.strip_prefix("Command failed -:"))?;
         self.input_lines().nth(number.trim().parse::<usize>().ok()?.checked_sub(1)?)
@@ -177,7 +177,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// Runs commands: the host, or a recorder in its place.
+/// Runs commands: on the host, or in a recorder for tests.
 pub trait Platform {
     /// Runs the command to its end and returns its standard output.
     ///
@@ -334,8 +334,8 @@ pub enum CommandFailure {
 }
 
 impl RunError {
-    /// Returns whether the command failed only because the thing to change does not exist (any
-    /// more). To an undo that is success.
+    /// Returns true if the command failed only because the object to change does not exist (any
+    /// more). For an undo that is success.
     pub fn is_gone(&self) -> bool {
         let CommandFailure::Status { stderr, .. } = &self.failure else { return false };
         let mut complaints = stderr
@@ -407,7 +407,7 @@ fn finish(
         let stderr = scope.spawn(|| read_all(stderr));
         scope.spawn(move || {
             if let (Some(mut pipe), Some(text)) = (stdin, input) {
-                // A command that stops reading tells the reason by its status.
+                // If the command stops reading its input, its exit status tells why.
                 let _ = pipe.write_all(text.as_bytes());
             }
         });
@@ -462,7 +462,7 @@ fn ends_within(child: &Child, limit: Duration, stop: Option<fn() -> bool>) -> io
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let wait = if stop.is_some() { left.min(STOP_POLL) } else { left };
-        // Rounded up: a wait that is too short would find time left, and poll again at once.
+        // Rounded up: a timeout that is too short would end with time left, and poll again at once.
         let millis = i32::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
         // SAFETY: one pollfd, valid for the call, with a descriptor that is open.
         let ready = unsafe { libc::poll(&raw mut poll, 1, millis) };
@@ -494,7 +494,7 @@ const STOP_POLL: Duration = Duration::from_millis(50);
 /// The most output that is read: 4096 links as detailed JSON stay below 8 MB.
 const OUTPUT_BYTES_MAX: u64 = 64 << 20;
 
-/// Messages of `ip`, `tc`, `bridge`, `nsenter` and `xl` about a thing that does not exist.
+/// Messages of `ip`, `tc`, `bridge`, `nsenter` and `xl` about an object that does not exist.
 const GONE: &[&str] = &[
     "Cannot find device",
     "does not exist",
@@ -505,7 +505,7 @@ const GONE: &[&str] = &[
     "Cannot find specified qdisc",
     "Cannot find specified filter",
     "Parent Qdisc doesn't exist",
-    // Another kind is in its place, which nobody takes for one's own.
+    // A discipline of another kind is in its place, so ours is gone.
     "Invalid qdisc name",
     "Specified filter kind does not match",
     "Cannot delete qdisc with handle of zero",

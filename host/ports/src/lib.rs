@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Frames in and out of Linux.
 //!
-//! A [`Pool`] holds the frames; a [`FramePort`] receives into it and sends from it. [`XdpPort`] is
-//! the fast one, over AF_XDP with the data-plane program [`XdpPlane`] before it; it works on any
-//! device with a native or generic XDP hook. This crate has all system calls of the data path, and
-//! does not interpret frames beyond what a device left unfinished in them.
+//! A [`Pool`] holds the frames; a [`FramePort`] receives into it and sends from it. The fastest
+//! port is [`XdpPort`], over AF_XDP behind the data-plane program ([`XdpPlane`]); it works on any
+//! device with a native or generic XDP hook. This crate has all system calls of the data path. It
+//! interprets a frame only to finish what a device left undone in it, such as a checksum.
 //!
 //! The loop of a worker, for each port: `receive` a batch, hand it to the switch, ask
 //! `transmit_room`, `transmit` what the switch has for it, `flush`.

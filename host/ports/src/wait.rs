@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Waiting for the next packet or the next due time, whichever comes first.
 //!
-//! **Problem.** A worker that sleeps wakes up some 10 µs late or more; one that spins takes a whole
+//! **Problem.** A worker that sleeps wakes up 10 µs late or more. A worker that spins takes a whole
 //! core, and under a real-time policy the kernel stops it for a part of each second.
 //!
 //! **Idea.** A [`Waiter`] sleeps in `epoll`, with three corrections. It wakes up a *margin* before
 //! the due time and spins for the rest. It *lingers*: after a packet it stays awake for a while if
-//! packets have come soon after each other. And it keeps a *rest*: a thread that never idles sleeps
-//! for a fixed part of its time ([`RestQuota`]), so that others run.
+//! packets have come soon after each other. And it *rests*: a thread that never idles sleeps for a
+//! fixed part of its time ([`RestQuota`]), so that others run.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -44,12 +44,12 @@ pub enum WakeReason {
     Signal,
 }
 
-/// The least part of its time that a thread sleeps.
+/// The least part of its time for which a thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestQuota {
     /// The length of a stretch of time.
     pub every: Nanos,
-    /// The least time that it sleeps in each stretch.
+    /// The least time for which the thread sleeps in each stretch.
     pub least: Nanos,
 }
 
@@ -60,7 +60,7 @@ pub struct Waiter {
     idle: WaitMode,
     /// The first wait since the last packet.
     idle_since: Option<Instant>,
-    /// The time for which it stays awake after a packet now; at most `linger`.
+    /// The time for which the waiter stays awake after a packet at present; at most `linger`.
     awake: Nanos,
     resting: Option<RestState>,
 }
@@ -109,7 +109,7 @@ impl Waiter {
         self.control(libc::EPOLL_CTL_ADD, descriptor, EPOLLIN)
     }
 
-    /// Stops or resumes watching a descriptor. While a port is not read, its waiting frames would
+    /// Stops or resumes watching a descriptor. Frames of a port that is not being read would
     /// otherwise end every wait at once.
     ///
     /// # Errors
@@ -131,8 +131,8 @@ impl Waiter {
         self.idle = idle;
     }
 
-    /// Notes that packets moved at `now`. If they came within `linger` of the last ones, the waiter
-    /// stays awake for `linger` now; otherwise for half as long as before.
+    /// Notes that packets moved at `now`. If they came within `linger` of the packets before, the
+    /// waiter stays awake for `linger` from now on; otherwise for half as long as before.
     pub fn worked(&mut self, now: Instant) {
         let (WaitMode::Sleep { linger, .. }, Some(since)) = (self.idle, self.idle_since.take())
         else {
@@ -143,8 +143,8 @@ impl Waiter {
     }
 
     /// Waits until `until` ([`Instant::FAR_FUTURE`]: without end), or until there is something to
-    /// receive. May return early; the caller then waits again. Returns at once while it is to stay
-    /// awake, or when `until` has come.
+    /// receive. May return early; the caller then waits again. Returns at once while the thread
+    /// lingers, and within the margin before `until`.
     pub fn wait(&mut self, now: Instant, until: Instant) -> WakeReason {
         let margin = match self.idle {
             WaitMode::Sleep { margin, .. } => margin,
@@ -153,7 +153,7 @@ impl Waiter {
         self.wait_awake(now, until, margin)
     }
 
-    /// Waits as [`Waiter::wait`] does, awake from another margin before `until` on.
+    /// Waits as [`Waiter::wait`] does, but with the given margin before `until`.
     pub fn wait_awake(&mut self, now: Instant, until: Instant, margin: Nanos) -> WakeReason {
         if self.idle == WaitMode::Spin {
             std::hint::spin_loop();
@@ -171,8 +171,8 @@ impl Waiter {
         woken
     }
 
-    /// Lets packets gather: sleeps for `most`, or until the margin before `due`, even if packets
-    /// arrive. Returns at once if the mode keeps the thread awake for the next packet.
+    /// Lets packets gather: sleeps for `most`, but not beyond the margin before `due`, even if
+    /// packets arrive. Returns at once if the mode spins or lingers.
     pub fn gather(&mut self, now: Instant, most: Nanos, due: Instant) {
         let WaitMode::Sleep { margin, linger: Nanos::ZERO } = self.idle else { return };
         let left = due.saturating_since(now).saturating_sub(margin).min(most);
@@ -182,7 +182,7 @@ impl Waiter {
         }
     }
 
-    /// Adds the time slept since `begun` to the rest of this stretch.
+    /// Adds the time since `begun`, less that of a call, to the time slept in this stretch.
     fn slept_since(&mut self, begun: Option<Instant>) {
         if let (Some(resting), Some(begun)) = (&mut self.resting, begun) {
             let took = crate::now().saturating_since(begun).saturating_sub(CALL);
@@ -190,8 +190,8 @@ impl Waiter {
         }
     }
 
-    /// At the end of a stretch, sleeps for the part of the quota that the thread has not slept,
-    /// even if packets wait. The worker calls it in each turn of its loop.
+    /// At the end of a stretch, sleeps for the part of the quota that the thread has not slept yet,
+    /// even if packets wait. The worker calls this in each turn of its loop.
     pub fn rest(&mut self, now: Instant) {
         if let Some(resting) = &mut self.resting {
             resting.keep(now);
@@ -201,7 +201,7 @@ impl Waiter {
     fn sleep(&mut self, left: Nanos, for_ever: bool) -> WakeReason {
         let timeout = libc::timespec {
             tv_sec: libc::time_t::try_from(left.as_nanos() / 1_000_000_000).unwrap_or(i64::MAX),
-            // Below 10⁹ by the remainder.
+            // A remainder by 10⁹ always fits.
             tv_nsec: libc::c_long::try_from(left.as_nanos() % 1_000_000_000).unwrap_or(0),
         };
         let timeout = if for_ever { std::ptr::null() } else { &raw const timeout };
@@ -244,7 +244,7 @@ impl RestState {
         let wanted = u128::from(least.as_nanos()) * u128::from(lasted.as_nanos())
             / u128::from(every.as_nanos().max(1));
         let wanted = Nanos::new(u64::try_from(wanted).unwrap_or(u64::MAX));
-        // Bounded: after a long turn the thread must not be away for long.
+        // Bounded, since the thread must not be away for long after a long turn.
         let missing = wanted.saturating_sub(self.slept).min(every);
         if missing > Nanos::ZERO {
             std::thread::sleep(std::time::Duration::from_nanos(missing.as_nanos()));
@@ -253,7 +253,7 @@ impl RestState {
     }
 }
 
-/// The time that a call takes which does not sleep.
+/// The time of a system call that does not sleep.
 const CALL: Nanos = Nanos::from_micros(5);
 
 /// `EPOLLIN` of `linux/eventpoll.h`; an `int` in libc.
@@ -324,7 +324,7 @@ mod tests {
         let (begun, _) = resting(&waiter);
         waiter.wait(begun, begun + Nanos::from_millis(3));
         assert!(resting(&waiter).1 >= rest.least, "{:?}", resting(&waiter));
-        // A wait that ends at once is none.
+        // A wait that ends at once counts as no sleep.
         waiter.rest(begun + Nanos::from_millis(5));
         assert_eq!(resting(&waiter).1, Nanos::ZERO);
         let (near, mut far) = UnixStream::pair().unwrap();
@@ -359,7 +359,7 @@ mod tests {
         }
     }
 
-    /// Returns whether the waiter sleeps in a wait of 3 ms; it is told that the time is `at`.
+    /// Returns true if the waiter sleeps in a wait of 3 ms that begins at `at`.
     fn sleeps(waiter: &mut Waiter, at: Instant) -> bool {
         let begun = now();
         waiter.wait(at, at + Nanos::from_millis(3));
@@ -375,7 +375,7 @@ mod tests {
         waiter.worked(at(1_500));
         assert!(!sleeps(&mut waiter, at(1_600)) && !sleeps(&mut waiter, at(3_500)));
         assert!(sleeps(&mut waiter, at(3_700)), "2 ms without a packet");
-        // The next one comes late: it is waited for half as long, then a quarter.
+        // The next packets come late: the waiter stays awake for half as long, then a quarter.
         waiter.worked(at(9_000));
         assert!(!sleeps(&mut waiter, at(9_100)) && sleeps(&mut waiter, at(10_200)));
         waiter.worked(at(20_000));

@@ -5,14 +5,14 @@
 //! A run is described by a value ([`SendSpec`], [`ReceiveSpec`]), which its result echoes. It ends
 //! after its length, when a flag is set, or when all is sent; [`stop_on_signals`] gives a flag that
 //! SIGINT and SIGTERM set. All times in results are of `CLOCK_MONOTONIC`, one clock for all
-//! namespaces of a machine, and the cells of all series begin at multiples of their width: what two
-//! ends counted lies side by side.
+//! namespaces of a machine. The cells of all series begin at multiples of their width, so cells of
+//! a sender and of a receiver cover the same times.
 //!
 //! [`WireMeasurer`] combines a generator and a sink into trials of a device under test, for the
 //! procedures of `weir-tester`.
 //!
-//! The XDP generator and sink count frames on the device; sockets are there for what needs the
-//! stack (TCP, many connections) and as a second opinion.
+//! The XDP generator and sink count frames on the device. Sockets are for tests that need the stack
+//! (TCP, many connections), and for cross-checks.
 
 // System calls live here; each unsafe block carries its argument.
 #![allow(unsafe_code)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Specifications of sending and receiving, as plain data: written on a command line or in JSON,
-//! and echoed in the result. Frame sizes count layer-2 bytes without FCS.
+//! Specifications of senders and receivers, as plain data. They come from a command line or from
+//! JSON, and the result echoes them. Frame sizes count layer-2 bytes without FCS.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub struct RunSpec {
     /// Named network namespace to work in; the caller's if absent.
     pub netns: Option<String>,
-    /// Length of the run in ms; until stopped (or the count is sent) if absent.
+    /// Length of the run in ms; if absent, it lasts until it is stopped or the count is sent.
     pub duration_ms: Option<u64>,
     /// Time between two calls of the progress function, in ms: 10 to 60 000.
     pub interval_ms: u64,
@@ -75,15 +75,16 @@ pub struct UdpSend {
     pub buffer_bytes: Option<u32>,
 }
 
-/// Records of 1400 bytes over TCP connections, each beginning with a header. At the end of the run
-/// what is still on the way has 100 ms, then the connections are reset.
+/// Records of 1400 bytes over TCP connections, each beginning with a header. At the end of the run,
+/// bytes in flight have 100 ms to arrive; then the connections are reset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TcpSend {
     /// The streams, 1 to 1024.
     pub streams: Vec<TcpBulk>,
-    /// Bits of records a second over all of them: connections that can take more have it in turn,
-    /// so that what some do not take goes to the others. As fast as TCP goes if absent.
+    /// Bits of records a second over all streams. Connections that can take data are served in
+    /// turn, so the part that slow ones do not use goes to the others. If absent, as fast as TCP
+    /// goes.
     pub rate_bps: Option<u64>,
 }
 
@@ -106,8 +107,8 @@ pub struct TcpBulk {
 pub struct XdpSend {
     /// The streams, 1 to 1024.
     pub streams: Vec<XdpStream>,
-    /// The time that a stream may catch up after it was kept from sending, in µs; what is beyond is
-    /// given up and counted. At most 10 s.
+    /// The most lateness that a stream makes up after it was kept from sending, in µs, at most
+    /// 10 s. Frames that are later than that are given up and counted.
     #[serde(default = "default_catch_up_us")]
     pub catch_up_us: u64,
     /// Frames that share a reading of the clock, 1 to 64. With more than 1 frames cost less, and
@@ -128,8 +129,8 @@ pub struct XdpStream {
     pub netns: Option<String>,
     /// The rate; if absent, as fast as it goes.
     pub rate: Option<Rate>,
-    /// Frames in a row when the program gets to the stream, 1 to 65 535: shares of streams without
-    /// a rate.
+    /// Frames in a row in each turn of the stream, 1 to 65 535. It sets the shares of streams
+    /// without a rate.
     #[serde(default = "one")]
     pub weight: u32,
     /// Sizes of the frames.
@@ -159,7 +160,8 @@ pub struct XdpStream {
     /// Destination port.
     #[serde(default = "default_port")]
     pub destination_port: u16,
-    /// Source ports used in turn, from the first one on: flows for hashes to tell apart.
+    /// Number of source ports that are used in turn, from `source_port` on, so that hashes see as
+    /// many flows.
     #[serde(default = "one")]
     pub flows: u32,
 }
@@ -187,9 +189,9 @@ pub enum FrameSizes {
         /// Largest.
         max: u16,
     },
-    /// In turn, at most 16.
+    /// These sizes in turn, at most 16.
     Mix(Vec<u16>),
-    /// The simple Internet mix: 60, 590 and 1514 bytes as 7 : 4 : 1, in a fixed order.
+    /// The simple Internet mix: 60, 590 and 1514 bytes in the ratio 7 : 4 : 1, in a fixed order.
     Imix,
 }
 
@@ -306,14 +308,14 @@ impl TcpSend {
 }
 
 impl XdpSend {
-    /// Returns a sender of these streams with the usual patience.
+    /// Returns a sender of these streams with the default catch-up time.
     pub const fn new(streams: Vec<XdpStream>) -> Self {
         Self { streams, catch_up_us: default_catch_up_us(), clock_every: one() }
     }
 }
 
 impl XdpStream {
-    /// Frames from `device` as fast as it goes, without end, between the usual addresses.
+    /// Frames from `device` as fast as it goes, without end, between the default addresses.
     pub fn new(stream: u16, device: &str, destination_mac: Mac, sizes: FrameSizes) -> Self {
         Self {
             stream,
@@ -428,7 +430,7 @@ const fn one() -> u32 {
 }
 
 const fn default_catch_up_us() -> u64 {
-    // Longer than the time that a shared machine takes a processor away for.
+    // Longer than a shared machine usually takes a processor away.
     20_000
 }
 

@@ -2,10 +2,11 @@
 //! Trials of a device under test on the wire, or on virtual wires: the XDP generator at one
 //! interface, a sink at another.
 //!
-//! A trial has a *count* of packets for each stream, its rate times its duration. The generator has
-//! [`GRACE_MS`] after the duration for what is late; what it has not sent then is unsent. Then the
-//! traffic has ended, the sink is read until nothing more comes, and each packet is forwarded, lost
-//! or unsent: three counts that add up exactly. What the sending device does not take is unsent.
+//! A trial has a *count* of packets for each stream, its rate times its duration. After the
+//! duration the generator has [`GRACE_MS`] to send late packets; packets that it has not sent by
+//! then are *unsent*, and so are packets that the sending device drops. Then the sink is read until
+//! nothing more arrives. Each packet is now forwarded, lost or unsent: three counts that add up
+//! exactly.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -37,7 +38,7 @@ use super::thread::run_inside;
 use super::trial_sink::{RECORDED, STREAMS, TrialSink};
 use weir_result::Delays;
 
-/// An interface at which a measurement begins or ends.
+/// An interface of the tester, at which packets are sent or received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrialEnd {
     /// Named network namespace of the device; the caller's if absent.
@@ -58,9 +59,9 @@ pub struct WireMeasurer<'a> {
     cpus: Vec<usize>,
     reset_command: Option<String>,
     sink: TrialSink,
-    /// Counts what the sending device drops; why it cannot, where it cannot.
+    /// Counts the packets that the sending device drops; the error if it cannot be read.
     drops: Result<DropMeter, TrafficError>,
-    /// Counts what the receiving device misses.
+    /// Counts the packets that the receiving device has no room for.
     missed: MissedFrames,
     _answers: [NeighbourAnswers; 2],
     next_stream: u16,
@@ -73,26 +74,26 @@ pub struct WireMeasurer<'a> {
 pub struct StreamTrial {
     /// Packets.
     pub outcome: Outcome,
-    /// Times on the way of those that arrived.
+    /// Delays of the packets that arrived.
     pub delays: Delays,
 }
 
 /// The packets of all trials of a measurer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrialTotals {
-    /// By counts of generator and sink.
+    /// The outcome by the counts of generator and sink.
     pub outcome: Outcome,
-    /// Lost packets by the numbers in those that arrived: counted apart from the others, and the
-    /// same as `outcome.lost` if nothing is wrong with either.
+    /// Lost packets by the sequence numbers of those that arrived. It is counted independently, and
+    /// equals `outcome.lost` if both counts are right.
     pub lost_by_sequence: u64,
     /// Lost packets that the receiving device of the tester had no room for.
     pub missed: u64,
 }
 
 impl<'a> WireMeasurer<'a> {
-    /// Attaches a sink to `to`. Frames go to `gateway`, or to the address of `to` itself.
-    /// `reset_command` is run by a shell to reset the DUT; with it, or with `recovery`, the sink
-    /// keeps up to 2 million arrivals (64 MB).
+    /// Attaches a sink to `to`. Frames are addressed to `gateway`, or to the device of `to` itself.
+    /// A shell runs `reset_command` to reset the DUT. With a reset command or `recovery`, the sink
+    /// records up to 2 million arrivals (64 MB).
     pub fn new(
         from: TrialEnd,
         to: TrialEnd,
@@ -143,12 +144,13 @@ impl<'a> WireMeasurer<'a> {
         self.totals
     }
 
-    /// `native` or `generic`: the mode in which the sink's program runs.
+    /// The mode in which the sink's program runs: `native` or `generic`.
     pub const fn sink_mode(&self) -> &'static str {
         self.sink.mode
     }
 
-    /// Says that what the sending device drops counts as lost by the DUT, where that is so.
+    /// Returns a note if the drops of the sending device cannot be counted. They then count as lost
+    /// by the DUT.
     pub fn drops_note(&self) -> Option<String> {
         let error = self.drops.as_ref().err()?;
         Some(format!(
@@ -157,7 +159,7 @@ impl<'a> WireMeasurer<'a> {
         ))
     }
 
-    /// Says what the tester's receiving interface had no room for, if there was anything.
+    /// Returns a note if the tester's receiving interface had no room for some packets.
     pub fn missed_note(&self) -> Option<String> {
         let missed = self.totals.missed;
         (missed > 0).then(|| {
@@ -168,8 +170,8 @@ impl<'a> WireMeasurer<'a> {
         })
     }
 
-    /// Says whether frames that the sending device drops found no room in the DUT's own ring: on a
-    /// veth or tun.
+    /// Tells whether the sending device drops frames because the DUT's own ring is full, as a veth
+    /// or tun does.
     fn is_peers_ring(&self) -> bool {
         self.drops.as_ref().is_ok_and(DropMeter::is_peers_ring)
     }
@@ -185,15 +187,16 @@ impl<'a> WireMeasurer<'a> {
         let own: Mac = self.sink.address.parse().map_err(TrafficError::Device)?;
         let mut frame = vec![0xff; 6];
         frame.extend(own.0);
-        // The configuration test protocol: nothing acts on it.
+        // The Ethernet configuration test protocol, on which no receiver acts.
         frame.extend([0x90, 0x00]);
         frame.resize(FRAME_MIN, 0);
         let run = RunSpec { netns: self.to.netns.clone(), ..RunSpec::default() };
         run_inside(&run, || send_here(&self.to.device, &[frame]).map(drop))
     }
 
-    /// Packets a second that the tester sends of this profile if nothing holds it back, measured
-    /// for `duration`. What a veth does not take is no limit of the tester: its ring is the DUT's.
+    /// Measures for `duration` how many packets a second of this profile the tester can send.
+    /// Packets that a veth drops count as sent, since its full ring is the DUT's and no limit of
+    /// the tester.
     pub fn tester_limit(
         &mut self,
         profile: &TrafficProfile,
@@ -216,7 +219,7 @@ impl<'a> WireMeasurer<'a> {
         Ok(TesterLimit { offered: pps(packets), taken: pps(packets.saturating_sub(dropped)) })
     }
 
-    /// Packets a second of [`Self::tester_limit`].
+    /// The packets a second that [`Self::tester_limit`] measures.
     pub fn generator_pps(
         &mut self,
         profile: &TrafficProfile,
@@ -225,8 +228,9 @@ impl<'a> WireMeasurer<'a> {
         Ok(self.tester_limit(profile, duration)?.pps())
     }
 
-    /// Sends these streams, each of which has a count, for `duration`. Returns the packets of each,
-    /// and the time from the start to the last packet. Their numbers are set by the measurer.
+    /// Sends these streams, each of which has a count, for `duration`. The measurer sets their
+    /// stream numbers. Returns the packets of each stream, and the time from the start to the last
+    /// packet.
     pub fn trial_of(
         &mut self,
         mut streams: Vec<XdpStream>,
@@ -288,7 +292,7 @@ impl<'a> WireMeasurer<'a> {
                 part + u64::from(u64::from(index) < rest)
             };
             let xdp = self.stream(profile, stream, pps.map(share), count.map(share));
-            // A share of nothing is no stream.
+            // A stream with a count of zero is left out.
             streams.extend((count.map(share) != Some(0)).then_some(xdp));
         }
         Ok(streams)
@@ -308,7 +312,7 @@ impl<'a> WireMeasurer<'a> {
             count,
             source: self.from.address.unwrap_or(source),
             destination: self.to.address.unwrap_or(destination),
-            // A port of its own for each stream, so that a hash tells them apart.
+            // Each stream has its own source port, so that hashes tell streams apart.
             source_port: SOURCE_PORT + stream % STREAMS_PER_TRIAL,
             ..XdpStream::new(stream, &self.from.device, self.gateway, frame_sizes(&profile.sizes))
         }
@@ -373,10 +377,10 @@ impl<'a> WireMeasurer<'a> {
             numbers.iter().map(|stream| self.sink.read(*stream)).collect::<Result<_, _>>()?;
         let given: u64 = sent.streams.iter().map(|stream| stream.packets).sum();
         let forwarded: u64 = received.iter().map(unique).sum();
-        // A frame that arrived was not dropped, whatever else used the device.
+        // Others may use the device too: a frame that arrived was not among the dropped ones.
         let dropped = dropped.min(given.saturating_sub(forwarded));
         let outcome = outcome(intended, given - dropped, forwarded)?;
-        // A frame that the device dropped has its number all the same.
+        // Frames that the device dropped have used up sequence numbers, so subtract them.
         let missing = lost_by_sequence(&sent, &received).saturating_sub(dropped);
         let missed = self.missed.total()?.saturating_sub(missed_before).min(outcome.lost);
         self.totals.add(outcome, missing, missed);
@@ -414,14 +418,15 @@ impl Measurer for WireMeasurer<'_> {
         Ok(self.measure(streams, intended, request.duration)?.0)
     }
 
-    /// Two streams: one that goes on at the later load, and one that makes up the overload and ends
-    /// when its count is sent. So the load falls between two packets.
+    /// Measures system recovery with two streams. The first lasts for the whole test at the later
+    /// load. The second adds the overload and ends when its count is sent, so the load falls
+    /// between two packets.
     fn recovery(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, TrafficError> {
         self.needs_records("system recovery")?;
         let most = u64::from(self.sink.records_max());
         let whole = request.over.saturating_add(request.duration).as_nanos();
         let stays = scaled(request.pps, whole, 1_000_000_000);
-        // With more packets than can be kept, both parts are shorter.
+        // If there would be more packets than can be recorded, both parts are shorter.
         let time = match stays > most {
             true => scaled(most, 1_000_000_000, request.pps.max(1)),
             false => whole,
@@ -453,15 +458,16 @@ impl Measurer for WireMeasurer<'_> {
         Ok(RecoveryTime { time, over, unsent: result.tester_missing })
     }
 
-    /// The longest time without an arrival while the command ran and after it, to the end of
-    /// sending. The command may take until then: a device that comes back later is not seen.
+    /// Measures the longest time without an arrival in a stream during which the reset command
+    /// starts. The command may take until the end of sending; a device that comes back later counts
+    /// as not back.
     fn reset(&mut self, request: &ResetRequest) -> Result<Option<ResetTime>, TrafficError> {
         let Some(command) = self.reset_command.clone() else { return Ok(None) };
         self.needs_records("reset")?;
         let most = u64::from(self.sink.records_max());
         let duration = request.duration.saturating_add(request.patience);
         let whole = scaled(request.pps, duration.as_nanos(), 1_000_000_000);
-        // A lower rate sees the gap, too, to the distance of two packets.
+        // A lower rate shows the gap as well, with the distance of two packets as its error.
         let pps = if whole > most {
             scaled(most, 1_000_000_000, duration.as_nanos())
         } else {
@@ -501,8 +507,8 @@ impl TrialTotals {
     }
 }
 
-/// Packets that the DUT forwarded. A duplicate does not count, and a packet that comes more than
-/// 1024 packets late is lost.
+/// Packets that the DUT forwarded. Duplicates do not count, and a packet that arrives more than
+/// 1024 packets late counts as lost.
 fn unique(received: &Received) -> u64 {
     received.packets.saturating_sub(received.order.duplicated + received.order.stale)
 }
@@ -512,8 +518,8 @@ fn outcome(intended: u64, offered: u64, forwarded: u64) -> Result<Outcome, Traff
         .map_err(|error| TrafficError::Device(error.to_string()))
 }
 
-/// Packets that are missing by their numbers: before the first that arrived, between two of them,
-/// and after the last.
+/// Packets that are missing by the sequence numbers: before the first packet that arrived, between
+/// two that arrived, and after the last.
 fn lost_by_sequence(sent: &SendResult, received: &[Received]) -> u64 {
     let streams = sent.streams.iter().zip(received);
     let missing = streams.map(|(sent, received)| match received.packets {
@@ -538,7 +544,7 @@ pub fn frame_sizes(pattern: &FramePattern) -> FrameSizes {
     }
 }
 
-/// The delays of several streams as one.
+/// The delays of all streams together.
 fn latency(received: &[Received]) -> Option<LatencySummary> {
     let mut all = Delays { min_ns: u64::MAX, ..Delays::default() };
     let mut steps = std::collections::BTreeMap::new();
@@ -561,24 +567,24 @@ fn latency(received: &[Received]) -> Option<LatencySummary> {
 }
 
 const SOURCE_PORT: u16 = 49_152;
-/// Streams of a trial at most.
+/// Most streams of a trial.
 const STREAMS_PER_TRIAL: u16 = 64;
-/// The streams before are of recovery and reset.
+/// The first stream of trials; the streams before it are for recovery and reset.
 const FIRST_STREAM: u16 = STREAMS_PER_TRIAL;
 const FCS_BYTES: u16 = 4;
 /// The smallest frame, without FCS.
 const FRAME_MIN: usize = 60;
 /// Time after the duration in which a late packet still counts as sent.
 const GRACE_MS: u64 = 5;
-/// What else runs on the machine must not keep the generator from sending.
+/// The least nice value: other programs of the machine must not keep the generator from sending.
 const GENERATOR_NICE: i32 = -20;
-/// How often the generator looks whether all is sent.
+/// The interval at which the generator checks that everything is sent.
 const POLL_MS: u64 = 1_000;
-/// The sink is read when nothing has come for so long: longer than any queue that is worth its
-/// name holds a packet.
+/// The sink is read when nothing has arrived for this time, which is longer than a packet waits in
+/// any sensible queue.
 const QUIET: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(10);
-/// A DUT that still sends after so long is not waited for.
+/// The longest time to wait for a DUT that still sends.
 const SETTLE_MAX: Duration = Duration::from_secs(5);
-/// Arrivals that are kept for recovery and reset.
+/// Most arrivals that are recorded for recovery and reset.
 const RECORDS_MAX: u32 = 2_000_000;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Writes the deadline budgets of a node's threads (SCHED_DEADLINE): the one place that does.
+//! Writes the deadline budgets (SCHED_DEADLINE) of a node's threads. No other module does.
 //!
-//! Two parts want to set a router's budget: its real-time class guarantees time, and the control
-//! loop of XTC caps it. Both put their wish into the router's [`Allotment`]; the budget that
-//! follows, the cap but never less than the guarantee, is split here over the router's threads and
-//! written. Whenever a sum grows, budgets that shrink are written first.
+//! Two parts of a node set a router's budget: its real-time class guarantees time, and the XTC
+//! control loop caps time. Both enter their demand into the router's [`Allotment`]. The resulting
+//! budget is the cap, but never less than the guarantee; this module splits it over the router's
+//! threads and writes it. Whenever a sum grows, budgets that shrink are written first.
 //!
 //! The kernel grants deadline threads a share of every processor (`sched_rt_runtime_us`, 95 %
-//! unless somebody set it), of which it keeps 5 points for ordinary threads since Linux 6.8. What
-//! is more it refuses as a whole, whoever asks last; so Weir is told what this host grants, adds up
-//! itself, gives a cap that asks for more what is left, and so never loses one to a refusal.
-//! Guarantees are admitted or refused.
+//! unless somebody set it). Since Linux 6.8 it keeps 5 points of that for ordinary threads. It
+//! refuses a budget that exceeds the sum, whoever asks last. Weir therefore knows the share that
+//! this host grants, and adds up itself: a cap that asks for more gets what is left, so the kernel
+//! never refuses one. Guarantees are admitted or refused.
 //!
 //! Source: Linux, Documentation/scheduler/sched-deadline.rst, section 4.
 
@@ -49,9 +49,9 @@ pub struct BudgetUse {
     pub budget: CpuShare,
     /// Its threads.
     pub threads: usize,
-    /// The time that they used at the last look, as a share of a processor.
+    /// The time that they used when last measured, as a share of a processor.
     pub used: CpuShare,
-    /// Threads that used nearly all that they had.
+    /// Threads that used nearly their whole budget.
     pub exhausted: usize,
 }
 
@@ -65,8 +65,8 @@ pub enum GuaranteeError {
 }
 
 impl Budgets {
-    /// Makes the budgets of a node on these processors, beside what else has a budget on them: the
-    /// worker's own reservation, where that is a deadline.
+    /// Makes the budgets of a node on these processors. `beside` is the sum of other budgets there:
+    /// the worker's own reservation, if it is a deadline.
     #[must_use]
     pub fn of(pool: ProcessorPool, beside: CpuShare) -> Self {
         let worker = TimingDemand { share: beside, ..timing(WORKER_PERIOD) };
@@ -86,7 +86,7 @@ impl Budgets {
         self.table().ledger.granted()
     }
 
-    /// Returns what a router is guaranteed and capped at; `None`: neither.
+    /// Returns the guarantee and the cap of a router; `None` if it has neither.
     #[must_use]
     pub fn allotment(&self, router: &str) -> Option<Allotment> {
         self.table().ledger.of(router)
@@ -110,12 +110,12 @@ impl Budgets {
         BudgetUser::Cap(table.caps)
     }
 
-    /// Takes these threads as those of a router from now on, for one user. New ones get their part
-    /// with the next budget; those that are not among them any more are made ordinary. The caller
-    /// has a way back in a journal.
+    /// Enters these threads as the router's from now on, for one user. New threads get their part
+    /// with the next budget; threads that are no longer in the list are made ordinary. The caller
+    /// has recorded the undo in a journal.
     ///
     /// # Errors
-    /// There are more than [`THREADS_MAX`]; or one that leaves could not be made ordinary.
+    /// There are more than [`THREADS_MAX`]; or a thread that left could not be made ordinary.
     pub fn enter(
         &self,
         router: &str,
@@ -134,12 +134,13 @@ impl Budgets {
         entry.replace(threads)
     }
 
-    /// Guarantees a router its time and gives its threads their budgets. Caps of others are cut
-    /// first where they stand in the way. Again for the same guarantee it gives new threads their
-    /// part, and moves parts to threads that need them.
+    /// Guarantees a router its time and gives its threads their budgets. Caps of other routers are
+    /// cut first if they stand in the way. A repeated call for the same guarantee gives new threads
+    /// their part, and moves parts to threads that need them.
     ///
     /// # Errors
-    /// It does not fit, or the kernel refused: what was in force before still is.
+    /// The guarantee does not fit, or the kernel refused it. Then the earlier budgets stay in
+    /// force.
     pub fn guarantee(&self, router: &str, demand: TimingDemand) -> Result<(), GuaranteeError> {
         let mut table = self.table();
         let before = table.ledger.clone();
@@ -152,7 +153,7 @@ impl Budgets {
         let Err(error) = table.apply(router, write) else { return Ok(()) };
         if !same {
             table.ledger = before;
-            // What was in force before still fits; the first error is the one to tell.
+            // The earlier budgets still fit; only the first error is reported.
             let _told_above = table.apply(router, Write::Always);
             table.apply_others(router);
         }
@@ -172,12 +173,13 @@ impl Budgets {
         ended.map(drop)
     }
 
-    /// Caps a router at `asked`, in place of its cap before; less if no more is left, never less
-    /// than its guarantee or the kernel's least for each thread. Returns what its threads have.
+    /// Caps a router at `asked`, in place of its earlier cap. The cap is less if no more is left,
+    /// but never less than its guarantee or the kernel's minimum for each thread. Returns the sum
+    /// that its threads got.
     ///
     /// # Errors
-    /// Neither a guarantee nor `least` is left, or the kernel refused: the router keeps what it
-    /// had.
+    /// The router has no guarantee and less than `least` is left, or the kernel refused. Then the
+    /// router keeps its earlier budget.
     pub fn cap(
         &self,
         router: &str,
@@ -186,7 +188,7 @@ impl Budgets {
     ) -> Result<CpuShare, CapError> {
         let mut table = self.table();
         let before = table.ledger.of(router).and_then(|one| one.ceiling);
-        // What is less the kernel does not take: the sums count what the threads really get.
+        // The kernel takes no less than the floor, and the sums must count what threads really get.
         let floor = table.threads.get(router).map_or(CpuShare::ZERO, floor);
         let (asked, least) = (asked.max(floor), least.max(floor));
         let given = table
@@ -204,7 +206,7 @@ impl Budgets {
         }
     }
 
-    /// Splits a router's budget anew where the needs of its threads have changed by much.
+    /// Splits a router's budget anew if the needs of its threads have changed much.
     ///
     /// # Errors
     /// A thread is gone, or the kernel refused.
@@ -212,7 +214,7 @@ impl Budgets {
         self.table().apply(router, Write::Moved).map(drop)
     }
 
-    /// Writes a router's budget again, as after somebody else changed its threads.
+    /// Writes a router's budget again, for example after somebody else changed its threads.
     ///
     /// # Errors
     /// A thread is gone, or the kernel refused.
@@ -240,8 +242,8 @@ impl Budgets {
         }
     }
 
-    /// Returns the cap in force as the kernel says it: the sum over a router's threads; `None`
-    /// where one of them has no budget, or where only a guarantee is in force.
+    /// Returns the cap in force as the kernel reports it: the sum over a router's threads; `None`
+    /// if one of them has no budget, or if only a guarantee is in force.
     ///
     /// # Errors
     /// A thread is gone.
@@ -273,16 +275,16 @@ impl Budgets {
         })
     }
 
-    /// Returns the budget that a router's threads have now, as the kernel says it; `None`: they are
-    /// gone, or one has none.
+    /// Returns the budget that a router's threads have now, as the kernel reports it; `None` if the
+    /// threads are gone or one has no budget.
     #[must_use]
     pub fn held(&self, router: &str) -> Option<BudgetUse> {
         let budget = self.table().threads.get(router)?.in_force().ok()??;
         self.in_use(router).map(|used| BudgetUse { budget, ..used })
     }
 
-    /// A thread that panicked while it held the table has left budgets that the next pass writes
-    /// again.
+    /// Locks the table, also after a thread panicked while it held the lock: the next pass writes
+    /// all budgets again.
     fn table(&self) -> MutexGuard<'_, BudgetTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -293,7 +295,7 @@ impl BudgetTable {
     fn apply(&mut self, router: &str, write: Write) -> Result<CpuShare, CapError> {
         if let Some(threads) = self.threads.get(router) {
             let floor = floor(threads);
-            // More threads than before may need more.
+            // If threads were added, the minimum of the cap has risen.
             let raised = self.ledger.set_floor(router, floor);
             raised.map_err(|refused| no_room(router, floor, refused))?;
         }
@@ -307,8 +309,8 @@ impl BudgetTable {
         }
     }
 
-    /// Writes the budgets of all others that have more or less than their allotment, those that
-    /// shrink first. What fails is tried again with the next refresh of that router.
+    /// Writes the budgets of all other routers that have more or less than their allotment, those
+    /// that shrink first. A failed write is retried with the next refresh of that router.
     fn apply_others(&mut self, router: &str) {
         let mut others: Vec<(bool, String)> = Vec::new();
         for (name, threads) in self.threads.iter().filter(|(name, _)| name.as_str() != router) {
@@ -324,8 +326,8 @@ impl BudgetTable {
         }
     }
 
-    /// Takes a user from the threads of a router, which are forgotten with the last one. Returns
-    /// false if it was none.
+    /// Removes a user of a router's threads; the threads are forgotten with their last user.
+    /// Returns false if `user` was not one of them.
     fn leave(&mut self, router: &str, user: BudgetUser) -> bool {
         let Some(threads) = self.threads.get_mut(router) else { return false };
         let left = threads.left_by(user);
@@ -375,21 +377,21 @@ const fn timing(period: Nanos) -> TimingDemand {
     TimingDemand { share: CpuShare::ZERO, deadline: period, period, core: None }
 }
 
-/// The period of a cap. Rates vary least with 1 and 2 ms of 1, 2, 5 and 10 at small caps; and a
-/// veth's ring of 256 packets overflows where offered × (1 − cap) × period is above.
+/// The period of a cap. Of 1, 2, 5 and 10 ms, rates vary least with 1 and 2 ms at small caps. A
+/// veth's ring of 256 packets overflows if offered × (1 − cap) × period exceeds 256 packets.
 pub const PERIOD: Nanos = Nanos::from_millis(2);
 
-/// The most that parts of a budget are rounded by together, in millionths.
+/// The most by which rounding can lower the sum of a budget's parts, in millionths.
 const ROUNDED_PPM: u32 = 1_000;
 
 /// The period of the worker's own reservation.
 const WORKER_PERIOD: Nanos = Nanos::from_millis(1);
 
-/// The most of each processor for deadline threads, in percent: 95 less the 5 of the kernel's own
-/// server for ordinary threads. Asked for 91, Linux 6.18 refuses.
+/// The largest share of each processor for deadline threads, in percent: 95 less 5 for the kernel's
+/// own server of ordinary threads. Linux 6.18 refuses 91.
 pub const PERCENT_GRANTED: u32 = 90;
 
-/// Threads of a router that can have a budget: split over more, no part is worth a thing.
+/// Most threads of a router that can have a budget: split over more, each part would be useless.
 pub const THREADS_MAX: usize = 256;
 
 #[cfg(test)]
@@ -404,7 +406,7 @@ mod tests {
         ProcessorPool { count, granted: percent(PERCENT_GRANTED) }
     }
 
-    /// Goal: the bound of admission is what the host's kernel grants.
+    /// Goal: admission is bounded by the share that the host's kernel grants.
     #[test]
     fn a_limit_of_the_host_bounds_what_is_admitted() {
         let budgets = Budgets::of(ProcessorPool { count: 2, granted: percent(45) }, percent(0));

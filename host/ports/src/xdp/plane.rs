@@ -2,8 +2,8 @@
 //! The data-plane program in the kernel and its maps.
 //!
 //! Without [`Pins`], program, maps and links live as long as this process holds their descriptors,
-//! so that even a killed process leaves nothing behind. With them they stay until the folder is
-//! removed, and the next process adopts what is there.
+//! so that even a killed process leaves nothing behind. With pins they stay until the folder of the
+//! pins is removed, and the next process adopts them.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct XdpPlane {
 /// The place to which the program redirects frames for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// A vif on this bridge: its `receive` gate, its device index and slice.
+    /// A vif on the same bridge.
     Vif {
         /// The gate of its `receive`.
         gate: GateId,
@@ -44,16 +44,16 @@ pub enum Route {
         /// Its slice.
         slice: u32,
     },
-    /// Behind the port, for one slice's vifs; the port's device index.
+    /// A station behind the port, for the vifs of one slice.
     Remote {
         /// The port's device index.
         device: u32,
-        /// The slice whose VLAN it is in.
+        /// The slice whose VLAN the station is in.
         slice: u32,
     },
 }
 
-/// A vif that frames to a group reach while no worker runs.
+/// A vif that receives frames to group addresses while no worker runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BridgeMember {
     /// The gate of its `receive`.
@@ -64,7 +64,7 @@ pub struct BridgeMember {
     pub slice: u32,
 }
 
-/// Frames of a device that no gate answers for, dropped and counted.
+/// Counts of a device's frames that were dropped before a gate was found for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Shorter than an Ethernet header, or than the tag it announces.
@@ -76,7 +76,7 @@ pub struct Faults {
 }
 
 impl XdpPlane {
-    /// Loads the program with tables of those sizes. Needs `CAP_BPF` and `CAP_NET_ADMIN`.
+    /// Loads the program with tables of the sizes in `limits`. Needs `CAP_BPF` and `CAP_NET_ADMIN`.
     ///
     /// # Errors
     /// A limit out of bounds, or the kernel refuses the program.
@@ -84,8 +84,8 @@ impl XdpPlane {
         Self::load_with(limits, None)
     }
 
-    /// Does [`Self::load`] with tables that stay there when the process ends. If tables of these
-    /// very sizes are there, they are adopted with all that is in them.
+    /// Does the same as [`Self::load`]; with `pins`, the tables stay when the process ends. Tables
+    /// of exactly these sizes that an earlier process left are adopted with their entries.
     ///
     /// # Errors
     /// The errors of [`Self::load`]; or the folder cannot be written.
@@ -150,10 +150,10 @@ impl XdpPlane {
         })
     }
 
-    /// Frames that a port receives for `mac` on the bridge `number`
-    /// (`weir_policy::Port::bridge_of`) enter by `gate` from now on.
-    /// `device` is the port's [`super::XdpPort::device_index`]; `stand_in` the vif's and its slice,
-    /// if frames may go there while no worker is here.
+    /// Lets frames that a port receives for `mac` on the bridge `number`
+    /// (`weir_policy::Port::bridge_of`) enter by `gate` from now on. `device` is the port's
+    /// [`super::XdpPort::device_index`]. `stand_in` is the vif's device index and slice, if frames
+    /// may go there while no worker runs.
     ///
     /// # Errors
     /// The table is full, or the kernel refuses.
@@ -170,8 +170,8 @@ impl XdpPlane {
         self.store_station(station_key(device, number, mac), words)
     }
 
-    /// Does [`Self::set_station`], and frames may be redirected there without user space. `bridge`
-    /// is the port's device index.
+    /// Does the same as [`Self::set_station`], and lets frames be redirected there without user
+    /// space. `bridge` is the port's device index.
     ///
     /// # Errors
     /// The table is full, or the kernel refuses.
@@ -189,8 +189,8 @@ impl XdpPlane {
         self.store_station(station_key(bridge, number, mac), words)
     }
 
-    /// Frames to a group on the bridge `number` of a port reach these vifs while no worker runs:
-    /// the first 256 of them.
+    /// Lets frames to group addresses on the bridge `number` of a port reach the first 256 of these
+    /// vifs while no worker runs.
     ///
     /// # Errors
     /// The table is full, or the kernel refuses.
@@ -219,8 +219,8 @@ impl XdpPlane {
         Ok(())
     }
 
-    /// When a frame was last redirected to that station; `None` if never since it was set. What
-    /// is used must not age out of the bridge's table.
+    /// When a frame was last redirected to that station; `None` if never since it was set. The
+    /// caller keeps addresses that are in use from aging out of the bridge's table.
     #[must_use]
     pub fn route_used(&self, bridge: u32, number: u16, mac: [u8; 6]) -> Option<Instant> {
         let value =
@@ -229,8 +229,9 @@ impl XdpPlane {
         (used != 0).then(|| Instant::from_nanos(used))
     }
 
-    /// Puts the vif and direction of a gate on the redirected path, or takes it off. The program
-    /// begins when all frames it let in have left user space: see [`Gates::drained`].
+    /// Puts the vif and direction of a gate on the redirected path, or takes them off. The program
+    /// begins to redirect when all frames that it let in have left user space: see
+    /// [`Gates::drained`].
     ///
     /// # Errors
     /// A bound is broken, or the gate does not exist.
@@ -242,7 +243,7 @@ impl XdpPlane {
         self.redirects.set(gate, redirect)
     }
 
-    /// Returns whether the program redirects by now.
+    /// Returns true if the program has begun to redirect frames of this gate.
     #[must_use]
     pub fn redirects(&self, gate: GateId) -> bool {
         self.redirects.engaged(gate)
@@ -254,8 +255,8 @@ impl XdpPlane {
         self.redirects.counters(gate)
     }
 
-    /// A bucket for redirected paths: full, or after a restart as the bucket of that number was
-    /// left, whosever it was.
+    /// Returns a bucket for redirected paths. It is full, except after a restart: then it is as the
+    /// last user of its number left it.
     ///
     /// # Errors
     /// A bound is broken, or there is none left.
@@ -263,8 +264,8 @@ impl XdpPlane {
         self.redirects.new_bucket(limit)
     }
 
-    /// Changes a bucket's rate and size; what was spent stays spent, as far as it can hold, in
-    /// packets or bytes.
+    /// Changes a bucket's rate and size. The packets or bytes that were spent stay spent, up to the
+    /// new size.
     ///
     /// # Errors
     /// A bound is broken.
@@ -277,25 +278,27 @@ impl XdpPlane {
         self.redirects.free_bucket(bucket);
     }
 
-    /// Frames for that station are unknown from now on. One that is not there is no error.
+    /// Removes a station: the program treats its address as unknown from now on. Removing a missing
+    /// station is no error.
     pub fn remove_station(&mut self, device: u32, number: u16, mac: [u8; 6]) {
         // The only failure is that there is nothing to remove.
         let _ = self.stations.delete(&station_key(device, number, mac));
     }
 
-    /// The part by which devices come and go, on whatever thread.
+    /// Returns the part that adds and removes devices; any thread may use it.
     #[must_use]
     pub fn devices(&self) -> &Arc<Devices> {
         &self.devices
     }
 
-    /// The gates, to be granted and read.
+    /// Returns the gates, by which credit is granted and counters are read.
     #[must_use]
     pub fn gates(&self) -> &Arc<Gates> {
         &self.gates
     }
 
-    /// Returns the frames dropped on a device without a gate; zero for a device that is not there.
+    /// Returns the counts of frames that a device dropped before a gate; zero for an unknown
+    /// device.
     #[must_use]
     pub fn faults(&self, device: u32) -> Faults {
         if device >= self.limits.devices {
@@ -314,8 +317,9 @@ impl XdpPlane {
         Faults { malformed: word(0), oversize: word(1), no_socket: word(2) }
     }
 
-    /// Forgets what an earlier process left and nobody has taken over: devices, their paths, and
-    /// the stations that are not among `known` (a port's device index, a VLAN, an address).
+    /// Removes entries that an earlier process left and this one has not adopted: devices, their
+    /// paths, and stations for which `known(port's device index, number of the bridge, address)` is
+    /// false.
     pub fn sweep(&mut self, known: impl Fn(u32, u16, [u8; 6]) -> bool) {
         for role in self.devices.sweep() {
             if let DeviceRole::Vif(GateId(send)) = role {
@@ -328,13 +332,13 @@ impl XdpPlane {
         let stale: Vec<Vec<u8>> =
             self.stations.keys().filter(|key| !is_known(key, &known)).collect();
         for key in stale {
-            // Nobody else removes any.
+            // Cannot fail: nobody else removes stations.
             let _gone = self.stations.delete(&key);
         }
     }
 
-    /// Forgets the members of bridges that are not among `known` (a port's device index, a bridge),
-    /// which an earlier process may have left.
+    /// Removes the members of bridges that an earlier process left: those for which
+    /// `known(port's device index, number of the bridge)` is false.
     pub fn sweep_members(&mut self, known: impl Fn(u32, u16) -> bool) {
         let is_stale = |key: &Vec<u8>| match key.as_slice() {
             [d0, d1, b0, b1, ..] => {
@@ -361,7 +365,7 @@ impl XdpPlane {
     }
 }
 
-/// Opens the program with tables of those sizes, or with those that are pinned.
+/// Opens the program with new tables of these sizes, or with the pinned ones.
 fn open_object(
     limits: PlaneLimits,
     rows: CounterRows,
@@ -386,7 +390,7 @@ fn open_object(
     Ok(open)
 }
 
-/// The size of a map that is not fixed in the program.
+/// Returns the number of entries of a map whose size the program does not fix.
 fn entries_of(map: &str, limits: PlaneLimits, rows: CounterRows) -> Option<u32> {
     match map {
         "devices" | "faults" | "targets" | "ifindexes" | "copies" | "members" => {
@@ -407,7 +411,7 @@ fn is_known(key: &[u8], known: &impl Fn(u32, u16, [u8; 6]) -> bool) -> bool {
     known(u32::from(u16::from_ne_bytes([*d0, *d1])), u16::from_ne_bytes([*v0, *v1]), *mac)
 }
 
-/// The split of the counters of redirected paths among processors.
+/// The distribution of the counters of redirected paths over processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CounterRows {
     /// A power of two; processor k counts in row k modulo this.
@@ -417,7 +421,7 @@ struct CounterRows {
 }
 
 impl CounterRows {
-    /// A row for each processor, within [`COUNTERS_MAX`] entries.
+    /// Makes a row for each processor, or as many rows as [`COUNTERS_MAX`] entries allow.
     fn of(gates: u32, processors: u32) -> Self {
         let most = (COUNTERS_MAX / gates.max(1)).max(1);
         let wanted = processors.max(1).checked_next_power_of_two().unwrap_or(1);
@@ -465,7 +469,7 @@ const STATION_VIF: u32 = 0;
 const STATION_REMOTE: u32 = 1;
 const NO_TARGET: u32 = u32::MAX;
 
-/// 48 MiB of counters, or as many as there are gates.
+/// Most counters, 48 MiB; but at least one for each gate.
 const COUNTERS_MAX: u32 = 1 << 18;
 
 /// `sizeof(struct faults)` in `bpf/weir.h`.

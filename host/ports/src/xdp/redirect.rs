@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The redirected path: what the data-plane program polices and sends on by itself.
+//! The redirected path: frames that the data-plane program polices and forwards by itself.
 //!
-//! A vif and direction without a minimum to hold, without smoothing and shaping needs no queue. Its
-//! frames are checked, charged to the buckets of vif, router and slice, and handed to the target
-//! device in the kernel. What the program cannot decide goes through user space as ever: unknown
-//! and group addresses, receivers that are not on this path.
+//! A vif needs no queue in a direction in which it has no minimum to hold, no smoothing and no
+//! shaping. In the kernel its frames are checked, charged to the buckets of vif, router and slice,
+//! and handed to the target device. Frames that the program cannot decide on go through user space
+//! as before: those to unknown and group addresses, and to receivers that are not on this path.
 //!
-//! Nothing is reordered by switching it on: the program begins only when all frames that it let in
-//! before have left the switch, which the worker publishes with [`super::Gates::drained`].
+//! Switching the path on reorders nothing: the program begins to redirect only when all frames that
+//! it let in before have left the switch, which the worker publishes with
+//! [`super::Gates::drained`].
 //!
-//! A redirected frame is not queued: a target that is full drops it, and says so nowhere but in
-//! its own statistics. A veth takes redirected frames only while its peer runs a program or has
+//! A redirected frame is not queued: a full target device drops it, and only the statistics of that
+//! device count the drop. A veth takes redirected frames only while its peer runs a program or has
 //! GRO on; and the sender's checksums must be finished (`ethtool -K DEV tx off`).
 
 use std::os::fd::AsFd;
@@ -27,30 +28,31 @@ use crate::memory_map::Mapping;
 /// One vif and direction on the redirected path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redirect {
-    /// The bridge it hangs on: the port's device index.
+    /// The bridge of the vif, by the port's device index.
     pub bridge: u32,
-    /// The slice's bridge there (`weir_policy::Port::bridge_of`).
+    /// The number of the slice's bridge at that port (`weir_policy::Port::bridge_of`).
     pub number: u16,
-    /// The headers of the slice's frames there.
+    /// The headers that the slice's frames carry at that port.
     pub headers: PortHeaders,
-    /// The slice: stations of another one are not reached.
+    /// The slice. Its frames do not reach stations of another slice.
     pub slice: u32,
-    /// Bytes that a frame counts beyond its own, −64 ..= 256.
+    /// Bytes that count for a frame beyond its own length, −64 ..= 256.
     pub overhead: i32,
-    /// Source addresses allowed, at most 4; none: any.
+    /// Source addresses allowed, at most 4; empty: any.
     pub macs: Vec<[u8; 6]>,
     /// The buckets that limit it.
     pub buckets: [Option<BucketId>; 6],
-    /// Its frames go through user space, and by this path only while no worker is there.
+    /// True if its frames take this path only while no worker runs, and user space otherwise.
     pub stand_in_only: bool,
 }
 
-/// A bucket in the kernel. The positions of a path are: packets and bits of the vif, packets and
-/// bits of the router, packets and bits of the slice; the latter are shared.
+/// A token bucket in the kernel. A path has six positions for buckets: packets and bits of the vif,
+/// packets and bits of the router, packets and bits of the slice. Vifs of one router or slice share
+/// the latter four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BucketId(u32);
 
-/// The rate and the size of a bucket: at most what it fills with in 9 minutes.
+/// The rate and the size of a bucket; the size is at most 9 minutes of the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketLimit {
     /// For an even position: frames.
@@ -69,19 +71,19 @@ pub enum BucketLimit {
     },
 }
 
-/// The counters of a redirected path since its gate exists.
+/// The counters of a redirected path since its gate was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RedirectCounters {
-    /// Frames sent on.
+    /// Frames that were redirected.
     pub redirected: Tally,
-    /// Dropped for their source address.
+    /// Frames that were dropped for their source address.
     pub spoofed: Tally,
-    /// Redirected frames between two vifs of the bridge: counted at both.
+    /// Redirected frames between two vifs of the bridge; both vifs count them.
     pub local: Tally,
-    /// Frames of a sender that were dropped because a bucket of the other vif refused, which counts
-    /// it too.
+    /// Frames from this vif that a bucket of the receiving vif refused. The receiver counts them in
+    /// its `policed`.
     pub refused: Tally,
-    /// Dropped by the bucket of the same position.
+    /// Frames that the bucket of each position dropped.
     pub policed: [Tally; 6],
 }
 
@@ -93,13 +95,14 @@ pub(super) struct Redirects {
     counters: Mapping,
     buckets: Mapping,
     gates: u32,
-    /// Rows of the counters: one for each processor, or shared by some.
+    /// Rows of the counters. Each processor has one, or several share one.
     rows: u32,
     free_buckets: Vec<u32>,
 }
 
 impl Redirects {
-    /// Maps the tables of `gates` paths, of as many counters in each of `rows`, and the buckets.
+    /// Maps the tables into memory: `gates` paths, as many counters in each of `rows` rows, and the
+    /// buckets.
     pub(super) fn map(maps: [MapHandle; 3], gates: u32, rows: u32) -> Result<Self, PortError> {
         let buckets = gates * BUCKETS_A_GATE;
         let [paths, counters, bucket_map] = maps;
@@ -118,9 +121,9 @@ impl Redirects {
         })
     }
 
-    /// Sets what frames of a gate may do without user space; a path that is refused is off. While
-    /// no worker is here a frame that finds nothing is lost: so a path that differs in its flags
-    /// alone, as after a restart of the same policy, is never off in between.
+    /// Sets the redirected path of a gate; `None` or a refused path turns it off. A path that
+    /// differs in its flags alone, as after a restart with the same policy, is never off in
+    /// between: without a worker, each frame that finds no path is lost.
     pub(super) fn set(&self, gate: GateId, path: Option<&Redirect>) -> Result<(), PortError> {
         let Some(path) = path else { return self.store(gate, &[0; PATH]) };
         let (flags, mut value) = match words(path) {
@@ -132,7 +135,7 @@ impl Redirects {
         };
         let there = self.paths.lookup(&gate.0.to_ne_bytes(), MapFlags::ANY).ok().flatten();
         if there.is_none_or(|there| there.get(FLAGS..) != value.get(FLAGS..)) {
-            // Off first: the program must not see half of the new one.
+            // Off first: the program must not see a half-written path.
             self.store(gate, &[0; PATH])?;
             self.store(gate, &value)?;
         }
@@ -202,10 +205,11 @@ impl Redirects {
                 }
             }
         };
-        // A debt that grows does so before the words change, one that shrinks after them, and
-        // between the two stores the bucket has the lesser of the depths: so what was owed before
-        // is never less. What passes in between is charged at one cost and owed at the other: at
-        // most a burst that passes once more, where this thread loses its processor just there.
+        // The debt must never be too small. So it is rescaled before the words change if it grows,
+        // and after them if it shrinks; and between the two stores the bucket has the lesser of the
+        // two depths. Frames that pass in between are charged at one cost and rescaled as if at the
+        // other. In the worst case, if this thread loses its processor just then, one more burst
+        // passes.
         if cost > old_cost {
             rescale();
         }
@@ -222,7 +226,7 @@ impl Redirects {
         Ok(())
     }
 
-    /// To be called when no path names the bucket any more. Whoever uses it next finds it full.
+    /// Frees a bucket that no path names any more. Its next user finds it full.
     pub(super) fn free_bucket(&mut self, id: BucketId) {
         if let Some([_, _, full_at]) = self.bucket_words(id) {
             full_at.store(kernel_time(), Ordering::Relaxed);
@@ -230,7 +234,7 @@ impl Redirects {
         self.free_buckets.push(id.0);
     }
 
-    /// Cost, depth, and the instant at which it is full.
+    /// The words of a bucket: its cost, its depth, and the instant at which it is full.
     fn bucket_words(&self, id: BucketId) -> Option<[&AtomicU64; 3]> {
         let word = |at| self.word(&self.buckets, id.0, BUCKET, at);
         Some([word(0)?, word(1)?, word(2)?])
@@ -262,25 +266,25 @@ impl Redirects {
     }
 }
 
-/// Now, as the program counts time.
+/// The present instant in the program's unit of time.
 fn kernel_time() -> u64 {
     crate::now().as_nanos() << TIME_SHIFT
 }
 
-/// Returns how far off the instant is at which a bucket is full; zero of one in the past, or from
-/// before a wrap.
+/// Returns the debt of a bucket: the time until it is full. Zero if that instant is past, or dates
+/// from before a wrap of the clock.
 fn owed(full_at: u64, now: u64) -> u64 {
     let owed = full_at.wrapping_sub(now);
     if owed <= DEPTH_MAX { owed } else { 0 }
 }
 
-/// Converts a debt to another cost of a packet or byte, as far as the bucket holds it.
+/// Converts a debt to another cost of a packet or byte, at most to the depth of the bucket.
 fn rescaled(owed: u64, [old, new]: [u64; 2], depth: u64) -> u64 {
     let scaled = u128::from(owed) * u128::from(new) / u128::from(old.max(1));
     u64::try_from(scaled).unwrap_or(depth).min(depth)
 }
 
-/// The flags of a path, and its other words.
+/// Returns the flags of a path, and its entry in the table without them.
 fn words(path: &Redirect) -> Result<(u32, [u8; PATH]), PortError> {
     if path.macs.len() > MACS_MAX {
         let message = format!("{} source addresses; at most {MACS_MAX}", path.macs.len());
@@ -314,7 +318,8 @@ fn words(path: &Redirect) -> Result<(u32, [u8; PATH]), PortError> {
     Ok((flags, value))
 }
 
-/// The time of one unit in 1/256 ns times 65 536, rounded up: never faster than the rate.
+/// The time of one unit, in 1/65 536 of 1/256 ns, rounded up so that the bucket is never faster
+/// than the rate.
 fn cost(per_second: u64, units: u64) -> Result<u64, PortError> {
     let second = 1_000_000_000_u128 << (TIME_SHIFT + COST_SHIFT);
     let cost = (second * u128::from(units)).div_ceil(u128::from(per_second.max(1)));
@@ -330,7 +335,8 @@ const PATH: usize = 128;
 const COUNTERS: usize = 192;
 const BUCKET: usize = 64;
 
-/// Two of a vif's own for each direction; and there are no more routers and slices than vifs.
+/// Buckets for each gate: two of its vif, two of its router, two of its slice. That is enough,
+/// since there are no more routers or slices than vifs.
 pub(super) const BUCKETS_A_GATE: u32 = 6;
 
 const PATH_REDIRECT: u32 = 1;
@@ -339,33 +345,34 @@ const PATH_STAND_IN: u32 = 2;
 const PIH_NONE: u16 = 0;
 const PIH_HEADER: u16 = 1;
 const PIH_BYTE: u16 = 2;
-/// Bytes of a path's flags and of whether it is engaged, which the program writes: they change
+/// Bytes of a path's flags and of its `engaged` word, which the program writes. The two change
 /// together.
 const FLAGS: usize = 8;
 const MACS_MAX: usize = 4;
 
-/// For example `bpf/redirect.h`.
+/// These constants are those of `bpf/redirect.h`.
 const TIME_SHIFT: u32 = 8;
 const COST_SHIFT: u32 = 16;
 const DEPTH_MAX: u64 = 1 << 48;
 
-/// The deepest bucket, 9 minutes at its rate: half of what the program takes for a debt, since a
-/// processor whose clock was read a little earlier sees one deeper than it is.
+/// The deepest bucket, 9 minutes at its rate. It is half of the largest value that the program
+/// still takes for a debt, because a processor that read its clock a little earlier sees a debt
+/// larger than it is.
 const DEEPEST: u64 = DEPTH_MAX / 2;
 
-/// Processors that spend from a bucket at the same instant; after so many a debt stays as it was,
-/// in time.
+/// Attempts to rescale a debt while other processors spend from the bucket. If all fail, the debt
+/// stays the same in time instead of in packets or bytes.
 const RESCALE_TRIES: u32 = 64;
 
-/// With 131 072 bytes at once the program's product stays below 2⁶⁴.
+/// With this cost and 131 072 bytes at once, the program's product stays below 2⁶⁴.
 const COST_MAX: u64 = 1 << 47;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A path of a router's stand-in is that of the path itself but for its flags; too many
-    /// addresses and too much overhead are refused with value and bound.
+    /// Goal: the entry of a stand-in path differs from that of the plain path in its flags alone;
+    /// too many addresses and too much overhead are refused with value and bound.
     #[test]
     fn a_stand_in_differs_in_flags_alone_and_what_does_not_fit_is_refused() {
         let path = Redirect { number: 7, macs: vec![[2; 6]; 4], ..Redirect::default() };
@@ -381,7 +388,7 @@ mod tests {
         assert!(refused(&long).contains("overhead is 257; -64 to 256"));
     }
 
-    /// Half of a second owed at 1000 packets a second is 500 packets, whatever the next rate.
+    /// A debt of half a second at 1000 packets a second is 500 packets, whatever the next rate.
     #[test]
     fn a_debt_is_of_packets_and_no_deeper_than_the_bucket() {
         let costs = [1, 1000].map(|rate| cost(rate, 1).unwrap());
