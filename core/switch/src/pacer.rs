@@ -271,8 +271,8 @@ const DEPTH_LEAST: u32 = 256;
 const DEPTH_MOST: u32 = 4096;
 /// Parts of a packet. Charging one part less, 0.4 %, drains 50 ms of packets in 13 s.
 const PARTS: u64 = 256;
-/// How long packets are charged in full after a drop: several times as long as a worker takes to
-/// count drops that happened before it.
+/// The time after a drop for which packets are charged in full: several times as long as a worker
+/// takes to count drops that happened earlier on a packet's way.
 const EXACT_FOR: Nanos = Nanos::from_millis(100);
 /// Least bound of any pacer: a packet from each interface.
 const LEAST: u32 = 16;

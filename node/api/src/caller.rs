@@ -86,12 +86,12 @@ impl Caller {
             };
         };
         let token = header.as_bytes().strip_prefix(b"Bearer ").unwrap_or_default();
-        // Tokens are 256 random bits: their digests are as good as random to whoever tries others,
-        // and what the time of a comparison tells of a digest leads to no token.
+        // No constant-time comparison is needed. Tokens are 256 random bits, so the timing of a
+        // comparison can reveal a digest at most, and no token follows from its digest.
         Self::with(sha256(token), policy).map_or(Authentication::WrongToken, Authentication::Known)
     }
 
-    /// Returns the caller by the policy in force; `None` if its token was revoked.
+    /// Returns the caller as the policy in force knows it; `None` if its token was revoked.
     pub(crate) fn still(&self, policy: &Policy) -> Option<Self> {
         self.token.map_or_else(|| Some(self.clone()), |token| Self::with(token, policy))
     }
@@ -142,9 +142,9 @@ impl Caller {
         self.slice().is_none() || place.table == "vif" && self.sees_vif(policy, &place.name)
     }
 
-    /// Returns true if the caller may read of a problem with a policy that would follow this one. A
-    /// tenant reads of its own slice, routers and vifs alone. The promises of a port or the node
-    /// are not its business, nor are delays, for which all vifs of a port are summed.
+    /// Returns true if the caller may read about a problem of a new policy. A tenant reads only
+    /// about its own slice, routers and vifs. It does not read about the promises of a port or of
+    /// the node, nor about delays, in which all vifs of a port are summed.
     pub(crate) fn sees_problem(&self, policy: &Policy, problem: &Problem) -> bool {
         let Some(slice) = self.slice() else { return true };
         let ProblemPlace { table, item: Some(ItemName::Name(name)), key } = &problem.place else {
@@ -160,9 +160,9 @@ impl Caller {
         is_own && !key.is_empty() && key != "delay"
     }
 
-    /// Judges a change. An administrator may change everything; a tenant may change its own, within
-    /// its slice's grant. A caller whose token was revoked since its request came may change
-    /// nothing.
+    /// Checks that the caller may make a change. An administrator may change everything; a tenant
+    /// may change its own vifs, within its slice's grant. A caller whose token was revoked after
+    /// its request arrived may change nothing.
     pub(crate) fn may(&self, old: &Policy, new: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
         let caller = self.known(old)?;
         caller.owns_places(old, edits)?;
@@ -171,19 +171,22 @@ impl Caller {
         found.map_or(Ok(()), |(id, slice)| within_grant(id, slice, old, new))
     }
 
-    /// Returns the caller by the policy in force, or refuses one whose token was revoked.
+    /// Returns the caller as the policy in force knows it, or refuses a caller whose token was
+    /// revoked.
     fn known(&self, policy: &Policy) -> Result<Self, Refusal> {
         let text = || format!("{} is not known any more", self.who);
         self.still(policy).ok_or_else(|| Refusal::new(RefusalKind::Forbidden, text()))
     }
 
-    /// Judges the undo of a change of the caller's own. Nobody has changed its keys since, so it
-    /// leads back to values that were granted before: only the ownership of the keys is checked.
+    /// Checks that the caller may undo a change of its own. Nobody has changed its keys since, so
+    /// the undo restores values that were granted before. Only the ownership of the keys is
+    /// checked.
     pub(crate) fn owns(&self, old: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
         self.known(old)?.owns_places(old, edits)
     }
 
-    /// Judges the keys of edits. The caller is one that [`Self::known`] returned.
+    /// Checks that the caller owns the keys of the edits. `self` is a caller that [`Self::known`]
+    /// returned.
     fn owns_places(&self, old: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
         if self.slice().is_none() {
             return Ok(());
@@ -251,7 +254,7 @@ fn within_grant(id: SliceId, slice: &Slice, old: &Policy, new: &Policy) -> Resul
         for (before, after) in old.vifs.iter().zip(&new.vifs).filter(|(vif, _)| vif.slice == id) {
             let [was, is] = [before, after].map(|vif| vif.share(direction));
             let text = |limit: Option<String>| limit.unwrap_or_else(|| "no limit".to_owned());
-            // Without a limit of its own it has the slice's.
+            // A vif without a limit of its own has the slice's.
             let (is_rate, bound) = (is.rate.or(grant.rate), grant.rate.or(was.rate));
             if bound.is_some_and(|bound| is_rate.is_none_or(|rate| rate > bound)) {
                 let what = format!("rate of vif \"{}\" would be", after.name);
@@ -269,8 +272,8 @@ fn within_grant(id: SliceId, slice: &Slice, old: &Policy, new: &Policy) -> Resul
     Ok(())
 }
 
-/// Keys that a tenant may change: they concern its own share alone. Bursts, delays and bounds of
-/// queues are not among them, since they take from the port and the pool, too.
+/// Keys that a tenant may change, because they affect its own share alone. Bursts, delays and
+/// bounds of queues are not among them, since they use room of the port and of the pool.
 const TENANTS_KEYS: &[&str] = &[
     "send.priority",
     "send.min_rate",
@@ -310,7 +313,8 @@ mod tests {
         weir_policy::Token { name: "shop".into(), role: TokenRole::Tenant, slice, sha256 }
     }
 
-    /// Returns the text of the refusal that the tenant gets for these edits; empty if it may.
+    /// Returns the text of the refusal that the tenant gets for these edits; empty if they are
+    /// allowed.
     fn asked(edits: &[(&str, &str, Option<&str>)]) -> String {
         let (file, mut old) = Draft::parse(TEXT).unwrap();
         old.api.tokens.push(token());
@@ -338,7 +342,7 @@ mod tests {
             asked(&[("a", "send.rate", Some("51Mbit"))]),
             "slice \"gold\".send: rate of vif \"a\" would be 51Mbit, 50Mbit is granted"
         );
-        // The slice names no guarantee here: what its vifs have is what there is.
+        // The slice names no guarantee here, so it grants the sum that its vifs have.
         assert_eq!(
             asked(&[("a", "receive.min_rate", Some("1Mbit"))]),
             "slice \"gold\".receive: min_rate on port \"up0\" would be 1Mbit, 0bit is granted"
@@ -347,7 +351,7 @@ mod tests {
         assert!(asked(&[("a", "send.burst", Some("1MB"))]).contains("not a tenant's"));
     }
 
-    /// The port is full. A tenant reads only of its own, whichever bound the change breaks.
+    /// The port is full. A tenant reads only about its own part, whichever bound the change breaks.
     #[test]
     fn a_tenant_reads_problems_with_his_own_alone() {
         let policy = weir_policy::parse(TEXT).unwrap();
@@ -397,7 +401,7 @@ mod tests {
         assert_eq!(tenant().still(&policy), Some(tenant()));
         policy.api.tokens.clear();
         assert_eq!(tenant().still(&policy), None, "it was revoked");
-        // Its request came before that.
+        // The request arrived before the token was revoked.
         let refused = tenant().may(&policy, &policy, &[]).unwrap_err();
         assert_eq!(refused.message, "token shop is not known any more");
     }

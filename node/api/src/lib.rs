@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The HTTP/JSON interface of a running node: [`Server`] answers on the Unix socket and over TCP,
-//! [`Relay`] lends the Unix socket to a browser on this machine.
+//! [`Relay`] gives a browser on this machine access to the Unix socket.
 //!
 //! A request passes, in this order: the bounds on connections and on time (`mod@server`), the
 //! authentication of the caller and its request rate (`mod@service`, `mod@caller`), a route
-//! (`mod@routes`), and the node's `Control`, which `mod@app` asks. Every bound on what a caller can
-//! make the node hold or do is checked on this way.
+//! (`mod@routes`), and the node's `Control`, which `mod@app` calls. Every bound on the memory and
+//! the work that a caller can cost the node is checked on this path.
 //!
 //! The requests and answers themselves are types of `weir-api-types`, which the client shares. A
 //! change becomes edits of the policy's document (`mod@edits`), which `weir-node` checks and
-//! applies as a whole; an answer is cut to what the caller may see (`mod@view`).
+//! applies as a whole. An answer is cut to the part that the caller may see (`mod@view`).
 
 mod app;
 mod body;

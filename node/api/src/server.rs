@@ -3,9 +3,9 @@
 //!
 //! One single-threaded runtime serves the Unix socket and, where the policy asks for it, TCP: with
 //! TLS, or without it on loopback. Routes that wait for the node run on a bounded number of further
-//! threads. Everything that a stranger can take has a bound: connections (for TCP also by address),
-//! the time for a handshake and for a request's head, the head's length, and the time for which a
-//! peer may read nothing.
+//! threads. Everything that an unknown peer can use up has a bound: connections (for TCP also by
+//! address), the time for a handshake and for a request's head, the head's length, and the time for
+//! which a peer may read nothing.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -44,7 +44,7 @@ use crate::refused::TurnAwayReason;
 use crate::service::RequestService;
 use crate::tls::{self, TcpEndpoint};
 
-/// A listening interface. It ends when this value is dropped. Answers under way get a second more.
+/// A listening server. Dropping this value ends it; answers under way get one more second.
 #[derive(Debug)]
 pub struct Server {
     stop: Option<watch::Sender<()>>,
@@ -116,13 +116,13 @@ impl Drop for Server {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been printed already, and is nobody else's concern.
+            // A panic of the thread has been printed already; the node goes on without it.
             let _ended = thread.join();
         }
     }
 }
 
-/// Binds the calling thread to this processor, at [`NICE`] if the process has the right to it.
+/// Binds the calling thread to this processor, at [`NICE`] if the process may raise priorities.
 /// Returns `None` if the system refuses: then the thread runs on any processor, as ordinary work.
 fn hold(processor: u32) -> Option<cpu::CpuReservation> {
     let wish = |nice| CpuRequest { cpu: Some(processor), class: Class::Normal { nice } };
@@ -215,7 +215,7 @@ async fn listen_remote(
         let Some(slot) = app.remote_connections.take() else { continue };
         let (acceptor, service) = (acceptor.clone(), Arc::clone(&service));
         tokio::spawn(async move {
-            // Small answers are sent at once. Without the option they only wait a little.
+            // Sends small answers at once. If the option fails, they only wait a little.
             let _small = stream.set_nodelay(true);
             let origin = ConnectionOrigin::Remote(address.ip());
             let Some(acceptor) = acceptor else {
@@ -239,7 +239,7 @@ async fn end(app: &App) {
     }
 }
 
-/// Serves the requests of one connection, and tells its peer why it ends.
+/// Serves the requests of one connection, and tells the peer why the connection ends.
 async fn converse<S>(stream: S, origin: ConnectionOrigin, requests: Arc<RequestService>, slot: Slot)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -277,8 +277,8 @@ where
     drop(slot);
 }
 
-/// Wraps a stream, so that a write which waits longer than `patience` fails. A peer that stops
-/// reading would hold the connection's place, and the data written for it, for ever.
+/// Wraps a stream, so that a write which waits longer than `patience` fails. Otherwise a peer that
+/// stops reading would keep a connection, and the data written to it, for ever.
 pub(crate) fn impatient<S>(stream: S, patience: Duration) -> Pin<Box<TimeoutStream<S>>>
 where
     S: AsyncRead + AsyncWrite,
@@ -308,11 +308,11 @@ fn refusal_text(error: &Rejection) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The niceness of the server's threads, so that requests are answered while the processors are
-/// busy: before ordinary work, and after a worker, which is at -20 or real-time.
+/// The nice value of the server's threads. While the processors are busy, they run before ordinary
+/// work and after a worker, which is at -20 or real-time.
 const NICE: i32 = -10;
-/// The longest pause of a reader, such as a program that reads a capture and is stopped for a
-/// moment.
+/// The longest time for which a peer may read nothing, as a program does that reads a capture and
+/// is stopped for a moment.
 const READER_PATIENCE: Duration = Duration::from_secs(30);
 /// The pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -328,7 +328,7 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a reader that reads gets all of it; one that does not is given up.
+    /// Goal: a peer that reads gets everything; the connection of a peer that does not is closed.
     #[test]
     fn who_does_not_read_is_given_up() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

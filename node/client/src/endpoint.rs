@@ -33,7 +33,7 @@ pub(crate) enum Endpoint {
 pub(crate) struct Remote {
     /// The address as the caller gave it.
     url: String,
-    /// Name or address, without the brackets of an IPv6 address.
+    /// Host name or IP address, without the brackets of an IPv6 address.
     host: String,
     port: u16,
     /// Name that the certificate must be for.
@@ -75,7 +75,7 @@ impl Remote {
     /// the file `ca`; without one, by an authority that the machine trusts.
     ///
     /// # Errors
-    /// The address has another form, or the authorities cannot be read or are none.
+    /// The address has another form, or the file cannot be read or holds no usable authority.
     pub(crate) fn new(url: &str, ca: Option<&Path>) -> io::Result<Self> {
         let wrong =
             |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{url:?}: {why}"));
@@ -84,7 +84,7 @@ impl Remote {
         if authority.contains(['/', '?', '#', '@']) {
             return Err(wrong("it must be https://HOST:PORT alone"));
         }
-        // An IPv6 address is in brackets, so that its colons are not the port's.
+        // An IPv6 address stands in brackets, so the last colon after them begins the port.
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
                 (host, port.parse().map_err(|_| wrong("its port is no number up to 65535"))?)
@@ -143,7 +143,7 @@ fn authorities(file: &Path) -> io::Result<RootCertStore> {
     let certificates = CertificateDer::pem_file_iter(file).map_err(|error| named(&error))?;
     for certificate in certificates {
         let certificate = certificate.map_err(|error| named(&error))?;
-        // The system's file may hold some that cannot be used here. The others can.
+        // The system's file may hold certificates that cannot be used here. Use the others.
         let _unusable = roots.add(certificate);
     }
     if roots.is_empty() {
@@ -154,7 +154,7 @@ fn authorities(file: &Path) -> io::Result<RootCertStore> {
 
 const SCHEME: &str = "https://";
 
-/// The port of an address that names none.
+/// The default port.
 const HTTPS: u16 = 443;
 
 /// File of the authorities that the machine trusts, on Debian and most other systems.
@@ -167,7 +167,7 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 mod tests {
     use super::*;
 
-    /// A certificate that is nobody's in particular.
+    /// A file with an arbitrary certificate.
     fn ca() -> PathBuf {
         let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let path = std::env::temp_dir().join(format!("weir-t-endpoint-{}.pem", std::process::id()));

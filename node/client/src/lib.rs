@@ -2,11 +2,11 @@
 //! The client of a node's interface, for programs without an async runtime of their own.
 //!
 //! [`Client`] opens a connection for each request, on the node's Unix socket or over TCP with TLS,
-//! and blocks until the answer is there, for a bounded time. [`OpenConnection`] stays open, for
-//! programs that ask often. [`EventStream`] and [`CaptureStream`] are answers without an end.
+//! and blocks for a bounded time until the answer arrives. [`OpenConnection`] stays open, for
+//! programs that send requests often. [`EventStream`] and [`CaptureStream`] are endless answers.
 //!
-//! The types of requests and answers are in `weir-api-types`; a refusal comes back as its
-//! [`ApiError`].
+//! The types of requests and answers are in `weir-api-types`. A refusal is returned as the
+//! [`ApiError`] of that crate.
 
 mod endpoint;
 mod error;
@@ -43,7 +43,7 @@ pub struct Client {
     patience: Duration,
 }
 
-/// A connection that stays open, for programs that ask often.
+/// A connection that stays open, for programs that send requests often.
 #[derive(Debug)]
 pub struct OpenConnection {
     runtime: Runtime,
@@ -67,7 +67,7 @@ impl Client {
 
     /// Returns a client of the node at `https://HOST:PORT` (without a port: 443). The node's
     /// certificate must be signed by an authority in the PEM file `ca`; without one, by an
-    /// authority that the machine trusts. It does not connect yet.
+    /// authority that the machine trusts. This call does not connect yet.
     ///
     /// # Errors
     /// The address has another form, or the file holds no authority.
@@ -93,7 +93,7 @@ impl Client {
         Self { token: Some(token.to_owned()), ..self }
     }
 
-    /// Returns a client that waits that long for an answer, and not 30 s.
+    /// Returns a client that waits this long for an answer, instead of 30 s.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
@@ -131,7 +131,7 @@ impl Client {
         body: Option<&impl Serialize>,
     ) -> Result<T, ClientError> {
         let (status, body) = self.exchange(method, path, body)?;
-        // The request succeeded and has no answer.
+        // The request succeeded and its answer has no body.
         let text: &[u8] = if status == StatusCode::NO_CONTENT { b"null" } else { &body };
         serde_json::from_slice(text).map_err(|error| self.io(error.into()))
     }
@@ -177,7 +177,7 @@ impl Client {
             if answer.status().is_success() {
                 return Ok(Ok(answer));
             }
-            // A refusal has an end.
+            // Unlike the stream, a refusal is a whole body.
             Ok(Err(answer.into_body().collect().await.map_err(io::Error::other)?.to_bytes()))
         };
         let answer = runtime.block_on(in_time(self.patience, answer));
@@ -233,11 +233,11 @@ impl Client {
 }
 
 impl OpenConnection {
-    /// Sends a request, and returns the status and the body of the answer, be it a refusal. The
+    /// Sends a request, and returns the status and the body of the answer, also of a refusal. The
     /// body to send is JSON, or empty.
     ///
     /// # Errors
-    /// The connection broke, or the answer did not come in time: then the connection is closed.
+    /// The connection broke, or the answer did not come in time. Then the connection is closed.
     pub fn ask(&mut self, method: Method, path: &str, body: &str) -> io::Result<(u16, Bytes)> {
         let Self { runtime, sender, head, patience } = self;
         let request = head.request(method, path, Bytes::copy_from_slice(body.as_bytes()))?;
@@ -277,7 +277,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Leaves the token out, as that of [`Client`] does.
+/// Leaves the token out, as the implementation for [`Client`] does.
 impl fmt::Debug for RequestHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequestHead").field("authority", &self.authority).finish_non_exhaustive()
@@ -316,8 +316,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a node that takes a request and goes silent, at its head or in the middle of a
-    /// refusal, is given up in time by each kind of request.
+    /// Goal: if a node takes a request and goes silent, before its answer or in the middle of a
+    /// refusal, each kind of request ends in time.
     #[test]
     fn a_silent_node_is_given_up() {
         let name = format!("weir-t-client-{}.sock", std::process::id());
@@ -346,7 +346,7 @@ mod tests {
             for fault in faults {
                 assert!(fault.contains("no answer within 50ms"), "{fault}");
             }
-            // It is closed, and not asked again.
+            // The connection is closed and not used again.
             let closed = open.ask(Method::GET, "/", "").unwrap_err();
             assert_ne!(closed.kind(), io::ErrorKind::TimedOut, "{closed}");
         }

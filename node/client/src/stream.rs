@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Answers without an end: captures, and server-sent events.
+//! Endless answers: captures, and server-sent events.
 
 use std::io;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use tokio::runtime::Runtime;
 
 use crate::error::broken;
 
-/// The captured frames, as they come.
+/// The captured frames, as they arrive.
 #[derive(Debug)]
 pub struct CaptureStream {
-    /// What the capture changes for the vif's frames, if anything.
+    /// Tells how the capture changes the path of the vif's frames, if it does.
     pub note: Option<String>,
     pub(crate) body: AnswerBody,
 }
 
-/// Events as they come.
+/// Events, as they arrive.
 #[derive(Debug)]
 pub struct EventStream {
     body: AnswerBody,
@@ -101,12 +101,12 @@ impl AnswerBody {
     }
 }
 
-/// Puts events together from the pieces in which they come.
+/// Assembles events from the pieces in which they arrive.
 #[derive(Debug, Default)]
 struct EventParser {
     text: Vec<u8>,
-    /// The beginning of `text`, in bytes, that is known to hold no end of an event. A long event
-    /// comes in many pieces; each byte of it is looked at once.
+    /// The length of the beginning of `text` that is known to hold no end of an event. A long event
+    /// arrives in many pieces; this way each byte of it is searched only once.
     searched: usize,
 }
 
@@ -126,7 +126,7 @@ impl EventParser {
         loop {
             let end = self.text[self.searched..].windows(2).position(|two| two == b"\n\n");
             let Some(end) = end.map(|end| self.searched + end) else {
-                // The last byte may be the first half of an end.
+                // The last byte may be the first half of the end of an event.
                 self.searched = self.text.len().saturating_sub(1);
                 return None;
             };
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// A status of many vifs comes in thousands of pieces.
+    /// A status of many vifs arrives in thousands of pieces.
     #[test]
     fn each_byte_of_a_long_event_is_searched_once() {
         let mut parser = EventParser::default();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The network's configuration, as the runtime gives it on standard input.
 //!
-//! Keys of the specification and keys with a dot (`cni.dev/…`) are the runtime's; all others are
-//! Weir's own, and one that is not known is refused: a limit that is misspelt would be missing.
+//! Keys of the specification and keys with a dot (`cni.dev/…`) belong to the runtime. All others
+//! are Weir's own. An unknown key of Weir's is refused, since a misspelt limit would otherwise not
+//! hold.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -15,8 +16,8 @@ use weir_units::{BitRate, ByteCount, PacketRate};
 use crate::call::Attachment;
 use crate::failure::{FailureCode, PluginFailure};
 
-/// Versions of the specification that are spoken. Before 0.3.0 a result had another form, and no
-/// plug-in was given the result of the one before it.
+/// Supported versions of the specification. Before 0.3.0 a result had another form, and a plug-in
+/// did not get the result of the plug-in before it.
 pub(crate) const VERSIONS: [&str; 5] = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 
 /// The configuration, and the part of it that each operation needs.
@@ -25,7 +26,7 @@ pub(crate) struct NetworkConfiguration {
     keys: Map<String, Value>,
 }
 
-/// An interface of the result of the plug-ins before.
+/// An interface in the result of the earlier plug-ins.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct ResultInterface {
     /// Its name.
@@ -45,11 +46,11 @@ pub(crate) struct VifTerms {
     pub(crate) slice: String,
     /// Its port, if the node has several.
     pub(crate) port: Option<String>,
-    /// True if it may send from the container's address alone.
+    /// True if it may send only from the container's MAC address.
     pub(crate) pin_mac: bool,
-    /// Guarantees and limits of what it sends.
+    /// Guarantees and limits of the frames that it sends.
     pub(crate) send: Option<VifShareChange>,
-    /// Guarantees and limits of what it receives.
+    /// Guarantees and limits of the frames that it receives.
     pub(crate) receive: Option<VifShareChange>,
 }
 
@@ -78,7 +79,7 @@ struct ShareKeys {
     burst: Option<String>,
 }
 
-/// The values of the capability `bandwidth`; bits a second, and bits.
+/// The values of the capability `bandwidth`: rates in bits a second, bursts in bits.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Bandwidth {
@@ -105,12 +106,12 @@ impl NetworkConfiguration {
         Ok(Self { keys })
     }
 
-    /// The version that it says, spoken or not.
+    /// The version that the configuration names, supported or not.
     pub(crate) fn version(&self) -> &str {
         self.text("cniVersion").unwrap_or("0.1.0")
     }
 
-    /// Checks that the version is spoken.
+    /// Checks that the version is supported.
     pub(crate) fn check_version(&self) -> Result<(), PluginFailure> {
         let version = self.version();
         if VERSIONS.contains(&version) {
@@ -139,7 +140,7 @@ impl NetworkConfiguration {
         Ok(name)
     }
 
-    /// The node's state folder, where its socket is; `None`: the usual one.
+    /// The node's state folder, where its socket is; `None`: the default one.
     pub(crate) fn state(&self) -> Result<Option<&str>, PluginFailure> {
         match self.keys.get("state") {
             None => Ok(None),
@@ -148,7 +149,7 @@ impl NetworkConfiguration {
         }
     }
 
-    /// The result of the plug-ins before, as it came.
+    /// The result of the earlier plug-ins, unchanged.
     pub(crate) fn result_before(&self) -> Result<&Value, PluginFailure> {
         let found = self.keys.get("prevResult").filter(|result| result.is_object());
         found.ok_or_else(|| {
@@ -169,7 +170,7 @@ impl NetworkConfiguration {
             .map_err(|error| wrong(format!("prevResult.interfaces: {error}")))
     }
 
-    /// The attachments that are there (`GC`).
+    /// The attachments that still exist, for `GC`.
     pub(crate) fn valid_attachments(&self) -> Result<Vec<Attachment>, PluginFailure> {
         #[derive(Deserialize)]
         struct Valid {
@@ -177,7 +178,7 @@ impl NetworkConfiguration {
             container: String,
             ifname: String,
         }
-        // Without the list nothing can be told to be gone.
+        // Without the list, no attachment can be known to be gone.
         let list = self.keys.get(ATTACHMENTS).cloned();
         let list = list.ok_or_else(|| wrong(format!("{ATTACHMENTS}: is missing")))?;
         let list: Vec<Valid> = serde_json::from_value(list)
@@ -229,8 +230,9 @@ impl NetworkConfiguration {
 }
 
 impl ShareKeys {
-    /// Returns the share; `None` if there is nothing in it. The runtime asks for one container, the
-    /// network's keys hold for all: the lower rate and the lower burst of the two hold.
+    /// Returns the share in one direction; `None` if it is empty. The runtime's limits are for one
+    /// container, and the network's keys for all of its containers. The lower of the two rates and
+    /// the lower of the two bursts apply.
     fn share(
         self,
         side: &str,
@@ -330,7 +332,7 @@ mod tests {
         };
         assert_eq!(limits(10_000_000, 80_001), [10_000_000, 10_001]);
         assert_eq!(limits(30_000_000, 80_001), [20_000_000, 10_001]);
-        // kubelet's burst, which is to mean none.
+        // kubelet sends this burst when it means none.
         assert_eq!(limits(10_000_000, 2_147_483_647), [10_000_000, 50_000]);
         assert_eq!(limits(0, 0), [20_000_000, 50_000]);
     }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir-cni`: a chained CNI plug-in, by which a container's interface becomes a vif of the running
-//! node (`docs/cni.md`).
+//! `weir-cni`: a chained CNI plug-in that makes a container's interface a vif of the running node
+//! (`docs/cni.md`).
 //!
 //! **Problem.** A container runtime makes and removes interfaces on a bridge that a node has
-//! adopted (`dataplane = "kernel"`), and knows what each container may use.
+//! adopted (`dataplane = "kernel"`). The runtime, and not the node, knows the limits of each
+//! container.
 //!
-//! **Idea.** Behind the plug-in that makes the interface, this one asks the running node for a live
-//! change: a vif with the host's end as its device, in the network's slice, with the limits of the
-//! capability `bandwidth` and the guarantees of the network's configuration. It changes nothing on
-//! the host itself and keeps no record.
+//! **Idea.** In the chain, this plug-in follows the one that makes the interface. It asks the
+//! running node for a live change: a vif whose device is the host's end of the interface, in the
+//! network's slice, with the limits of the capability `bandwidth` and the guarantees of the
+//! network's configuration. The plug-in itself changes nothing on the host and keeps no record.
 //!
 //! The specification: <https://www.cni.dev/docs/spec/>, versions 0.3.0 to 1.1.0.
 
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
     let mut version = VERSION_UNKNOWN.to_owned();
     let done = Operation::from_variables(&get).and_then(|operation| {
         let configuration = match operation {
-            // Old runtimes send nothing with it.
+            // Old runtimes send no configuration with `VERSION`.
             Operation::Version => NetworkConfiguration::parse("{}")?,
             _ => NetworkConfiguration::parse(&input()?)?,
         };
@@ -67,7 +68,7 @@ fn print(answer: &impl Serialize, ended: ExitCode) -> ExitCode {
     }
 }
 
-/// The longest configuration, with the results of the plug-ins before.
+/// The longest configuration, with the result of the plug-ins before this one.
 const INPUT_MAX: u64 = 1 << 20;
-/// The version of an answer before the configuration is read.
+/// The version of an answer when the configuration could not be read.
 const VERSION_UNKNOWN: &str = "1.0.0";

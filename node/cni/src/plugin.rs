@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The operations.
 //!
-//! A vif's name is made of the network's name and of the attachment, so that `DEL` and `GC` find it
+//! A vif's name follows from the network's name and the attachment. So `DEL` and `GC` find the vif
 //! without a record of their own, and without the container's namespace, which may be gone.
 
 use std::fmt::Write;
@@ -54,7 +54,7 @@ pub(crate) fn execute(
     }
 }
 
-/// A network, and the node that its containers' interfaces are vifs of.
+/// A network, and the node on which its containers' interfaces are vifs.
 struct AttachedNetwork<'a> {
     configuration: &'a NetworkConfiguration,
     /// The beginning of the names of its vifs.
@@ -98,7 +98,8 @@ impl<'a> AttachedNetwork<'a> {
             ..NewVif::default()
         };
         let _made: ChangeView = self.client.ask(Method::POST, "/v1/vifs", Some(&new))?;
-        // A vif that waits is not limited: the device is on no bridge of the node.
+        // While the vif waits for its device, no limit holds: the device is on no bridge of the
+        // node.
         for _ in 0..TAKEN_TRIES {
             if !self.waits(&name)? {
                 return Ok(());
@@ -140,7 +141,7 @@ impl<'a> AttachedNetwork<'a> {
         Ok(status.vif(name).is_none_or(|vif| vif.waiting))
     }
 
-    /// Removes an attachment's vif. One that is not there is as good as removed.
+    /// Removes an attachment's vif. A missing vif is no error.
     fn remove(&self, attachment: &Attachment) -> Result<(), PluginFailure> {
         self.remove_vif(&self.vif(attachment))
     }
@@ -160,7 +161,7 @@ impl<'a> AttachedNetwork<'a> {
         let valid: Vec<String> = valid.iter().map(|attachment| self.vif(attachment)).collect();
         let status: NodeStatus = self.client.get("/v1/status")?;
         let own = status.vifs.iter().map(|vif| &vif.name).filter(|name| self.is_own(name));
-        // A failure does not keep the other vifs; the first one is returned.
+        // A failure does not keep the other vifs from being removed; the first error is returned.
         let all = own.filter(|name| !valid.contains(name)).map(|name| self.remove_vif(name));
         all.fold(Ok(()), Result::and)
     }
@@ -183,7 +184,7 @@ impl<'a> AttachedNetwork<'a> {
 
 /// Returns the first hexadecimal digits of the digest of the parts.
 fn digits(count: usize, parts: &[&str]) -> String {
-    // Neither a name of a container nor one of an interface has a zero byte in it.
+    // A zero byte separates the parts, since no name of a container or interface contains one.
     let sum = digest(&SHA256, parts.join("\0").as_bytes());
     let mut text = String::new();
     for byte in sum.as_ref() {
@@ -193,11 +194,11 @@ fn digits(count: usize, parts: &[&str]) -> String {
     text
 }
 
-/// Two of a node's networks have the same digits with a probability of 2⁻³².
+/// Digits for a network. Two given networks have the same digits with a probability of 2⁻³².
 const NETWORK_DIGITS: usize = 8;
-/// Among a thousand attachments two have the same digits with a probability of 2⁻⁴⁵; the node
-/// refuses the second.
+/// Digits for an attachment. Among a thousand attachments, two have the same digits with a
+/// probability of 2⁻⁴⁵; the node refuses the second.
 const ATTACHMENT_DIGITS: usize = 16;
-/// A node follows its devices within a tenth of a second.
+/// Tries until the vif must have its device. A node follows its devices within a tenth of a second.
 const TAKEN_TRIES: u32 = 40;
 const TAKEN_PAUSE: Duration = Duration::from_millis(50);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The devices that a node uses, and the gates that let their frames in.
 //!
-//! The kernel's program counts how many frames of each gate are on their way to the worker, and
-//! drops what is beyond the gate's *credit* before it costs a copy. The worker grants credit each
-//! turn: to a vif's gates as many frames as its queue has room for, to a port's gate a fixed
+//! The kernel's program counts how many frames of each gate are on their way to the worker. Frames
+//! beyond the gate's *credit* are dropped before they cost a copy. In each turn the worker grants
+//! credit: to a vif's gates as many frames as its queue has room for, to a port's gate a fixed
 //! number. So a flood towards one vif is dropped at the device, and takes neither the worker's time
-//! nor the ring from the others.
+//! nor room in the ring from other vifs.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,8 +79,8 @@ impl NodePorts {
     }
 
     /// Takes all devices into use, and takes over from the program that an earlier process left in
-    /// the kernel. Gates and paths come first, so that the program never drops for lack of credit a
-    /// frame that there is room for.
+    /// the kernel. Gates and paths come first, so that the program never drops a frame for lack of
+    /// credit while there is room for it.
     ///
     /// # Errors
     /// A table is full.
@@ -136,12 +136,12 @@ impl NodePorts {
         }
     }
 
-    /// Puts the devices in use and `others` in their places in a policy, and follows it. Returns
-    /// the devices without a place. The caller calls [`Self::number`] once the switch has the
-    /// policy.
+    /// Orders the devices in use, and `others`, by a policy, and follows this policy. Returns the
+    /// devices that the policy does not have. The caller calls [`Self::number`] once the switch has
+    /// the policy.
     ///
     /// # Errors
-    /// A table is full. The devices are in their new places all the same.
+    /// A table is full. The devices are in the new order all the same.
     pub(crate) fn reconfigure(
         &mut self,
         now: Instant,
@@ -223,9 +223,9 @@ impl NodePorts {
         self.unread
     }
 
-    /// Grants credit: to each port for frames that belong to no vif in particular, and to the next
-    /// `GRANTS_A_TURN` vifs, in both directions, as much as the switch has room for. The vifs take
-    /// turns, so that a thousand of them do not make every turn long.
+    /// Grants credit: to each port for frames that belong to no single vif, and to the next
+    /// `GRANTS_A_TURN` vifs, in both directions, as much as the switch has room for. Vifs take
+    /// turns, so that a thousand vifs do not make every turn long.
     pub fn grant(&mut self, now: Instant, switch: &Switch) {
         for flood in self.attached.iter().filter_map(AttachedDevice::port_gate) {
             self.gates.grant(flood, FLOOD_CREDIT);
@@ -242,7 +242,7 @@ impl NodePorts {
                     && let Some(AnyPort::Xdp(port)) =
                         self.attached.get(first_vif + vif.0 as usize).map(|one| &one.port)
                 {
-                    // The gate drops, and counts, what the ring has no room for.
+                    // So the gate drops and counts the frames that the ring has no room for.
                     credit = credit.min(port.receive_room());
                 }
                 if self.paths.any() {
@@ -255,9 +255,9 @@ impl NodePorts {
         }
     }
 
-    /// Adds early drops and the kernel's counts to the switch's counters. `quiet` tells that the
-    /// last turn received everything, so that the rings are empty: credit that is still missing
-    /// then was lost with a frame, and is given back.
+    /// Adds early drops and the kernel's counts to the switch's counters. `quiet` says that the
+    /// last turn received everything, so the rings are empty. Credit that is still missing then was
+    /// lost with a frame, and is given back.
     pub fn upkeep(&mut self, now: Instant, switch: &mut Switch, quiet: bool) {
         if quiet {
             let floods = self.attached.iter().filter_map(AttachedDevice::port_gate);
@@ -304,9 +304,9 @@ impl NodePorts {
         ]
     }
 
-    /// Writes a policy, whose devices are in their places, into the kernel's tables: what is
-    /// redirected, and which vif each address belongs to, so that a flood towards an address is
-    /// stopped at the port by the gate of its vif.
+    /// Writes a policy, whose devices are in order, into the kernel's tables: which frames are
+    /// redirected, and which vif each address belongs to. So the gate of a vif stops a flood
+    /// towards its address at the port.
     ///
     /// # Errors
     /// A table is full.
@@ -314,8 +314,8 @@ impl NodePorts {
         self.paths.follow(now, policy, &self.attached, &mut self.plane)
     }
 
-    /// Has the frames of the vifs in `captured`, and of no others, leave their redirected paths,
-    /// since only user space can copy them. Returns true if any left its path now.
+    /// Takes the vifs in `captured`, and no others, off their redirected paths, since only user
+    /// space can copy frames. Returns true if any vif left its path now.
     ///
     /// # Errors
     /// A table is full.
@@ -339,7 +339,7 @@ impl NodePorts {
         let next = || ports.lock().unwrap_or_else(PoisonError::into_inner).next();
         let close = || iter::from_fn(next).map(|port| port.shut(plane.devices())).collect();
         let lent: Vec<Vec<LentChunks>> = thread::scope(|scope| {
-            // This thread closes too, so that all are closed even if no other can be made.
+            // This thread closes devices too, so that all are closed even if no thread can be made.
             let start = |_| thread::Builder::new().spawn_scoped(scope, close).ok();
             let closers: Vec<_> = (1..threads).filter_map(start).collect();
             let own = close();

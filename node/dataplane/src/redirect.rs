@@ -2,11 +2,11 @@
 //! Decides for each vif and direction whether the kernel forwards its frames by itself
 //! (*redirected*) or they go through the queues of the switch (*queued*).
 //!
-//! The kernel's program polices and forwards, but has no queue. A vif and direction is therefore
-//! redirected only where the policy asks for it (`redirect = true`) and demands nothing that needs
-//! a queue or a check that the program does not make. A limit is held in one place: vifs that share
-//! one are redirected together, or all of them are queued. The decision follows from the policy
-//! alone, so that a dry run can print it.
+//! The kernel's program polices and forwards, but has no queue. A vif is therefore redirected in a
+//! direction only if the policy asks for it (`redirect = true`) and demands nothing there that
+//! needs a queue or a check that the program does not make. A limit is enforced in one place: vifs
+//! that share a limit are redirected together, or all of them are queued. The decision follows from
+//! the policy alone, so that a dry run can print it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,7 +15,7 @@ use weir_policy::{Direction, Kind, Policy, PortId, QueueKind, SliceId, Vif, VifI
 
 use crate::level::{PolicyLevel, groups, levels};
 
-/// Why a vif and direction goes through the queues of the switch.
+/// The reason why a vif's frames of one direction go through the queues of the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueuedReason {
     /// The policy does not ask for redirection.
@@ -24,13 +24,14 @@ pub enum QueuedReason {
     Captured,
     /// The policy does not demand XDP (`kind`) for the vif's device or its port's.
     Kind,
-    /// Its MAC addresses, this many, are none or more than the program compares.
+    /// The vif has no MAC address, or more than the program compares: this many.
     Macs(usize),
     /// Its IP addresses are checked.
     Addresses,
     /// A filter inspects its frames.
     Filter,
-    /// Another slice has the same bridge of the port: the same VLAN, or none.
+    /// This other slice has the same bridge of the port: both have the same VLAN, or neither has
+    /// one.
     SharedVlan(String),
     /// The `rate` of this vif, router or slice shapes it.
     Shaped(String),
@@ -40,7 +41,7 @@ pub enum QueuedReason {
     Held(String),
     /// The vif has a delay bound.
     Delay,
-    /// Slices send by the port in phases.
+    /// Slices send by the port in phases of a cycle.
     Cycle,
     /// Its queue is managed actively.
     Aqm,
@@ -64,8 +65,9 @@ pub fn choices(policy: &Policy, captured: &BTreeSet<VifId>) -> Vec<PathChoice> {
         })
     };
     let mut choices: Vec<PathChoice> = policy.vifs().map(alone).collect();
-    // Then those that share a limit with a queued vif. A router's vifs are all of one slice, so one
-    // pass is enough: a vif that is queued for its router's limit has a queued vif in its slice.
+    // Then the vifs that share a limit with a queued vif. One pass is enough: a router's vifs are
+    // all of one slice, so a vif that is queued for its router's limit already has a queued vif in
+    // its slice.
     let mut routers = vec![[const { None }; 2]; policy.routers.len()];
     let mut slices = vec![[const { None }; 2]; policy.slices.len()];
     for (vif, choice) in policy.vifs.iter().zip(&choices) {
@@ -105,8 +107,8 @@ pub fn redirected(policy: &Policy, vif: VifId, direction: Direction) -> Result<(
     if direction == Direction::Send { send } else { receive }
 }
 
-/// Tells whether the frames of a vif may pass by their addresses alone while no worker runs. Where
-/// the policy demands more checks, none pass: unchecked frames are not let through.
+/// Tells whether the frames of a vif may pass by their addresses alone while no worker runs. If the
+/// policy demands more checks, no frame passes, since none could be checked.
 pub fn may_stand_in(vif: &Vif, direction: Direction) -> bool {
     let checked = direction == Direction::Send && !vif.addresses.is_empty();
     let filtered =
@@ -191,7 +193,8 @@ impl PortConflicts {
         if sending && policy[vif.port].cycle.is_some() {
             return Err(QueuedReason::Cycle);
         }
-        // A queue of flows manages what waits; what is redirected never does.
+        // Queues of flows are managed too, but redirected frames never wait, so only `codel` on a
+        // single queue counts.
         let queue = vif.queue(direction);
         if queue.kind == QueueKind::Fifo && queue.codel.is_some() {
             return Err(QueuedReason::Aqm);
@@ -318,7 +321,7 @@ mod tests {
             [Ok(()), Err(QueuedReason::Held(name("vr1")))],
             "what it forwards is limited by what it gets"
         );
-        // A minimum of anybody there, and only in its direction.
+        // The minimum of any vif on the port counts, but only in its own direction.
         assert_eq!(
             after(|p| p.vifs[1].send.min_rate = rate),
             [Err(QueuedReason::Minimum(name("b"))), Ok(())]
@@ -329,7 +332,7 @@ mod tests {
         );
     }
 
-    /// A limit is held in one place: all that share it are redirected, or none.
+    /// A limit is enforced in one place: all vifs that share it are redirected, or none.
     #[test]
     fn a_limit_is_held_in_one_place() {
         let pps = Some(PacketRate::from_pps(1000));

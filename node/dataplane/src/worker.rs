@@ -7,10 +7,11 @@
 //! 2. hand each device the frames that are due and that it can take now;
 //! 3. grant the gates credit: how many frames each vif may still bring in.
 //!
-//! If nothing moved it waits for a packet, or for the earliest instant that the switch named. Two
-//! cases differ. A real-time worker sleeps a little of each millisecond in any case; otherwise the
-//! kernel's throttling would stop it for longer. A worker that holds routers at a packet rate may
-//! wait for a few packets to gather, since a wake-up costs more than a packet does.
+//! If nothing moved, the worker waits for a packet, or for the earliest instant that the switch
+//! named. There are two exceptions. A real-time worker sleeps a little of each millisecond even if
+//! there is work; otherwise the kernel's throttling would stop it for longer. A worker that holds
+//! routers at a packet rate may wait for a few packets to gather, since a wake-up costs more than a
+//! packet.
 //!
 //! Between two turns the worker executes one command ([`WorkerCommand`]). It decides nothing about
 //! packets, which is the switch's part, and allocates nothing in a turn.
@@ -59,11 +60,11 @@ pub struct Worker {
     busy_turns: u64,
     busy: Nanos,
     longest_turn: Nanos,
-    /// Frames that the kernel's program dropped at devices that were no longer attached here.
+    /// Frames that the kernel's program dropped at devices after the worker had detached them.
     dropped_late: u64,
 }
 
-/// The reason for which the loop of turns ended.
+/// The reason why the loop of turns ended.
 #[derive(Clone, Copy, Debug)]
 enum LoopEnd {
     /// The node stops: devices are handed back.
@@ -79,7 +80,7 @@ pub struct TurnSummary {
     pub moved: usize,
     /// The earliest instant at which something is due.
     pub next: Instant,
-    /// Every frame that had arrived was received.
+    /// True if every frame that had arrived was received.
     pub drained: bool,
     /// True if the worker may wait for more packets to gather: few came, none is ready to leave,
     /// and some wait for a router's limit, but not for long.
@@ -202,9 +203,9 @@ impl Worker {
         }
     }
 
-    /// Waits for a packet or for what is due. Where slices have phases, the worker is awake for the
-    /// beginning of each, and asleep between their frames: a real-time thread that never sleeps is
-    /// stopped by the kernel.
+    /// Waits for a packet or until `due`. Where slices have phases, the worker is awake for the
+    /// beginning of each phase and sleeps between frames of a phase, since the kernel would stop a
+    /// real-time thread that never sleeps.
     fn wait(&self, now: Instant, due: Instant, waiter: &mut Waiter) {
         if self.phases.any() {
             let is_phase = self.switch.next_phase().is_some_and(|next| next <= due);
@@ -215,7 +216,8 @@ impl Worker {
         }
     }
 
-    /// Adds the time since `since`, the beginning of a turn in which anything moved, and clears it.
+    /// Adds the time since `since`, the beginning of a turn in which anything moved, to the busy
+    /// time, and clears `since`.
     fn count_busy(&mut self, since: &mut Option<Instant>, now: Instant) {
         let Some(since) = since.take() else { return };
         let turn = now.saturating_since(since);
@@ -261,7 +263,7 @@ impl Worker {
         let mut turn =
             TurnSummary { moved: 0, next: self.next_upkeep, drained: true, gathers: false };
         self.turns += 1;
-        // A gate opens by the clock: what it lets out does not wait for what arrives.
+        // A phase opens by the clock, so its frames leave before anything is received.
         for index in 0..self.policy.ports.len() {
             if self.phases.is_cyclic(index) {
                 self.transmit(now, index, &mut turn);
@@ -288,7 +290,7 @@ impl Worker {
             self.do_upkeep(now, &mut turn);
         }
         let scheduled = self.switch.next_scheduled().unwrap_or(Instant::FAR_FUTURE);
-        // A packet limit makes up for a late wake-up: there is no need to be awake early for it.
+        // A packet limit compensates a late wake-up, so the worker need not be awake early for it.
         let paced = self.switch.next_paced();
         let due = paced.map_or(Instant::FAR_FUTURE, |at| at + reservation::MARGIN);
         turn.next = turn.next.min(scheduled).min(due);
@@ -324,7 +326,7 @@ impl Worker {
             let due = switch.transmit_batch(now, *iface, pool, &mut frames[..room]);
             hand_over(&frames[..due], *iface, port, switch, pool);
             sent += due;
-            // A bound in bytes has room for more of short frames than of long ones.
+            // Ask again: a bound in bytes may still have room for short frames.
             if due == 0 || due < room || sent == most {
                 break room == 0;
             }
@@ -341,8 +343,8 @@ impl Worker {
         turn.moved += sent;
     }
 
-    /// Does the work that not every turn needs: reclaims the chunks of devices that nothing is sent
-    /// to any more, counts early drops, samples the delays of queues, passes captured frames on.
+    /// Does the work that not every turn needs: reclaims chunks from devices to which nothing is
+    /// sent any more, counts early drops, samples the delays of queues, passes captured frames on.
     fn do_upkeep(&mut self, now: Instant, turn: &mut TurnSummary) {
         for attached in &mut self.ports.attached {
             attached.port.transmit_room(&mut self.pool);
@@ -355,7 +357,7 @@ impl Worker {
         let switch = &self.switch;
         let vifs = self.policy.vifs().map(|(vif, _)| (vif, switch.vif_iface(vif)));
         self.standing.sample(now, vifs, |vif, direction| {
-            // The policy asks for the delay of a smooth window: only what exceeds it counts.
+            // The delay of a smooth window is intended, so only the delay beyond it counts.
             let window = switch.smooth_state(vif, direction);
             let intended =
                 window.map_or(Nanos::ZERO, |window| window.position.saturating_add(window.width));
@@ -415,8 +417,8 @@ impl Worker {
         Ok(Capturing { blocks, note })
     }
 
-    /// Takes over another policy: all of it, or nothing. The ports change before the switch does,
-    /// since only their change can be rolled back without losing a packet.
+    /// Takes over another policy as a whole, or not at all. The ports change before the switch,
+    /// since only a change of ports can be rolled back without losing a packet.
     pub fn reconfigure(
         &mut self,
         now: Instant,
@@ -452,7 +454,7 @@ impl Worker {
         let detached = ports.detach(unplaced, pool);
         self.captures.follow(&policy);
         self.routers.forget();
-        // Its constants were good enough at the start.
+        // An error is ignored: without new constants the worker works as it did at the start.
         let _made = self.phases.follow(&policy);
         self.policy = policy;
         ReconfigurationReply { outcome: Ok(()), detached }
@@ -546,8 +548,8 @@ const LEAVE_PATIENCE: Nanos = Nanos::from_millis(50);
 /// After this many turns without a frame, no ring holds one.
 const IDLE_TURNS: u32 = 8;
 
-/// The most frames of an interface in one turn: enough to amortize a system call, few enough that
-/// the ports of one turn wait less than a tick for each other.
+/// The most frames of an interface in one turn: enough to amortize a system call, and few enough
+/// that ports wait for each other only briefly within a turn.
 const BATCH: usize = 64;
 
 /// Fills an unused place of a batch.
@@ -568,7 +570,8 @@ mod tests {
 
     use weir_units::BitRate;
 
-    /// A port with room for one frame is given two: the second is counted by its reason, and freed.
+    /// A port with room for one frame is given two. The second is counted with its reason and
+    /// freed.
     #[test]
     fn a_frame_that_a_port_refuses_is_counted() {
         let mut policy = Policy::new("edge");

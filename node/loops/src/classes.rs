@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Keeps the real-time classes of routers in force.
 //!
-//! **Problem.** A class is for the threads that do a router's work, and these come and go: a
-//! process starts a thread, ends, is started again; a device gets threads of its own anew.
+//! **Problem.** A class applies to the threads that do a router's work, and these come and go: a
+//! process starts a thread, ends, and is started again; the kernel makes new threads for a device.
 //!
 //! **Idea.** Every [`INTERVAL`] each class is applied anew. Applying is idempotent: it finds the
-//! threads, journals what is new, and writes what differs. A class that cannot be applied is
-//! reported once and tried again; one that leaves the policy is released until nothing of it is
-//! left. Guarantees that shrink or go are released before others are admitted.
+//! threads, journals new ones, and writes the settings that differ. A class that cannot be applied
+//! is reported once and retried. The release of a class that left the policy is retried until
+//! nothing of the class is left. Guarantees that shrink or end are released before others are
+//! admitted.
 //!
 //! The host is behind [`ClassPlatform`], so that the tests need neither root nor real time.
 
@@ -21,17 +22,17 @@ use super::error::{RouterError, UnfitRouter};
 
 /// Applies classes on a host.
 pub trait ClassPlatform: Send {
-    /// Makes what [`Self::apply`] needs for classes that are new, all at once. What cannot be made
-    /// is left to that.
+    /// Prepares new classes, all at once, for [`Self::apply`]. If something fails here,
+    /// [`Self::apply`] does it.
     fn prepare(&mut self, _classes: &[&RouterClass]) {}
 
-    /// Brings a class into force, or looks after one that is: threads that are new get it.
+    /// Brings a class into force, or refreshes a class in force: new threads get it.
     ///
     /// # Errors
     /// The reason why it is not in force.
     fn apply(&mut self, class: &RouterClass) -> Result<AppliedClass, RouterError>;
 
-    /// Returns what a router has now, after [`Self::apply`] could not change it; `None`: nothing.
+    /// Returns the class that a router has after [`Self::apply`] failed to change it; `None`: none.
     fn in_force(&self, router: &str) -> Option<AppliedClass>;
 
     /// Undoes [`Self::apply`]. Harmless for a router without a class.
@@ -72,7 +73,7 @@ pub struct RouterClass {
     pub threads: NamedThreads,
 }
 
-/// The threads of a router, by what the policy calls them.
+/// The threads of a router, as the policy names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamedThreads {
     /// All threads of a process: its id, or the path of a file with it.
@@ -113,22 +114,22 @@ pub struct ClassStatus {
     pub deadline: Nanos,
     /// The period; zero for a weight.
     pub period: Nanos,
-    /// The processor that it is bound to; `None`: those that all share.
+    /// The processor that it is bound to; `None`: the shared processors.
     pub core: Option<u32>,
     /// The weight among normal processes.
     pub weight: u32,
-    /// The budgets in force; `None`: there are none. They are not those of the policy while
-    /// [`Self::trouble`] has a reason.
+    /// The class in force; `None`: none. It differs from the policy while [`Self::trouble`] has a
+    /// reason.
     pub applied: Option<AppliedClass>,
-    /// The reason why it is not in force as the policy has it. The text may name things of the
-    /// host.
+    /// The reason why the class is not in force as the policy has it. The text may name objects of
+    /// the host.
     pub trouble: Option<String>,
     /// The number of times that it could not be applied.
     pub refusals: u64,
     /// The number of times that it came into force.
     pub applications: u64,
-    /// Looks at which a thread had used nearly all of its budget: it may have waited for the next
-    /// period. The kernel counts no missed deadlines.
+    /// The number of checks at which a thread had used nearly its whole budget, so that it may have
+    /// waited for the next period. (The kernel counts no missed deadlines.)
     pub exhausted: u64,
 }
 
@@ -167,7 +168,7 @@ impl RouterClass {
         policy.routers.iter().filter_map(class).collect()
     }
 
-    /// Returns what it demands of the processors; `None` for a weight.
+    /// Returns the class's demand of processor time; `None` for a weight.
     #[must_use]
     pub fn demand(&self) -> Option<TimingDemand> {
         let RouterRealtime { deadline, period, cpu, core, .. } = self.class;
@@ -175,7 +176,7 @@ impl RouterClass {
         self.class.is_guaranteed().then_some(demand)
     }
 
-    /// Returns true if the class can turn to `new` while it stays in force.
+    /// Returns true if the class can change to `new` without being released in between.
     fn turns_to(&self, new: &Self) -> bool {
         let kept = |one: &Self| (one.class.is_guaranteed(), one.class.core);
         // A class that moves to another processor is released first, so that two can change places.
@@ -241,9 +242,9 @@ impl ClassKeeper {
         self.apply_all(now);
     }
 
-    /// Looks after all classes if that is due.
+    /// Refreshes all classes if that is due.
     pub fn tick(&mut self, now: Instant) {
-        // A clock that went back makes them due at once.
+        // After the clock went back, all classes are due at once.
         let waits = self.due == Instant::FAR_FUTURE || self.due <= now + INTERVAL;
         if now >= self.due || !waits {
             self.apply_all(now);
@@ -262,8 +263,8 @@ impl ClassKeeper {
     /// The router, the sum and the bound.
     pub fn check(&self, policy: &Policy) -> Result<(), UnfitRouter> {
         let classes = RouterClass::of(policy);
-        // A processor that a class has already is not asked for: if it is exclusive no more, the
-        // status says so, and no other change is refused.
+        // A processor that a class already has is not checked. If it is no longer exclusive, the
+        // status says so, and other changes are not refused for it.
         for (one, core) in classes.iter().filter_map(|one| Some((one, one.class.core?))) {
             let before = self.entries.iter().find(|entry| entry.wanted.router == one.router);
             if before.and_then(|entry| entry.wanted.class.core) != Some(core) {
@@ -287,7 +288,7 @@ impl ClassKeeper {
         self.entries.is_empty() && self.leaving.is_empty()
     }
 
-    /// Returns new lines for the operator: at most two a class and look.
+    /// Returns new lines for the operator: at most two for each class and refresh.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
@@ -309,7 +310,8 @@ impl ClassKeeper {
         for router in self.leaving.keys().cloned().collect::<Vec<_>>() {
             self.release(&router);
         }
-        // A guarantee that shrinks makes room for one that grows, and weights divide what is left.
+        // Apply shrinking guarantees first, since they make room for growing ones; weights come
+        // last and divide the rest.
         let mut order: Vec<usize> = (0..self.entries.len()).collect();
         let weighs = |entry: &KeptClass| entry.wanted.demand().is_none();
         order.sort_by_key(|at| self.entries.get(*at).map(|one| (weighs(one), one.grows())));
@@ -357,13 +359,14 @@ impl KeptClass {
         self.wanted.demand().map_or(CpuShare::ZERO, TimingDemand::density)
     }
 
-    /// Says whether its density, by which sets are admitted, is to be more than it is.
+    /// Returns true if the class is to have a higher density than now. Classes are admitted by
+    /// density.
     fn grows(&self) -> bool {
         self.applied.is_none_or(|(_, density)| density < self.density())
     }
 
-    /// Takes how applying it went. The budgets of one that could not be changed are still in force;
-    /// so says the status, with the reason.
+    /// Records the result of applying the class. If it could not be changed, the earlier class
+    /// (`still`) stays in force; the status then shows it, with the reason.
     fn take_result(&mut self, result: Result<AppliedClass, String>, still: Option<AppliedClass>) {
         match result {
             Ok(applied) => {
@@ -423,7 +426,7 @@ impl std::fmt::Debug for ClassKeeper {
     }
 }
 
-/// The time between two looks: a new thread waits at most this long for its class.
+/// The time between two refreshes: a new thread waits at most this long for its class.
 pub(crate) const INTERVAL: Nanos = Nanos::from_millis(500);
 
 #[cfg(test)]
@@ -433,7 +436,7 @@ mod tests {
 
     use super::*;
 
-    /// A host that says what was done on it, and fails where it is told to.
+    /// A host that records the calls, and fails where the test tells it to.
     #[derive(Clone, Default)]
     struct FakeHost(Arc<Mutex<FakeState>>);
 
@@ -509,8 +512,8 @@ mod tests {
     const LARGE: &str = "type = \"periodic\", deadline = \"5ms\", cpu = \"60%\", process = \"8\"";
     const PLAIN: &str = "type = \"normal\", weight = 200, process = \"7\"";
 
-    /// Goal: whatever comes and goes, what is to be in force is applied at each look, what left is
-    /// released first, and shrinking guarantees make room for growing ones.
+    /// Goal: at each refresh all classes of the policy are applied. Classes that left are released
+    /// first, and shrinking guarantees make room for growing ones.
     #[test]
     fn classes_follow_the_policy_and_are_applied_again_and_again() {
         let host = FakeHost::default();
@@ -536,8 +539,8 @@ mod tests {
         assert!(keeper.is_idle() && keeper.next_due() == Instant::FAR_FUTURE);
     }
 
-    /// Goal: a class that cannot be had is reported once, tried again, and comes into force; one
-    /// that cannot be released is in nobody's way but its own router's.
+    /// Goal: a class that cannot be applied is reported once, retried, and comes into force. A
+    /// class that cannot be released hinders only its own router.
     #[test]
     fn what_fails_is_told_once_and_tried_again() {
         let host = FakeHost::default();
@@ -567,8 +570,8 @@ mod tests {
         assert_eq!(host.log(), ["release a", "release b", "end"]);
     }
 
-    /// Goal: two classes change places, and one whose processor is exclusive no more is in no
-    /// change's way.
+    /// Goal: two classes swap their processors, and a class whose processor is no longer exclusive
+    /// hinders no other change.
     #[test]
     fn a_class_leaves_its_processor_before_another_comes() {
         let host = FakeHost::default();
@@ -590,8 +593,8 @@ mod tests {
         assert_eq!(refused.router, "c");
     }
 
-    /// Goal: sets are admitted by density, so that a change that makes a class denser at the same
-    /// share comes after those that make room.
+    /// Goal: classes are admitted by density, so a change to a higher density at the same share
+    /// comes after the changes that make room.
     #[test]
     fn the_order_of_changes_is_by_density() {
         let host = FakeHost::default();

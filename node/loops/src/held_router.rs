@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A router that the node is to hold at a packet rate: its policy, its control loop, and what
-//! stands in its way.
+//! A router that the node is to hold at a packet rate: its policy, its control loop, and its
+//! troubles.
 //!
-//! The policy says that a router is to be held; whether it can be depends on the host. Its process,
-//! guest or threads may not be there yet, or go away. A router is *missing* until the platform
-//! gives its endpoint, a meter and an actuator, which is tried again after pauses that double up to
-//! ten seconds. *Attached*, it is sampled on the grid of its period. What stands in its way is kept
-//! as a trouble of some kind, is in the status, and is told to the operator once.
+//! The policy says that a router is to be held, but the host may not allow it: the process, guest
+//! or threads of the router may not exist yet, or may end. A router is *missing* until the platform
+//! provides its endpoint, a meter and an actuator. This is retried after pauses that double up to
+//! ten seconds. An *attached* router is sampled on the grid of its period. An obstacle is recorded
+//! as a *trouble* of some kind. The status shows it, and the operator is told once.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(crate) struct HeldRouter {
     range: Option<CapRange>,
     /// The policy that the installed controller was built from.
     made: Option<RouterXtc>,
-    /// The ruling of policing; `None`: there is no policing.
+    /// The ruling of policing; `None` without policing.
     ruling: Option<Ruling>,
     troubles: BTreeMap<RouterTrouble, String>,
     /// The trouble that the operator was told last, until something succeeds.
@@ -68,14 +68,14 @@ impl HeldRouter {
         }
     }
 
-    /// Returns true if the endpoint of the router is missing and has to be asked for now.
+    /// Returns true if the router is missing and its endpoint is to be requested now.
     pub(crate) fn wants_taking(&self, now: Instant) -> bool {
         !self.control.is_attached() && self.wanted.is_on() && now >= self.next_try
     }
 
-    /// Counts the lateness of a sample at `now`, and schedules the next. Returns whether the
+    /// Counts the lateness of a sample at `now`, and schedules the next. Returns true if the
     /// lateness is more than a period, and the lateness. Routers are due on the grid of their
-    /// period, so that one pass over the counters serves all that have the same.
+    /// period, so that one pass over the counters serves all routers with the same period.
     pub(crate) fn count_lateness(&mut self, now: Instant) -> (bool, Nanos) {
         let late = now.saturating_since(self.due);
         self.late_worst = self.late_worst.max(late);
@@ -94,7 +94,7 @@ impl HeldRouter {
     /// Attaches the endpoint of the router, with a controller that fits the policy.
     ///
     /// # Errors
-    /// The actuator cannot be sampled so often, or the policy allows no cap of it.
+    /// The period is too short for the actuator, or the policy allows none of its caps.
     pub(crate) fn attach(&mut self, now: Instant, held: RouterEndpoint) -> Result<(), RouterError> {
         check_period(&held.actuator, self.wanted.xtc.period).map_err(RouterError::Period)?;
         let range = design::range(&self.wanted.xtc, held.actuator.range())?;
@@ -113,8 +113,8 @@ impl HeldRouter {
         Ok(())
     }
 
-    /// Schedules the next attempt to take a missing router, soon at first. Returns true if the
-    /// reason is news.
+    /// Schedules the next attempt to take a missing router; the pauses grow. Returns true if the
+    /// reason is new.
     pub(crate) fn note_missing(&mut self, now: Instant, why: String) -> bool {
         let wait = Self::RETRY.as_nanos() << self.tries.min(Self::RETRY_DOUBLED);
         self.next_try = now + Nanos::new(wait).min(Self::RETRY_MOST);
@@ -122,15 +122,15 @@ impl HeldRouter {
         self.note_trouble(RouterTrouble::Missing, why)
     }
 
-    /// Returns true if what was done for a router that is off could not be undone, and is to be
-    /// tried again now.
+    /// Returns true if changes made for a router that is off could not be undone, and the undo is
+    /// to be retried now.
     pub(crate) fn wants_undoing(&self, now: Instant) -> bool {
         let left = self.troubles.contains_key(&RouterTrouble::Left);
         left && !self.wanted.is_on() && !self.control.is_attached() && now >= self.next_try
     }
 
-    /// Notes whether what was done for a detached router was undone. Returns true if it was not:
-    /// for one that is off the next attempt is scheduled.
+    /// Notes whether the changes made for a detached router were undone. Returns true if they were
+    /// not; if the router is off, the next attempt is then scheduled.
     pub(crate) fn note_undone(&mut self, now: Instant, undone: bool) -> bool {
         if undone {
             self.troubles.remove(&RouterTrouble::Left);
@@ -148,7 +148,7 @@ impl HeldRouter {
         }
     }
 
-    /// Notes a trouble. Returns true if it is news.
+    /// Notes a trouble. Returns true if it is new.
     pub(crate) fn note_trouble(&mut self, kind: RouterTrouble, why: String) -> bool {
         let news = self.told_trouble.as_ref() != Some(&why);
         self.told_trouble = Some(why.clone());
@@ -179,7 +179,7 @@ impl HeldRouter {
     }
 
     /// Follows a changed policy, `wanted`, that keeps the endpoint. Returns true if the endpoint
-    /// has to be taken again all the same, since it was made for another period.
+    /// must be taken again all the same, because it was made for another period.
     pub(crate) fn reconfigure(&mut self, now: Instant, wanted: RouterTarget) -> bool {
         let before = std::mem::replace(&mut self.wanted, wanted);
         if is_controlled_as(&before.xtc, &self.wanted.xtc) {
@@ -192,7 +192,7 @@ impl HeldRouter {
             // The quota of a control group is shaped for its sampling period.
             let shaped = self.wanted.xtc.actuator == ActuatorKind::Cgroup && !self.wanted.realtime;
             if shaped && self.control.is_attached() {
-                // The new shape comes with a new controller.
+                // A new shape has a new range, and with it a new controller.
                 self.range = None;
                 return true;
             }
@@ -201,8 +201,8 @@ impl HeldRouter {
         false
     }
 
-    /// Checks that the router could follow the policy to `wanted`; `known` is the range of caps, if
-    /// it is known without the actuator.
+    /// Checks that the router could follow a change of the policy to `wanted`. `known` is the range
+    /// of caps, if it is known without the actuator.
     ///
     /// # Errors
     /// The key, the value and the bound.
@@ -226,8 +226,8 @@ impl HeldRouter {
         self.made.as_ref().is_some_and(|made| is_controlled_as(made, &self.wanted.xtc))
     }
 
-    /// Installs a controller that fits the changed policy. One that cannot be built is a trouble,
-    /// and the old one stays.
+    /// Installs a controller that fits the changed policy. If it cannot be built, that is a
+    /// trouble, and the old controller stays.
     fn redesign(&mut self, now: Instant) {
         let (Some(actuator), Some(status)) = (self.control.actuator(), self.control.status())
         else {
@@ -250,11 +250,11 @@ impl HeldRouter {
         }
     }
 
-    /// Takes one step towards the state and the set-point of the policy. Returns true if it took
-    /// one, whose command is then pending in the loop, and false if there is none to take.
+    /// Takes one step towards the state and the set-point of the policy. Returns true if it took a
+    /// step, whose command is then pending in the loop, and false if no step is left.
     ///
     /// # Errors
-    /// The loop cannot take it.
+    /// The loop refuses the step.
     pub(crate) fn next_step(&mut self, now: Instant) -> Result<bool, ControlError> {
         let Some(status) = self.control.status() else { return Ok(false) };
         let (state, goal) = goal(&self.wanted.xtc, self.ruling);
@@ -264,7 +264,7 @@ impl HeldRouter {
                 if !self.control.is_attached() {
                     return Ok(false);
                 }
-                // The cap in force is not set again, though the policy may bound it.
+                // Activation does not set the cap in force again, though the policy may bound it.
                 self.control.activate(now, goal.unwrap_or(status.set_point))?;
             }
             (XtcState::Off, LoopPhase::Inactive, _) => return Ok(false),
@@ -274,15 +274,15 @@ impl HeldRouter {
             }
             (XtcState::Active, LoopPhase::Paused, None) => self.control.resume(now)?,
             (XtcState::Paused, LoopPhase::Active, None) => self.control.pause(now)?,
-            // A router that is paused before it was held, or while released, has no settings that
-            // could stay.
+            // A router that is to be paused before it was held, or while it is released, has no
+            // settings that could stay in force.
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// Samples the router with the counters of the last pass. Returns why the router is gone, if it
-    /// is.
+    /// Samples the router with the counters of the last pass. If the router is gone, returns the
+    /// reason.
     pub(crate) fn sample(
         &mut self,
         now: Instant,
@@ -309,14 +309,14 @@ impl HeldRouter {
         self.control.bound_limit(ruling.and_then(|ruling| ruling.ingress));
     }
 
-    /// Clears the trouble with commands, since one was executed.
+    /// Clears the trouble with commands, since a command was executed.
     pub(crate) fn clear_command_trouble(&mut self) {
         self.told_trouble = None;
         self.troubles.remove(&RouterTrouble::Command);
     }
 
-    /// Notes that nothing was pending: a failed command is not wanted any more if the loop goes on
-    /// from what is in force.
+    /// Notes that no command is pending. If the loop is active and continues from the settings in
+    /// force, a failed command is obsolete and its trouble is cleared.
     pub(crate) fn note_rest(&mut self) {
         let status = self.control.status();
         if status.is_some_and(|of| of.phase == LoopPhase::Active && !of.lost) {
@@ -334,7 +334,7 @@ impl HeldRouter {
         let capped = settings.filter(|_| status.is_some_and(|of| !of.lost));
         let kind = xtc.actuator.name();
         let cut = applied.cap.filter(|cap| cap.granted < cap.requested).map(|cap| cap.granted);
-        // The installed controller decides; it is replaced once the router is attached.
+        // Show the installed controller: it decides until the router is attached.
         let controller = self.made.as_ref().map_or(xtc.controller, |made| made.controller);
         RouterStatus {
             router: self.wanted.router.clone(),
@@ -384,7 +384,7 @@ impl HeldRouter {
 
     /// The time until the first retry for a missing router.
     const RETRY: Nanos = Nanos::from_secs(1);
-    /// Doublings of that time: a router that is missing for long costs little.
+    /// Doublings of that time, so that a router that is missing for long costs little.
     const RETRY_DOUBLED: u32 = 4;
     const RETRY_MOST: Nanos = Nanos::from_secs(10);
 }
@@ -453,8 +453,8 @@ mod tests {
         }
     }
 
-    /// A guest that was destroyed while its cap was at rest: nothing is metered and nothing set,
-    /// but its interfaces are gone.
+    /// A guest was destroyed while no cap had to be set. Nothing is metered or set, but its
+    /// interfaces are gone.
     #[test]
     fn a_router_that_nothing_meters_is_missed_with_its_interfaces() {
         let mut policy = Policy::new("n1");

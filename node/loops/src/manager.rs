@@ -2,10 +2,10 @@
 //! The manager of all control loops of a node (the XTC Manager, §8.1).
 //!
 //! Loops are due on the grids of their periods. A schedule orders them by due time; each *tick*
-//! reads the counters of all routers once, steps the loops that are due, lets policing look if its
-//! time has come, and then executes what is pending: the limits of all routers in one request to
-//! the worker, the caps one by one. Time is an argument, and everything outside is behind two
-//! traits, [`CounterReader`] and [`RouterPlatform`], so that the tests run in virtual time.
+//! reads the counters of all routers once, steps the loops that are due, runs policing if it is
+//! due, and then executes the pending commands: the limits of all routers in one request to the
+//! worker, the caps one by one. Time is an argument, and the host is behind two traits,
+//! [`CounterReader`] and [`RouterPlatform`], so that the tests run in virtual time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,17 +26,17 @@ use super::status::{LEASED, LogLine, LoopsLoad, PolicingLoad, RouterStatus, Rout
 
 /// The loops of all routers of a node.
 ///
-/// **The run loop: [`LoopManager::tick`] at [`LoopManager::next_due`] or later;
-/// [`LoopManager::follow`] when the policy has changed; [`LoopManager::lease`] when a controller of
-/// several nodes asks. All act at once. Nothing but the policy, or the end of a lease, ends the
-/// loop of a router.**
+/// **The run loop: call [`LoopManager::tick`] at [`LoopManager::next_due`] or later;
+/// [`LoopManager::follow`] when the policy has changed; [`LoopManager::lease`] at the request of a
+/// controller of several nodes. All take effect at once. Only the policy, or the end of a lease,
+/// ends the loop of a router.**
 pub struct LoopManager {
     readings: Box<dyn CounterReader>,
     platform: Box<dyn RouterPlatform>,
     /// The policy's routers and terms of policing.
     targets: Vec<RouterTarget>,
     policing: Option<PolicingTerms>,
-    /// Set-points of a controller of several nodes, which lie on the policy.
+    /// Set-points of a controller of several nodes, which override those of the policy.
     leases: SetPointLeases,
     /// The routers, in the policy's order.
     entries: Vec<HeldRouter>,
@@ -45,13 +45,13 @@ pub struct LoopManager {
     police: Option<PolicingLoop>,
     /// Routers whose loops have something to execute. Their limits go to the worker in one request.
     pending: BTreeSet<usize>,
-    /// Routers that are held no more, for which something could not be undone yet.
+    /// Routers that are no longer held, with changes that could not be undone yet.
     undos: PendingUndos,
     last: Instant,
     load: LoopsLoad,
     notes: Vec<String>,
     notes_lost: u64,
-    /// New routers are taken no earlier than this, for this reason.
+    /// The time before which no new router is taken, with the reason.
     held_off: Option<(Instant, String)>,
     /// The real-time classes, where there is a host for them.
     classes: Option<ClassKeeper>,
@@ -87,8 +87,8 @@ impl LoopManager {
         Self { classes: Some(classes), ..self }
     }
 
-    /// Follows `policy` from now on: routers come and go; set-points, controllers, periods and
-    /// states change. A router that stays goes on from its settings in force.
+    /// Follows `policy` from now on: routers are added and removed; set-points, controllers,
+    /// periods and states change. A router that stays continues from its settings in force.
     pub fn follow(&mut self, now: Instant, policy: &Policy) {
         self.watch_clock(now);
         (self.targets, self.policing) = (RouterTarget::of(policy), PolicingTerms::of(policy));
@@ -121,7 +121,7 @@ impl LoopManager {
         self.hold(now);
     }
 
-    /// Holds the routers as the policy says, with the leases on it.
+    /// Holds the routers as the policy with its leases says.
     fn hold(&mut self, now: Instant) {
         let mut before: BTreeMap<String, HeldRouter> = std::mem::take(&mut self.entries)
             .into_iter()
@@ -164,7 +164,7 @@ impl LoopManager {
         self.held_off = Some((until, why));
     }
 
-    /// Checks that [`Self::follow`] could apply `policy`, as far as that can be known before.
+    /// Checks that [`Self::follow`] could apply `policy`, as far as that is known beforehand.
     ///
     /// # Errors
     /// The router, the value and the bound.
@@ -175,7 +175,7 @@ impl LoopManager {
             self.entries.iter().map(|entry| (named(entry), entry)).collect();
         for wanted in RouterTarget::of(policy) {
             let entry = entries.get(&wanted.router);
-            // A router whose terms stay has been checked before.
+            // A router whose terms are unchanged has been checked before.
             if entry.is_some_and(|entry| entry.wanted == wanted) {
                 continue;
             }
@@ -278,7 +278,7 @@ impl LoopManager {
             if let Some(police) = &self.police {
                 status.police = police.policed(at);
                 if matches!(status.phase, None | Some(LoopPhase::Inactive)) {
-                    // Without a loop, or with one that is inactive, only policing samples it.
+                    // Without an active loop, only policing samples the router.
                     status.sample = police.sample(at);
                 }
             }
@@ -287,21 +287,21 @@ impl LoopManager {
         self.entries.iter().enumerate().filter(asked).map(status).collect()
     }
 
-    /// Returns the newest decisions on a router, oldest first; none if it is not to be held.
+    /// Returns the newest decisions on a router, oldest first; `None` if the router is not held.
     #[must_use]
     pub fn decisions(&self, router: &str, newest: usize) -> Option<Vec<Decision>> {
         let found = self.entries.iter().find(|entry| entry.wanted.router == router);
         found.map(|entry| entry.decisions(newest))
     }
 
-    /// Returns these decisions with their texts.
+    /// Returns the decisions of [`Self::decisions`] with their texts.
     #[must_use]
     pub fn log(&self, router: &str, newest: usize) -> Option<Vec<LogLine>> {
         let decisions = self.decisions(router, newest)?;
         Some(decisions.iter().map(LogLine::from).collect())
     }
 
-    /// Returns the load of all loops, but for the CPU time, which the caller adds.
+    /// Returns the load of all loops, without the CPU time, which the caller adds.
     #[must_use]
     pub fn load(&self) -> LoopsLoad {
         let policing = self.police.as_ref().map(PolicingLoop::policing);
@@ -319,8 +319,8 @@ impl LoopManager {
         notes
     }
 
-    /// Puts everything on its grid again if the clock went back: what was due by the old one would
-    /// be due when that time comes again.
+    /// Reschedules everything on its grid if the clock went back. Otherwise nothing would be due
+    /// until the clock reaches its earlier time again.
     fn watch_clock(&mut self, now: Instant) {
         if now < self.last {
             self.load.clock_jumps += 1;
@@ -396,7 +396,7 @@ impl LoopManager {
         self.settle(now, at);
     }
 
-    /// Takes the steps that lead from the state of a router to the one that is wanted.
+    /// Takes the steps that lead from the state of a router to the state that is wanted.
     fn settle(&mut self, now: Instant, at: usize) {
         if self.entries.get(at).is_some_and(|entry| entry.wants_taking(now)) {
             self.take(now, at);
@@ -407,7 +407,7 @@ impl LoopManager {
                 Ok(false) => break,
                 Ok(true) => {
                     self.pending.insert(at);
-                    // The next step starts from the settings in force by this one.
+                    // The next step starts from the settings that this step has put into force.
                     self.execute_pending(now);
                 }
                 Err(error) => {
@@ -436,7 +436,7 @@ impl LoopManager {
                 self.pending.insert(at);
             }
             Err(error) => {
-                // An endpoint that is still attached is of the policy before.
+                // An endpoint that is still attached belongs to the policy before.
                 entry.lose();
                 let why = error.to_string();
                 let news = entry.note_missing(now, why.clone());
@@ -456,7 +456,7 @@ impl LoopManager {
         }
     }
 
-    /// Has the platform undo what it did for a detached router.
+    /// Has the platform undo its changes for a detached router.
     fn hand_back(&mut self, now: Instant, at: usize) {
         let Some(entry) = self.entries.get_mut(at) else { return };
         let undone = self.platform.give_back(&entry.wanted.router);
@@ -466,7 +466,7 @@ impl LoopManager {
         }
     }
 
-    /// Executes what is pending in all loops, after one request for the limits that change.
+    /// Executes the pending commands of all loops, after one request for all limits that change.
     fn execute_pending(&mut self, now: Instant) {
         let pending = std::mem::take(&mut self.pending);
         let change = |at: &usize| {
@@ -509,7 +509,7 @@ impl LoopManager {
         self.note_of(at, &why, news);
     }
 
-    /// Releases a router that is not to be held any more, and undoes what was done for it.
+    /// Releases a router that is no longer to be held, and undoes the changes made for it.
     fn end(&mut self, now: Instant, mut entry: HeldRouter) {
         let router = entry.wanted.router.clone();
         entry.rule(None);
@@ -527,13 +527,13 @@ impl LoopManager {
         }
     }
 
-    /// Builds the schedule anew, after due times or places have changed.
+    /// Rebuilds the schedule, after due times or the order of routers have changed.
     fn arrange(&mut self) {
         let each = self.entries.iter().enumerate();
         self.schedule = each.map(|(at, entry)| (entry.due, at)).collect();
     }
 
-    /// Notes a trouble of a router for the operator, if it is news.
+    /// Notes a router's trouble for the operator, if it is new.
     fn note_of(&mut self, at: usize, why: &str, news: bool) {
         let Some(entry) = self.entries.get(at).filter(|_| news) else { return };
         let line = format!("router {}: {why}", entry.wanted.router);
@@ -560,8 +560,8 @@ impl std::fmt::Debug for LoopManager {
     }
 }
 
-/// The most steps at a time: three, of set-point and state, lead from any state to any other.
+/// The most steps at a time. Three steps, of set-point and state, lead from any state to any other.
 const STEPS_MOST: usize = 4;
 
-/// The most lines that wait for the operator; more are counted.
+/// The most lines that wait for the operator; further lines are only counted.
 const NOTES_MAX: usize = 64;

@@ -2,10 +2,10 @@
 //! The node: one policy applied to one host, from the file to the last undo.
 //!
 //! `weir-dataplane` moves the packets, `weir-loops` holds routers at their rates, `weir-report`
-//! records what tenants had. This crate starts and ends all three ([`run()`]), makes live changes
-//! ([`control`]) and follows devices that come and go. Every change to the host goes through an
-//! undo journal and is undone when the node ends. A node whose data plane is the kernel's has no
-//! worker: `weir-kernel` makes the host enforce the policy.
+//! records the service that tenants got. This crate starts and ends all three ([`run()`]), makes
+//! live changes ([`control`]) and follows devices that come and go. Every change to the host is
+//! first recorded in an undo journal, and is undone when the node ends. A node whose data plane is
+//! the kernel's bridge has no worker: `weir-kernel` makes the host enforce the policy.
 
 pub mod changes;
 pub mod control;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The policy in force: the policy file with the live edits on it.
 //!
-//! A node is told its policy by a file and, while it runs, by requests. The file is the base. A
-//! request adds edits on top of it, which are kept for the next start; once the file itself changes
-//! a key, the file holds and the edit of that key is dropped. So the state is a file and a list of
-//! edits, and four operations lead to the next one: *start* and *reload* bring another file,
-//! *change* and *undo* other edits.
+//! A node gets its policy from a file and, while it runs, from requests. The file is the base. A
+//! request adds edits on top of it, which are kept for the next start. Once the file itself changes
+//! a key, the file's value holds and the edit of that key is dropped. So the state is a file and a
+//! list of edits, and four operations change it: *start* and *reload* bring another file, *change*
+//! and *undo* bring other edits.
 //!
 //! All four make a [`Candidate`], in one function: it writes the resulting document once, reads and
 //! checks it once, and compares it with the file. The worker then takes over the candidate's
-//! policy, and the [store](crate::policy_store) writes edits and record in one transaction; if that
-//! fails, the worker goes back to the policy before.
+//! policy, and the [store](crate::policy_store) writes edits and record in one transaction. If that
+//! fails, the worker returns to the policy before.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -41,7 +41,7 @@ pub(crate) struct LivePolicy {
     in_force: InForce,
     changes: ChangeLog,
     store: PolicyStore,
-    /// Files of an earlier version, to be put aside: the store replaces them.
+    /// Files of an earlier version, which the store replaces; they are to be put aside.
     old_files: Vec<PathBuf>,
 }
 
@@ -76,7 +76,7 @@ impl LivePolicy {
     /// run to it. Returns a line for each edit that is dropped, since the file has changed its key.
     ///
     /// # Errors
-    /// The text is no sound policy, not even with the edits; or edits or record cannot be read.
+    /// The text with the edits is no sound policy; or edits or record cannot be read.
     pub(crate) fn open(
         text: &str,
         config: &Path,
@@ -111,9 +111,9 @@ impl LivePolicy {
         Ok((Self { file, document, in_force, changes, store, old_files }, dropped))
     }
 
-    /// Writes what was read of files of an earlier version into the store, and puts the files
-    /// aside. Returns a line about it, if there were any. Called once no other node of this name
-    /// can run.
+    /// Writes the edits and the record of an earlier version's files into the store, and puts the
+    /// files aside. Returns a line about it, if there were any. To be called once no other node of
+    /// this name can run.
     pub(crate) fn take_over_old_files(&mut self) -> Option<String> {
         let old_files = std::mem::take(&mut self.old_files);
         let first = old_files.first()?.display().to_string();
@@ -147,8 +147,8 @@ impl LivePolicy {
         self.change_document(request, ChangeKind::Change, None, document, made, apply)
     }
 
-    /// Checks a change as [`Self::change`] does, up to what `check` finds, and makes nothing of it.
-    /// Returns the change that it would be.
+    /// Checks a change as [`Self::change`] does, and with `check`, but does not make it. Returns
+    /// the change as it would be.
     ///
     /// # Errors
     /// The reason of a refusal.
@@ -169,7 +169,7 @@ impl LivePolicy {
         recorded.map(|recorded| recorded.change).map_err(|error| not_recorded(error.to_string()))
     }
 
-    /// Takes a change back: the newest that is not taken back yet, or the one of this number.
+    /// Undoes a change: the newest that is not undone yet, or the one with this number.
     ///
     /// # Errors
     /// The reason of a refusal. Nothing has changed then.
@@ -184,7 +184,8 @@ impl LivePolicy {
             let message = format!("change{which}: there is none that can be taken back");
             return Err(Refusal::new(RefusalKind::NotFound, message));
         };
-        // In reverse: an edit may be of an item that an earlier edit of the same change added.
+        // In reverse, since an edit may change an item that an earlier edit of the same change
+        // added.
         let (mut document, mut made) = (self.document.clone(), Vec::new());
         for edit in change.edits.iter().rev() {
             let holds = document.value(&edit.place);
@@ -256,7 +257,7 @@ impl LivePolicy {
         changes
     }
 
-    /// Refuses a change that is to have another number than the next one.
+    /// Refuses a change whose requested number is not the next one.
     fn has_number(&self, request: &ChangeRequest<'_>) -> Result<(), Refusal> {
         let next = self.changes.next_id();
         match request.number.filter(|number| *number != next) {
@@ -270,16 +271,16 @@ impl LivePolicy {
         }
     }
 
-    /// Returns the document with edits on it, and the edits with the values before.
+    /// Returns the document with the edits applied, and the edits with their earlier values.
     fn edited(&self, edits: &[Edit]) -> Result<(Draft, Vec<Edit>), Refusal> {
         let mut document = self.document.clone();
         let made = edits.iter().map(|edit| document.apply(edit)).collect::<Result<Vec<_>, _>>();
         Ok((document, made.map_err(|error| impossible(&error))?))
     }
 
-    /// Makes the candidate of a document on the same file, if it is sound and the caller may change
-    /// that much. What the caller may not change is refused before any problem is named, so that a
-    /// problem tells it nothing about other tenants.
+    /// Makes the candidate of a document on the same file, if it is sound and the caller may make
+    /// all of its changes. A change that the caller may not make is refused before any problem is
+    /// named, so that a problem tells it nothing about other tenants.
     fn candidate(
         &self,
         request: &ChangeRequest<'_>,
@@ -299,7 +300,8 @@ impl LivePolicy {
         Ok(candidate)
     }
 
-    /// Changes the document on the same file, if it is sound and the caller may change that much.
+    /// Changes the document on the same file, if it is sound and the caller may make all of its
+    /// changes.
     fn change_document(
         &mut self,
         request: &ChangeRequest<'_>,
@@ -317,7 +319,7 @@ impl LivePolicy {
     }
 
     /// Has the worker take over the candidate, then writes edits and record. If they cannot be
-    /// written, the worker goes back and nothing has changed.
+    /// written, the worker returns to the policy before, and nothing has changed.
     fn commit(
         &mut self,
         candidate: Candidate,
@@ -385,7 +387,7 @@ impl PolicyFile {
             .without_derived(edits)
             .map_err(|problems| unusable(overlay, problems.to_string()))?;
         let changes = old_files::record(record).map_err(|error| {
-            // Where the system refused, moving it away would mend nothing.
+            // If the system refused to read the file, moving it away would not help.
             if error.raw_os_error().is_some() {
                 return NodeError::io(record, error);
             }
@@ -395,8 +397,8 @@ impl PolicyFile {
         Ok(StoredPolicy { edits, changes })
     }
 
-    /// Leaves out the edits of an old overlay whose values follow from other values, so that they
-    /// go on to follow them.
+    /// Leaves out the edits of an old overlay that set keys to values derived from other keys, so
+    /// that these keys stay derived.
     fn without_derived(&self, edits: Vec<StoredEdit>) -> Result<Vec<StoredEdit>, Problems> {
         let is_derived =
             |stored: &StoredEdit| stored.edit.after.is_some() && stored.edit.place.is_derived();
@@ -411,8 +413,8 @@ impl PolicyFile {
 }
 
 impl Candidate {
-    /// Makes the candidate of `document`, an edited form of `file`, which is written once, and read
-    /// and checked once.
+    /// Makes the candidate of `document`, an edited form of `file`: writes, reads and checks it
+    /// once.
     fn of(file: Arc<PolicyFile>, document: Draft) -> Result<Self, UnsoundPolicy> {
         let (text, policy) = document.checked()?;
         let overlay = file.document.edits_to(&document).into();
@@ -438,9 +440,9 @@ impl ChangeRecord<'_> {
     }
 }
 
-/// Makes the refusal of a policy with problems. A caller learns no more of the problems that it may
-/// not see than that there are some. Lines and columns are left out, since the caller does not know
-/// the text that they refer to.
+/// Makes the refusal of a policy with problems. If the caller may not see some of them, it learns
+/// only that there are such. Lines and columns are left out, since the caller does not know the
+/// text that they refer to.
 fn refusal(problems: &Problems, sees: &dyn Fn(&Problem) -> bool) -> Refusal {
     let (seen, others): (Vec<&Problem>, Vec<&Problem>) =
         problems.list().iter().partition(|problem| sees(problem));
@@ -460,12 +462,12 @@ fn refusal(problems: &Problems, sees: &dyn Fn(&Problem) -> bool) -> Refusal {
     Refusal::new(RefusalKind::Refused, lines.join("\n")).about(keys)
 }
 
-/// Puts the live edits of the node whose file has this text aside, so that the file alone holds.
-/// Returns the file that they are in; `None` if there are none. Files that were put aside before
-/// stay.
+/// Puts the live edits of the node whose policy file has this text aside, so that the file alone
+/// holds. Returns the file that now has the edits; `None` if there are none. Files that were put
+/// aside earlier stay.
 ///
 /// # Errors
-/// The text is no sound policy; a node of that name runs, whose edits they are; or they cannot be
+/// The text is no sound policy; a node of that name runs and uses the edits; or the edits cannot be
 /// put aside.
 pub(crate) fn put_edits_aside(
     text: &str,
@@ -489,13 +491,13 @@ pub(crate) fn put_edits_aside(
     }
 }
 
-/// Makes the error of edits that keep the node from starting, with the way out.
+/// Makes the error for edits that keep the node from starting; it names the remedy.
 fn unusable(path: &Path, message: String) -> NodeError {
     let way = "remove the file, or start with --without-overlay, which keeps it aside";
     NodeError::io(path, io::Error::other(format!("{message}; {way}")))
 }
 
-/// Refuses a candidate with more edits than are kept.
+/// Refuses a candidate with more edits than the store keeps.
 fn has_room(candidate: &Candidate) -> Result<(), Refusal> {
     let edits = candidate.in_force.overlay.len();
     if edits > EDITS_MAX {

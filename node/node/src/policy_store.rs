@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The live edits of a node and the record of its changes on disk, in one SQLite database.
 //!
-//! A change writes the rows of the edits that differ and its own row of the record, and deletes the
-//! rows that are too many, in one transaction. The journal is a write-ahead log, and
-//! `synchronous = FULL` waits for the disk before the commit returns: after a crash at any moment
-//! either all of a change holds or nothing of it (<https://sqlite.org/wal.html>).
+//! A change writes the rows of the edits that differ and its own row of the record, and deletes
+//! surplus rows, in one transaction. SQLite's journal is a write-ahead log, and
+//! `synchronous = FULL` waits for the disk before the commit returns. So after a crash at any
+//! moment, either the whole change holds or nothing of it (<https://sqlite.org/wal.html>).
 //!
-//! The database is made with the first change: a node that nobody changes leaves no file. Where the
-//! file is gone, or another one lies in its place, the next change writes all rows anew. One
-//! connection serves all; sqlx runs it on a thread of its own, and the caller waits for it.
+//! The database is made with the first change: a node that nobody changes leaves no file. If the
+//! file is gone, or another one lies in its place, the next change writes all rows anew. There is
+//! one connection; sqlx runs it on a thread of its own, and the caller waits for it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -35,7 +35,7 @@ pub(crate) struct PolicyStore {
     open: Option<OpenDatabase>,
     /// The live edits that the database holds.
     edits: Arc<[Edit]>,
-    /// The number of the last change that it holds; 0 if none.
+    /// The number of the last change that the database holds; 0 if none.
     last_change: u64,
 }
 
@@ -49,10 +49,10 @@ struct OpenDatabase {
 /// A live edit as it is kept for the next start.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StoredEdit {
-    /// The edit, from the file's value to the one that holds instead.
+    /// The edit, from the file's value to the value that holds instead.
     pub(crate) edit: Edit,
-    /// The file's value with defaults included: a value written in another unit, or a default
-    /// written out, is no change of the file.
+    /// The file's value as parsed and with defaults, so that writing it in another unit, or writing
+    /// a default out, is no change of the file.
     pub(crate) file_meaning: Option<Value>,
 }
 
@@ -65,20 +65,20 @@ pub(crate) struct StoredPolicy {
     pub(crate) changes: Vec<PolicyChange>,
 }
 
-/// The contents that a database is to have.
+/// The contents that the database is to have after [`PolicyStore::save`].
 pub(crate) struct PolicySnapshot<'s> {
     pub(crate) edits: &'s Arc<[Edit]>,
     /// The policy of the file alone, for [`StoredEdit::file_meaning`].
     pub(crate) file: &'s Policy,
-    /// True if the file is another one than that of the last snapshot.
+    /// True if the policy file has changed since the last snapshot.
     pub(crate) file_changed: bool,
     pub(crate) changes: &'s ChangeLog,
 }
 
-/// Why a database was not read or written. Whoever tells of it names the file.
+/// The reason why a database was not read or written. The caller that reports it names the file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PolicyStoreError {
-    /// The file or its folder.
+    /// The system refused an operation on the file or its folder.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// SQLite refused.
@@ -87,7 +87,7 @@ pub(crate) enum PolicyStoreError {
     /// A later version of Weir wrote it.
     #[error("version {0}; this Weir reads {VERSION}")]
     Version(i64),
-    /// A row does not have the form of one.
+    /// A row is malformed.
     #[error("{0}")]
     Row(String),
 }
@@ -98,14 +98,14 @@ pub fn path(state: &StateDir, name: &str) -> PathBuf {
     state.lasting().join(format!("policy-{name}.sqlite"))
 }
 
-/// All files of the database of the node `name`, whether they are there or not.
+/// The paths of all files of the database of the node `name`, whether or not they exist.
 #[must_use]
 pub fn files(state: &StateDir, name: &str) -> [PathBuf; 3] {
     ["", "-wal", "-shm"].map(|end| state.lasting().join(format!("policy-{name}.sqlite{end}")))
 }
 
 impl PolicyStore {
-    /// Opens the database at `path`, and returns what it holds; `None` if there is no file.
+    /// Opens the database at `path`, and returns its contents; `None` if there is no file.
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or of a later version.
@@ -137,7 +137,7 @@ impl PolicyStore {
     /// Rows that it holds already are not written again.
     ///
     /// # Errors
-    /// It cannot be written; then it holds what it held.
+    /// The database cannot be written; its contents are then unchanged.
     pub(crate) fn save(&mut self, snapshot: &PolicySnapshot<'_>) -> Result<(), PolicyStoreError> {
         let last = snapshot.changes.iter().next_back().map_or(0, |newest| newest.change.id);
         let same_edits = self.edits == *snapshot.edits;
@@ -145,7 +145,8 @@ impl PolicyStore {
         if same_edits && same_meanings && last == self.last_change {
             return Ok(());
         }
-        // After an error the database is opened again and written anew, whatever it holds then.
+        // `open` is put back on success only. So after an error, the next call opens the database
+        // again and writes all rows anew.
         let open = self.open.take().filter(|open| open.is_at(&self.path));
         let anew = open.is_none();
         let mut open = open.map_or_else(|| OpenDatabase::made(&self.path), Ok)?;
@@ -202,7 +203,7 @@ impl OpenDatabase {
         Ok(Self { connection, file: identity(path)? })
     }
 
-    /// Opens the file at `path`, which is made first, for root's eyes only, if there is none.
+    /// Opens the file at `path`. If there is none, makes it first, readable only by root.
     fn made(path: &Path) -> Result<Self, PolicyStoreError> {
         let folder = path.parent().unwrap_or_else(|| Path::new("/"));
         fs::create_dir_all(folder)?;
@@ -219,9 +220,9 @@ impl OpenDatabase {
     }
 }
 
-/// Puts the live edits of the database at `path` aside, in a file of JSON beside it, and returns
-/// that file; `None` if there are none. A database that cannot be read is put aside as a whole, and
-/// so is `old_overlay`, that of an earlier version, where there is no database yet.
+/// Puts the live edits of the database at `path` aside, in a JSON file beside it, and returns that
+/// file; `None` if there are none. A database that cannot be read is put aside as a whole. So is
+/// `old_overlay`, the file of an earlier version, if there is no database yet.
 ///
 /// # Errors
 /// The system refuses.
@@ -229,7 +230,7 @@ pub(crate) fn put_edits_aside(
     path: &Path,
     old_overlay: &Path,
 ) -> Result<Option<PathBuf>, PolicyStoreError> {
-    // Unlike a rename, a link takes no other's place.
+    // Unlike a rename, a hard link never replaces another file.
     let renamed = |from: &Path| {
         aside(from, |to| fs::hard_link(from, to).and_then(|()| fs::remove_file(from)))
     };
@@ -267,7 +268,7 @@ pub(crate) fn put_edits_aside(
     }
 }
 
-/// Has `place` make the first file beside `path` that is not there yet, and returns its name.
+/// Has `place` make a file beside `path`, under the first name that is free. Returns the name.
 fn aside(path: &Path, place: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
     for number in 0..ASIDE_MAX {
         let aside = path.with_extension(format!("aside-{number}"));
@@ -357,7 +358,7 @@ async fn put_edit(
 }
 
 async fn read(connection: &mut SqliteConnection) -> Result<StoredPolicy, PolicyStoreError> {
-    // A count that no snapshot has is damage, and bounds what is read.
+    // One row more than any snapshot has shows damage, and bounds the number of rows read.
     let rows = sqlx::query("SELECT * FROM live_edit LIMIT ?").bind(integer(EDITS_MAX as u64 + 1));
     let rows = rows.fetch_all(&mut *connection).await?;
     if rows.len() > EDITS_MAX {
@@ -405,7 +406,7 @@ fn change(row: &SqliteRow) -> Result<PolicyChange, PolicyStoreError> {
     })
 }
 
-/// SQLite's integers have a sign; no number of ours comes near the bound.
+/// Converts to SQLite's signed integers; no number here comes near the bound.
 fn integer(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -414,10 +415,10 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// Live edits that a person can still look through; whoever has more writes a file.
+/// Most live edits: as many as a person can still look through. More belong into the policy file.
 pub(crate) const EDITS_MAX: usize = 16_384;
 
-/// Files with live edits that are kept aside.
+/// Most files with live edits that were put aside.
 const ASIDE_MAX: u32 = 100;
 
 /// The version of the tables below.
@@ -460,5 +461,5 @@ const FROM_FIRST_VERSION: &str = "
 /// The write-ahead log that stays after a checkpoint: 1000 pages, as SQLite's own bound.
 const LOG_BYTES_MAX: u64 = 4 << 20;
 
-/// A person may look into the database meanwhile.
+/// The time to wait for a lock, since a person may be reading the database meanwhile.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Takes the devices of a policy from the host, and hands them back.
 //!
-//! Each change of the host is written to an undo journal before it is made. A node that stops
-//! undoes its journal. One that leaves, or is killed, undoes nothing, and the next start *adopts*
-//! the journal: it keeps what was changed and makes only the changes that are missing. Where it
-//! cannot adopt, it undoes the journal first and begins anew.
+//! The undo of each change of the host is in a journal before the change is made. A node that stops
+//! undoes its journal. A node that leaves or is killed undoes nothing, and the next start *adopts*
+//! the journal: it keeps the changes that were made and makes only the missing ones. If it cannot
+//! adopt the journal, it undoes the journal first and begins anew.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,8 +24,8 @@ use weir_ports::{Pins, device_number};
 use crate::error::NodeError;
 use crate::present;
 
-/// The changes that a node has made to the host. [`Self::undo`] takes them back. If the process is
-/// killed first, the next start or `weir clean` does so, by the journal.
+/// The changes that a node has made to the host. [`Self::undo`] undoes them. If the process is
+/// killed first, the next start or `weir clean` undoes them from the journal.
 #[derive(Debug)]
 pub(crate) struct Takeover {
     journal: Journal,
@@ -42,9 +42,9 @@ pub struct StartPlan {
     changes: Vec<Change>,
     /// The steps of the kernel's data plane.
     steps: Vec<String>,
-    /// Keys that are not held, each with the reason.
+    /// Keys that are not enforced, each with the reason.
     unheld: Vec<String>,
-    /// The reasons for which changes cannot be planned yet, or do not work on this host.
+    /// The reasons why changes cannot be planned yet, or do not work on this host.
     problems: Vec<String>,
 }
 
@@ -63,15 +63,15 @@ pub struct StartPlanView {
     pub paths: Vec<String>,
     /// For each router that is held at a rate, the actuator that holds it.
     pub routers: Vec<String>,
-    /// Keys of the policy that are not held on this host, each with the reason.
+    /// Keys of the policy that are not enforced on this host, each with the reason.
     pub unheld: Vec<String>,
     /// The policy with its defaults, TOML.
     pub policy: String,
 }
 
 impl StartPlan {
-    /// Plans the start with `policy`, or with the part of it whose devices are there. It reads the
-    /// host and changes nothing.
+    /// Plans the start with `policy`, or with the part of it whose devices exist. Reads the host
+    /// and changes nothing.
     #[must_use]
     pub fn of(policy: &Policy, state: &StateDir) -> Self {
         if policy.node.dataplane == Dataplane::Kernel {
@@ -152,8 +152,8 @@ impl StartPlan {
     }
 }
 
-/// Prints the changes as commands that a person could type, what waits for its device, what is
-/// redirected, and then the whole policy with its defaults.
+/// Prints the changes as commands that a person could type, then the ports and vifs that wait for
+/// their devices, the redirected paths, and the whole policy with its defaults.
 impl fmt::Display for StartPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.changes.iter().try_for_each(|change| writeln!(f, "{change}"))?;
@@ -192,11 +192,11 @@ impl Takeover {
         }
     }
 
-    /// Goes on where an earlier run of the same node ended without undoing anything: keeps its
-    /// changes, and makes those that `policy` needs beyond them.
+    /// Continues after an earlier run of the same node that undid nothing: keeps its changes, and
+    /// makes further ones that `policy` needs.
     ///
-    /// Returns `None` if the vifs of kind `host` have changed. They come and go with a node, so
-    /// that the start has to begin anew.
+    /// Returns `None` if the vifs of kind `host` have changed. They are made and removed with a
+    /// node, so the start must then begin anew.
     ///
     /// # Errors
     /// A device is missing or cannot be taken. Then everything is as the earlier run left it.
@@ -235,8 +235,8 @@ impl Takeover {
     }
 
     /// Records the folder of the data plane that the node is about to make, with its content: see
-    /// [`Self::will_leave`]. What is recorded last is undone first: the program goes before the
-    /// stand-ins to which it passes frames on.
+    /// [`Self::will_leave`]. The last recorded change is undone first, so the program is removed
+    /// before the stand-ins to which it passes frames.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -302,8 +302,8 @@ impl Takeover {
         self.make(changes)
     }
 
-    /// Makes changes. One that is in the journal already is made again, since its device may be a
-    /// new one, but it is not recorded again.
+    /// Makes changes. A change that is in the journal already is made again, since its device may
+    /// be a new one, but it is not recorded again.
     fn make(&mut self, changes: Vec<Change>) -> Result<(), HostError> {
         let (again, new): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|change| self.journal.holds(&change.undo));
@@ -312,9 +312,9 @@ impl Takeover {
         host::apply(&mut self.journal, &new)
     }
 
-    /// Removes the changes of devices that are gone from the journal, without undoing them: that
+    /// Removes the changes of devices that are gone from the journal, without undoing them. An undo
     /// would take a third of a second each, in which no other device can be taken. Addresses that
-    /// were moved from one of them to a vif of kind `host` are left to [`Self::hand_back`].
+    /// were moved from such a device to a vif of kind `host` are left to [`Self::hand_back`].
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -371,7 +371,7 @@ fn paths(policy: &Policy) -> Vec<String> {
     lines
 }
 
-/// Lists the devices of a policy that others make, with what is to change about them.
+/// Lists the devices of a policy that others make, with the changes to them.
 fn takes(policy: &Policy, namespace: Option<&str>) -> Vec<TakeRequest> {
     let frame = policy.node.frame_size.packet_max().get();
     let take = |device: &str, promiscuous, addresses_move| TakeRequest {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The service report: what each vif and slice was guaranteed, asked for and got, second by second;
-//! and the explanation of why a vif gets no more.
+//! The service report: the guarantee, the demand and the service of each vif and slice, second by
+//! second. And the explanation of a vif's rate: the factor that limits it.
 //!
-//! The data plane only counts. Once a second [`keeper`] takes the counters, and [`recorder`] makes
+//! The data plane only counts. Once a second [`keeper`] reads the counters, and [`recorder`] makes
 //! a record of the second for each vif and slice, which [`service`] judges. [`store`] keeps the
 //! records in two files of fixed size ([`ring`]), one for seconds and one for minutes, and sums
-//! them up for a query. [`explain`] compares two statuses instead and names the factor that limits
-//! a vif.
+//! them up for a query. [`explain`] uses no records: it compares two statuses of the node, and
+//! names the factor that limits a vif.
 //!
 //! Only `ring` and `store` use the disk, and only `keeper` reads a clock: everything else is tested
 //! with time as an argument.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A ring in a file: it keeps the newest payloads in a fixed number of bytes, all of which are
+//! A ring buffer in a file. It keeps the newest payloads in a fixed number of bytes, which are all
 //! allocated when the file is made.
 //!
 //! ```text
@@ -8,14 +8,14 @@
 //!   payload  length, checksum of sequence and bytes; bytes; … a length of zero ends the block
 //! ```
 //!
-//! All numbers are little-endian, checksums are CRC-32 (IEEE). Blocks are numbered by a sequence;
-//! that of number n lies at place n modulo the count of blocks. A block is filled, then the oldest
-//! block is cleared and reused. An end that a crash left half-written is cleared when the file is
-//! opened, and counted as torn. What is left of an earlier use of a block cannot be taken for a
-//! payload of this use, since the sequence is part of each checksum.
+//! All numbers are little-endian, checksums are CRC-32 (IEEE). Blocks have sequence numbers; block
+//! n lies at place n modulo the count of blocks. When a block is full, the oldest block is cleared
+//! and reused. An end that a crash left half-written is cleared when the file is opened, and
+//! counted as torn. Bytes from an earlier use of a block cannot pass for a payload of this use,
+//! since the sequence is part of each checksum.
 //!
-//! An embedded database would do more than is needed here: there is one writer, one order, no key
-//! and no change of what was written, and the size of the file is the bound on its bytes.
+//! An embedded database would do more than is needed here: there is one writer, one order and no
+//! key, written payloads never change, and the size of the file is the bound.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -47,8 +47,8 @@ pub struct RingReader {
 }
 
 impl RingFile {
-    /// Opens the file at `path`, or makes it: at most `bytes` bytes, and at least two blocks. A
-    /// file of another size is copied into one of this size.
+    /// Opens the file at `path`, or makes it, with at most `bytes` bytes but at least two blocks. A
+    /// file of another size is copied into a file of this size.
     ///
     /// # Errors
     /// The file cannot be made, read or written, or has another version.
@@ -83,8 +83,8 @@ impl RingFile {
         Ok(other)
     }
 
-    /// Makes a file of that many blocks. It is written whole under another name, so that a crash
-    /// leaves no half of a file under this one.
+    /// Makes a file of that many blocks. It is written under another name and then renamed, so that
+    /// a crash leaves no partial file at `path`.
     fn make(path: &Path, blocks: u64) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
@@ -93,7 +93,7 @@ impl RingFile {
         let file = create_anew(&beside)?;
         let size = HEADER as u64 + blocks * BLOCK as u64;
         match fallocate(&file, FallocateFlags::empty(), 0, size) {
-            // A file system without it allocates the bytes as they are written.
+            // A file system without `fallocate` allocates bytes as they are written.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(size)?,
             allocated => allocated?,
         }
@@ -110,7 +110,7 @@ impl RingFile {
         Ok(ring)
     }
 
-    /// Finds where an earlier process stopped writing.
+    /// Finds the position at which an earlier process stopped writing.
     fn resume(file: File, blocks: u64) -> io::Result<Self> {
         let mut ring = Self { file, blocks, sequence: 0, end: BLOCK, torn: 0, not_synced: false };
         let mut head = [0; BLOCK_HEAD];
@@ -169,7 +169,7 @@ impl RingFile {
         Ok(())
     }
 
-    /// Clears the oldest block and goes on in it.
+    /// Clears the oldest block and continues in it.
     fn next_block(&mut self) -> io::Result<()> {
         let sequence = self.sequence + 1;
         let mut block = vec![0; BLOCK];
@@ -181,7 +181,7 @@ impl RingFile {
         Ok(())
     }
 
-    /// Writes everything appended to the disk, so that it survives a power cut.
+    /// Syncs all appended payloads to the disk, so that they survive a power cut.
     ///
     /// # Errors
     /// The disk fails.
@@ -209,7 +209,7 @@ impl RingFile {
         Ok(RingReader { file, blocks, sequence })
     }
 
-    /// Counts the torn ends that a crash had left when the file was opened.
+    /// Returns the number of torn ends that were found when the file was opened.
     #[must_use]
     pub const fn torn(&self) -> u64 {
         self.torn
@@ -237,8 +237,8 @@ impl RingReader {
             self.file.read_exact_at(&mut block, at)?;
             let whole = block.first_chunk().and_then(sequence_of) == Some(sequence)
                 && walk(&block, sequence, &mut each).1;
-            // The rest of a damaged block cannot be read. The newest block is being written, so its
-            // end is no damage.
+            // The rest of a damaged block cannot be read. The newest block is being written, so a
+            // partial end there is no damage.
             if !whole && sequence < self.sequence {
                 let mut head = [0; BLOCK_HEAD];
                 self.file.read_exact_at(&mut head, at)?;
@@ -321,21 +321,21 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Returns a path beside `path` that no other file of the store has.
+/// Returns a path beside `path` that no other file of the store uses.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     name.into()
 }
 
-/// Returns the flag for `open` not to follow a link: whoever placed it would decide what root
-/// writes to.
+/// Returns the flag by which `open` follows no symbolic link. Whoever placed such a link would
+/// decide which file root writes to.
 fn no_follow() -> i32 {
     OFlags::NOFOLLOW.bits().cast_signed()
 }
 
-/// Makes a file that only root reads. It did not exist before, so that no link decides what is
-/// written.
+/// Makes a file that only root can read. It must not exist yet, so that no link decides which file
+/// is written.
 fn create_anew(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -349,8 +349,8 @@ const VERSION: u32 = 1;
 
 /// The bytes of the header: one page.
 const HEADER: usize = 4096;
-/// The bytes of a block: two minutes of a node with eight subjects, which are lost at once when the
-/// block is reused.
+/// The bytes of a block: two minutes of a node with eight subjects. Reusing a block loses them at
+/// once.
 const BLOCK: usize = 64 << 10;
 const BLOCK_HEAD: usize = 16;
 const PAYLOAD_HEAD: usize = 8;
@@ -381,7 +381,7 @@ mod tests {
         bytes
     }
 
-    /// Ten times as much as fits is appended: the size stays, and the newest payloads are there, in
+    /// Appends ten times as much as fits. The size stays, and the newest payloads are kept, in
     /// order, also after reopening.
     #[test]
     fn the_newest_stay_and_the_file_never_grows() {

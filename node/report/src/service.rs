@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Judges the service of a vif or slice in one direction: was it as guaranteed?
+//! Judges the service of a vif or slice in one direction: did it get its guarantee?
 //!
-//! In a second, let *arrived* be the bytes that came in, without those refused for what they are,
-//! and *queued* the bytes in the queue when the second began:
+//! For one second, let *arrived* be the bytes that came in (without frames that were refused as
+//! malformed, spoofed, filtered or without a destination), *queued* the bytes in the queue when the
+//! second began, *above* the bytes dropped at the tenant's own limits, and *got* the bytes that
+//! were forwarded:
 //!
-//! - *owed* is the lesser of the guarantee and of arrived + queued − above the own limits;
-//! - the second is *below* if got + slack < owed. The *slack* stands for what is on its way at
-//!   either end of the second: as much as the guarantee brings in 10 ms, and at least two of the
+//! - *owed* is the guarantee, or arrived + queued − above if that is less;
+//! - the second is *below* if got + slack < owed. The *slack* allows for bytes in flight at either
+//!   end of the second: the bytes that the guarantee brings in 10 ms, and at least two of the
 //!   longest packets;
-//! - a second that is owed no more than the slack is never below.
+//! - a second in which no more than the slack is owed is never below.
 //!
 //! A sum of seconds is a [`Service`], too. Addition is associative, so that minutes are sums of
 //! seconds.
@@ -23,7 +25,8 @@ use weir_units::{BitRate, Nanos};
 pub struct Service {
     /// Bytes that were guaranteed, as the port's layer counts.
     pub guaranteed_bytes: u64,
-    /// Traffic that came in, without frames refused for what they are. Layer 2 without FCS.
+    /// Traffic that came in, without frames refused as malformed, spoofed, filtered or without a
+    /// destination. Layer 2 without FCS.
     pub offered: Amount,
     /// The part of the offered traffic that was dropped at a limit of the tenant or of the
     /// receiver.
@@ -32,7 +35,7 @@ pub struct Service {
     pub got: Amount,
     /// The total time of seconds below the guarantee.
     pub below: Nanos,
-    /// The second that got the least part of what it was owed.
+    /// The second that got the least part of the bytes that it was owed.
     pub worst: Option<WorstSecond>,
 }
 
@@ -41,7 +44,7 @@ pub struct Service {
 pub struct WorstSecond {
     /// Its end, milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// Its length: more than a second if the node could not look in time.
+    /// Its length: more than a second if the node read its counters late.
     pub time: Nanos,
     /// Bytes that it got, as the port's layer counts.
     pub got_bytes: u64,
@@ -94,10 +97,10 @@ pub struct ServiceSecond {
     pub got: Amount,
     /// Bytes got, as the port's layer counts.
     pub got_charged: u64,
-    /// Bytes that could have been got within the tenant's own limits, as the port's layer counts:
+    /// Bytes that the tenant could have got within its own limits, as the port's layer counts:
     /// arrived + queued − above the limits.
     pub demand: u64,
-    /// A packet limit was reached, or dropped packets.
+    /// True if a packet limit was reached or dropped packets.
     pub limited: bool,
 }
 
@@ -176,8 +179,8 @@ impl Service {
 }
 
 impl WorstSecond {
-    /// Returns true if this second got a smaller part of what it was owed. Of equal parts, the
-    /// earlier is worse.
+    /// Returns true if this second got a smaller part of the bytes that it was owed. Of two equal
+    /// parts, the earlier is worse.
     fn is_worse_than(&self, other: &Self) -> bool {
         let cross = |one: &Self, by: &Self| u128::from(one.got_bytes) * u128::from(by.owed_bytes);
         let (one, another) = (cross(self, other), cross(other, self));
@@ -185,8 +188,8 @@ impl WorstSecond {
     }
 }
 
-/// The time that a packet may wait within its guarantee, or a status be late. It is a hundredth of
-/// a second, as the conformance suite allows a hundredth of the guarantee.
+/// The time that a packet may wait within its guarantee, or that a status may be late: a hundredth
+/// of a second, since the conformance suite allows a hundredth of the guarantee.
 const ON_THE_WAY: Nanos = Nanos::from_millis(10);
 
 #[cfg(test)]
@@ -276,7 +279,7 @@ mod tests {
         assert_eq!((service.below, service.worst), (Nanos::ZERO, None));
     }
 
-    /// A slack of less than two packets would call every second of a slow guarantee short.
+    /// With a slack of less than two packets, every second of a slow guarantee would be below.
     #[test]
     fn a_slow_guarantee_has_two_packets_of_slack() {
         let slow = |got| {

@@ -45,7 +45,7 @@ pub(crate) struct Queues {
     charges: Vec<(u32, ClassId)>,
     /// Queued frames, by their chunk of the pool.
     pub(crate) frames: FrameTable,
-    /// One bit for each vif, by slot: set if a frame is ready for its device.
+    /// A bit for each vif, by slot: set if a frame is ready for its device.
     ready: Vec<u64>,
     /// By the slot of the vif.
     devices: Vec<DeviceBacklog>,
