@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Requests and answers of the broker's interface, as plain data.
 //!
-//! The broker fills these types and reads them from requests; `weir connection` and `weir network`,
-//! which ask it, do the reverse. Each field is written down once. The OpenAPI document
+//! The broker reads the types of requests and fills those of answers; its clients `weir connection`
+//! and `weir network` do the reverse. Each field is written down once. The OpenAPI document
 //! (`docs/broker-openapi.json`) and the schema of the messages in XML (`docs/broker.xsd`) are
-//! derived from them, and the page's TypeScript from that document.
+//! derived from the types, and the page's TypeScript from the OpenAPI document.
 //!
 //! A unit stands at the end of a field's name (`_bps`, `_bytes`, `_ms`, `_ns`). The crate does no
-//! input or output and decides nothing, so a program that only asks a broker needs no SSH client
-//! and no path computation.
+//! input or output and decides nothing, so a client of the broker needs no SSH client and no path
+//! computation.
 
 use std::net::Ipv6Addr;
 

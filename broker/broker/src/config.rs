@@ -51,7 +51,8 @@ pub struct BrokerSettings {
     pub store: StoreAddress,
     /// File with the password of a store of PostgreSQL; without it the server trusts the user.
     pub store_password: Option<PathBuf>,
-    /// True if no router is configured: each takes everything at once. For trying out a network.
+    /// True to simulate the routers: none is configured, and each accepts every command at once.
+    /// For trying out a network.
     #[serde(default)]
     pub simulate: bool,
     /// File of the private key that the nodes accept, in OpenSSH's format. It is read at the start
@@ -66,7 +67,7 @@ pub struct BrokerSettings {
     /// Open connections to the interface.
     #[serde(default = "default_clients")]
     pub clients: usize,
-    /// The interval at which each node is compared with what it is to have.
+    /// The interval at which each node is compared with its wanted items.
     #[serde(default = "default_check", deserialize_with = "duration")]
     pub check: Duration,
     /// The time without an answer after which a router has failed, and connections leave it.
@@ -75,13 +76,14 @@ pub struct BrokerSettings {
     /// Most connections of all networks together.
     #[serde(default = "default_connections")]
     pub connections: usize,
-    /// Destinations whose distances from all routers are kept, at 12 bytes a router each.
+    /// Destinations whose distances from all routers are cached. Each takes 12 bytes a router.
     #[serde(default = "default_path_cache")]
     pub path_cache: usize,
     /// Most connections that are moved to other paths to make room for a new one; 0 for none.
     #[serde(default)]
     pub rearrange: usize,
-    /// True if a connection may take the room of less important ones, which are `broken` then.
+    /// True if a connection may take the room of less important connections, which then become
+    /// `broken`.
     #[serde(default)]
     pub preempt: bool,
     /// The time after which a lease that is not renewed can be taken by another broker.
@@ -124,9 +126,9 @@ pub struct NetworkConfig {
     pub link: Vec<BrokerLink>,
     /// Most connections of it; without it as many as all networks together.
     pub connections: Option<usize>,
-    /// OSPFv3 on its routers, for what is in no tunnel; without it routes are the operator's.
+    /// OSPFv3 on its routers, for packets outside tunnels; without it the operator sets the routes.
     pub ospf6: Option<OspfConfig>,
-    /// Its packet rate at the Weir nodes that it passes; without it nobody polices it.
+    /// Its packet rate at the Weir nodes that it passes; without it the network is not policed.
     pub agreement: Option<AgreementConfig>,
 }
 
@@ -134,10 +136,10 @@ pub struct NetworkConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OspfConfig {
-    /// Time between two greetings, whole seconds.
+    /// Time between two Hello packets, whole seconds.
     #[serde(default = "default_hello", deserialize_with = "duration")]
     pub hello: Duration,
-    /// Time after which a silent neighbour is gone, whole seconds.
+    /// Time after which a silent neighbour counts as gone (the dead interval), whole seconds.
     #[serde(default = "default_dead", deserialize_with = "duration")]
     pub dead: Duration,
 }
@@ -174,18 +176,19 @@ pub struct RouterConfig {
     /// The user there.
     #[serde(default = "default_user")]
     pub user: String,
-    /// Its means for tunnels. Routers of a network may differ.
+    /// Its kind of encapsulation for tunnels. Routers of a network may differ.
     #[serde(default)]
     pub encapsulation: Encapsulation,
     /// The name of its FRR, if several run on its machine: `vtysh -N NAME`.
     pub frr: Option<String>,
 }
 
-/// The means by which a router puts packets into tunnels of IPv6 in IPv6, and takes them out.
+/// The kind of encapsulation by which a router puts packets into tunnels of IPv6 in IPv6, and takes
+/// them out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encapsulation {
-    /// Routes of segment routing (RFC 8986) with one segment, which need
+    /// Segment routing (RFC 8986) with one segment, by routes that need the kernel's
     /// `CONFIG_IPV6_SEG6_LWTUNNEL`.
     #[default]
     SegmentRouting,
@@ -201,7 +204,7 @@ pub struct HostConfig {
     pub name: String,
     /// Router that is its gateway.
     pub router: String,
-    /// Device of that router towards it.
+    /// Device of that router towards the end node.
     pub device: String,
     /// Its address.
     pub address: Ipv6Addr,
@@ -213,8 +216,8 @@ pub struct HostConfig {
 pub struct BrokerLink {
     /// Unique in the network.
     pub name: String,
-    /// The physical link that carries it, by its name; its ends are then in the same order. Without
-    /// it the link is the network's own.
+    /// Name of the physical link that carries it; the ends of both are then in the same order. If
+    /// absent, the link belongs to the network alone.
     pub over: Option<String>,
     /// One end.
     pub a: LinkEnd,
@@ -223,17 +226,17 @@ pub struct BrokerLink {
     /// Its rate: on a physical link, the share of it that the network is guaranteed.
     #[serde(deserialize_with = "rate")]
     pub rate: BitRate,
-    /// The part of it that connections may reserve; without it nine tenths. What is left is
+    /// The part of the rate that connections may reserve; nine tenths if absent. The rest is
     /// guaranteed to everything outside tunnels: routing, management, best effort.
     #[serde(default, deserialize_with = "some_rate")]
     pub reservable: Option<BitRate>,
     /// Delay of the link.
     #[serde(default, deserialize_with = "delay")]
     pub delay: Duration,
-    /// Cost of the link: paths are as cheap as they can be.
+    /// Cost of the link. Paths of least cost are preferred.
     #[serde(default = "default_cost")]
     pub cost: u32,
-    /// Names that requests include or exclude: at most 32 different ones in all.
+    /// Colours, by which requests include or exclude links: at most 32 different ones in all.
     #[serde(default)]
     pub colours: Vec<String>,
 }
@@ -248,11 +251,11 @@ pub struct LinkEnd {
     pub device: String,
     /// Its address on the link, which is the other end's next hop.
     pub address: Ipv6Addr,
-    /// On a physical link: the device at the node that leads to the router's.
+    /// On a physical link: the device of the node that is the other end of the router's device.
     pub vif: Option<String>,
 }
 
-/// Why a file is no configuration.
+/// The reason why a file is no valid configuration.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {what}")]
 pub struct BrokerConfigError {
@@ -264,7 +267,7 @@ impl BrokerConfig {
     /// Reads and checks the file.
     ///
     /// # Errors
-    /// It cannot be read, has another form, or names what is not there.
+    /// The file cannot be read, is malformed, or names something that it does not define.
     pub fn read(path: &Path) -> Result<Self, BrokerConfigError> {
         let wrong = |what: String| BrokerConfigError { path: path.display().to_string(), what };
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
@@ -341,7 +344,8 @@ impl BrokerConfig {
 }
 
 impl BrokerConfig {
-    /// Checks that no two networks have one pool: a link's classes tell tunnels by it.
+    /// Checks that no two networks have the same pool, since the classes of a link recognise its
+    /// network's tunnels by their outer address, which is of the pool.
     fn check_pools(&self) -> Result<(), String> {
         let mut owners: BTreeMap<u128, &str> = BTreeMap::new();
         for network in &self.network {
@@ -356,9 +360,9 @@ impl BrokerConfig {
         Ok(())
     }
 
-    /// Checks that each router is a machine of its own, and that host keys are keys. Devices and
-    /// rules have the same names on all routers: two on one machine would undo each other. Nobody
-    /// talks to a simulated one.
+    /// Checks that each router is a machine of its own, and that host keys are valid. Devices and
+    /// rules have the same names on all routers, so two routers on one machine would undo each
+    /// other's. Simulated routers need neither.
     fn check_servers(&self) -> Result<(), String> {
         if self.broker.simulate {
             return Ok(());
@@ -448,7 +452,7 @@ impl NetworkConfig {
 }
 
 impl RouterConfig {
-    /// Returns its SSH server.
+    /// Returns the router's SSH server.
     pub(crate) fn server(&self) -> SshServer {
         SshServer {
             name: self.name.clone(),
@@ -466,7 +470,7 @@ impl BrokerLink {
         reservable(self.rate, self.reservable)
     }
 
-    /// Checks that something is left beside what connections may reserve.
+    /// Checks that a part of the rate is left beside the part that connections may reserve.
     pub(crate) fn check_rates(&self) -> Result<(), String> {
         let (name, rate, reservable) = (&self.name, self.rate, self.reservable());
         if rate.is_zero() || reservable >= rate {
@@ -478,7 +482,7 @@ impl BrokerLink {
     }
 }
 
-/// Returns an address as one of IPv4 if it is one that IPv6 maps.
+/// Converts an IPv4-mapped IPv6 address to IPv4; returns any other address unchanged.
 fn without_mapping(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
@@ -554,10 +558,11 @@ fn default_user() -> String {
     "root".to_owned()
 }
 
-/// A token bucket counts bytes: below this its rate is not exact enough.
+/// The least rate. A token bucket counts bytes a second, so a lower rate would not be exact enough.
 pub(crate) const RATE_LEAST: BitRate = BitRate::from_bps(8_000);
 
-/// Bounds of the keys. A broker's memory grows with both: some 4 KiB a connection over 20 links.
+/// Bounds of `connections` and `path_cache`. A broker's memory grows with both: some 4 KiB for a
+/// connection over 20 links.
 const CONNECTIONS_MOST: usize = 1_000_000;
 const PATH_CACHE_MOST: usize = 100_000;
 
@@ -571,7 +576,8 @@ mod tests {
     use super::*;
     use crate::test_config;
 
-    /// Goal: the kernel sends no tunnel of `ip6tnl` from an address of one link.
+    /// Goal: an address that is not global is refused as source of an `ip6tnl` tunnel, since the
+    /// kernel would not send from it.
     #[test]
     fn a_tunnel_device_needs_a_global_address() {
         let network = test_config::pair("n", 1);
@@ -588,8 +594,8 @@ mod tests {
         }
     }
 
-    /// Goal: no two routers of any networks are one machine, no two end nodes of a network have one
-    /// address, no two networks have one pool, and a host key is a key.
+    /// Goal: two routers cannot be the same machine, two end nodes of a network cannot have the
+    /// same address, two networks cannot have the same pool, and a host key must be valid.
     #[test]
     fn what_two_things_cannot_share_is_refused() {
         let good = test_config::pair("blue", 1) + &test_config::pair("red", 2);
@@ -623,7 +629,7 @@ mod tests {
         simulated.check().unwrap();
     }
 
-    /// Goal: OSPFv3 has times that the protocol can say, and its FRR a name.
+    /// Goal: times that OSPFv3 cannot express are refused, and so is an invalid name of an FRR.
     #[test]
     fn routing_has_times_that_it_can_say() {
         let network = test_config::pair("n", 1);

@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The bandwidth broker of a network of routers: end-to-end connections with a guaranteed rate.
 //!
-//! A request names two end nodes, a rate and, if it likes, ports, a largest delay and a second rate
-//! for the way back. [`weir_network`] finds a path on which every link has room, and admits the
-//! connection or refuses it with the reason and the smallest change that would fit; here the names
-//! become its numbers and back (`directory`, `requests`, `refusal`).
+//! A request names two end nodes, a rate and, optionally, ports, a delay bound and a second rate
+//! for the reverse direction. [`weir_network`] finds a path on which every link has room, and
+//! admits the connection, or refuses it with the reason and the smallest change that would fit.
+//! This crate translates names into that crate's numbers and back (`directory`, `requests`,
+//! `refusal`).
 //!
-//! An admitted connection is a tunnel between two edge routers: the entry router steers the
-//! packets of that source, destination and ports into a device of their own, a token bucket there
-//! holds the rate, and the outer address follows fixed routes (`item`). Nothing is asked of end
-//! nodes.
+//! An admitted connection is a tunnel between two edge routers. The entry router steers the packets
+//! of that source, destination and ports into a device of their own. A token bucket there holds the
+//! rate, and the outer address follows fixed routes (`item`). End nodes need no change.
 //!
-//! **Rows before commands.** One transaction of the store has the connection, its path
-//! and the commands for each node, before the first of them leaves (`store`, `writer`).
-//! Whoever takes the lease after a crash finds there what was under way, and goes on (`state`). A
-//! lease has a fencing number that grows with each holder; the store and the nodes refuse an older
-//! one. Several brokers on one PostgreSQL all decide, one after the other, each on all that is
-//! stored (`follow`); the one with the lease configures the nodes.
+//! **Rows before commands.** One transaction stores the connection, its path and the commands for
+//! each node, before the first command is sent (`store`, `writer`). A broker that takes over the
+//! lease after a crash finds the unfinished steps in the store and continues them (`state`). A
+//! lease has a fencing number that grows with each holder; the store and the nodes refuse a holder
+//! with an older number. Several brokers on one PostgreSQL all decide, one after the other, each on
+//! everything that is stored (`follow`). Only the broker with the lease configures the nodes.
 //!
-//! **One queue a node.** A node's queue (`node_queue`) holds the items that the node is to have.
-//! It takes whatever waits, compares wanted with actual, applies the difference as one batch over
-//! one kept shell (`shell`) and reads back (`linux`). Drift is repaired by the same steps.
+//! **One queue for each node.** A node's queue (`node_queue`) holds the items that the node is to
+//! have. It takes all pending changes, compares the wanted items with the actual ones, applies the
+//! difference as one batch over a shell that stays open (`shell`), and reads the result back
+//! (`linux`). Drift is repaired by the same steps.
 //!
-//! **Networks share links.** A physical link (`physical`) is between ports of two nodes, and
-//! networks are admitted against it. Each node is kept (`node_keeper`): a Weir node over its
-//! interface (`weir_node`), which has a slice for each network and a guaranteed vif for each of its
-//! links there; a Linux host without Weir over SSH (`linux_host`), which has the same as VLANs,
-//! bridges and classes.
+//! **Networks share links.** A physical link (`physical`) joins ports of two nodes, and networks
+//! are admitted against it. The broker keeps each node configured (`node_keeper`). A Weir node gets
+//! over its API (`weir_node`) a slice for each network, and a guaranteed vif for each link of the
+//! network there. A Linux host without Weir gets over SSH (`linux_host`) the same as VLANs, bridges
+//! and classes.
 //!
-//! **Networks share nodes.** A network's agreement says which packet rate it may have. Its routers
-//! at Weir nodes are policed over all nodes (`police`, `policing`).
+//! **Networks share nodes.** A network's agreement sets the packet rate that it may have. Its
+//! routers at Weir nodes are policed over all nodes together (`police`, `policing`).
 
 mod admission;
 mod agreement;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A generic Linux router: items as commands of `ip` and `tc`, and back from their JSON.
+//! A generic Linux router: turns items into commands of `ip` and `tc`, and the JSON of these
+//! programs back into items.
 //!
 //! A tunnel's entry is a veth pair. Rules steer the packets of the connection into the pair's near
 //! end, whose root is the token bucket; at its far end they are encapsulated by segment routing
@@ -9,9 +10,9 @@
 //!
 //! Without the `unreachable` routes a missing tunnel would silently become best effort.
 //!
-//! Everything of ours is marked: devices `wcNUMBER` and those of [`ip6tnl`], rules and routes of
-//! protocol 87, queueing disciplines with handle `57:` on links. Other lines are neither read nor
-//! touched.
+//! The broker's own objects are marked: devices `wcNUMBER` and those of [`ip6tnl`], rules and
+//! routes of protocol 87, queueing disciplines with handle `57:` on links. Other objects are left
+//! alone; a root discipline of others at a link is reported as foreign.
 
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
@@ -33,7 +34,7 @@ mod rules;
 
 use entry_reading::{EntryReading, Numbers, address, text};
 
-/// Translation of items for one kind of router: all of it is pure.
+/// Translation of items for one kind of router. Implementations are pure.
 pub(crate) trait NodeDriver {
     /// Returns the script that takes a node from `actual` to `wanted`; empty if they are equal.
     fn plan(&self, wanted: &Items, actual: &Items) -> String;
@@ -41,19 +42,19 @@ pub(crate) trait NodeDriver {
     /// Returns the script that reads a node.
     fn reading(&self) -> String;
 
-    /// Reads the answer to [`Self::reading`].
+    /// Parses the answer to [`Self::reading`].
     ///
     /// # Errors
-    /// It has another form.
+    /// The answer is malformed.
     fn read(&self, answer: &str) -> Result<Items, String>;
 
-    /// Returns the script that reads the links among the wanted items: carrier and classes.
+    /// Returns the script that reads carrier and classes of the links among the wanted items.
     fn reading_links(&self, wanted: &Items) -> String;
 
-    /// Reads the answer to [`Self::reading_links`].
+    /// Parses the answer to [`Self::reading_links`].
     fn read_links(&self, answer: &str, wanted: &Items) -> LinkReading;
 
-    /// Returns a command that tells of changes of the wanted links' devices.
+    /// Returns a command that reports changes of the wanted links' devices.
     fn watch(&self, wanted: &Items) -> LinkWatch;
 }
 
@@ -69,8 +70,8 @@ impl NodeDriver for LinuxDriver {
         let gone = actual.iter().filter(|(key, _)| !wanted.contains_key(*key));
         remove(gone, &mut ip);
         rules::put_in_place(wanted, actual, &mut ip);
-        // Routes before entries, since an entry sends at once; entries in the order of their
-        // numbers, which is that of their admission.
+        // Routes go before entries, since an entry sends at once. Entries go in the order of their
+        // numbers, which is the order of their admission.
         let rank = |item: &NodeItem| match item {
             NodeItem::Entry(entry) => u32::from(entry.tunnel) + 1,
             _ => 0,
@@ -89,13 +90,13 @@ impl NodeDriver for LinuxDriver {
         }
         let [stop, ip, tc] =
             [("tc", stop), ("ip -6", ip), ("tc", tc)].map(|(of, lines)| batch(of, lines, "2>&1"));
-        // iproute2 has this since 5.16. Without it the first packets do the asking.
+        // iproute2 supports this since 5.16. Without it, the first packets trigger the discovery.
         let neighbours = batch("ip -6", neighbours, ">/dev/null 2>&1");
         if hold_ms == 0 {
             return neighbours + &ip + &tc;
         }
         let pause = format!("sleep {}.{:03}\n", hold_ms / 1000, hold_ms % 1000);
-        // The shell reads the whole of a group before it begins with it.
+        // A shell reads a whole group before it executes any of it.
         format!("{{\n{neighbours}{stop}{pause}{ip}{pause}{tc}}}\n")
     }
 
@@ -161,13 +162,13 @@ impl LinuxDriver {
     }
 }
 
-/// Tells whether an item is put in the place of `actual`: a foreign object keeps its place.
+/// Tells whether an item is to replace `actual`. A foreign object is not replaced.
 fn is_put(actual: Option<&NodeItem>, item: &NodeItem) -> bool {
     actual != Some(item) && !matches!(actual, Some(NodeItem::Foreign(_)))
 }
 
-/// Writes the line that has the kernel find the next router's link-layer address before packets
-/// come: it keeps few packets for a neighbour that it does not know.
+/// Writes the line that has the kernel discover the next router's link-layer address before packets
+/// arrive, since the kernel queues only few packets for an unknown neighbour.
 fn ask_for_neighbour(item: &NodeItem, actual: Option<&NodeItem>, lines: &mut String) {
     let (neighbour, device) = match item {
         NodeItem::Link(LinkItem { neighbour, device, .. }) => (neighbour, device),
@@ -185,8 +186,8 @@ fn ask_for_neighbour(item: &NodeItem, actual: Option<&NodeItem>, lines: &mut Str
     let _ = writeln!(lines, "neigh replace {neighbour} dev {device} nud none use");
 }
 
-/// Returns the script that has a program execute these lines, with what it says redirected; empty
-/// if there are none.
+/// Returns the script that has a program execute these lines, with its output redirected by `said`;
+/// empty if there are no lines.
 fn batch(program: &str, lines: String, said: &str) -> String {
     if lines.is_empty() {
         return lines;
@@ -194,14 +195,15 @@ fn batch(program: &str, lines: String, said: &str) -> String {
     format!("{program} -force -batch - {said} <<'WEIR'\n{lines}WEIR\n")
 }
 
-/// Returns the entry whose packets are held while its path is replaced; none if they are not.
+/// Returns the entry if its packets are to be held while its path is replaced.
 fn held<'i>(item: &'i NodeItem, actual: Option<&NodeItem>) -> Option<&'i EntryItem> {
     let (NodeItem::Entry(entry), Some(NodeItem::Entry(old))) = (item, actual) else { return None };
     (entry.hold_ms > 0 && old.path != entry.path && old.can_become(entry)).then_some(entry)
 }
 
-/// Writes the lines that remove items. For each device that is removed alone the kernel waits until
-/// nothing uses it any more, some milliseconds; for a group of them it waits once.
+/// Writes the lines that remove items. The kernel waits some milliseconds until nothing uses a
+/// removed device any more. It waits once for a whole group of devices, so they are removed as a
+/// group.
 fn remove<'i>(items: impl Iterator<Item = (&'i String, &'i NodeItem)>, ip: &mut String) {
     let (mut devices, mut tables) = (Vec::new(), Vec::new());
     for (key, item) in items {
@@ -237,7 +239,7 @@ fn remove<'i>(items: impl Iterator<Item = (&'i String, &'i NodeItem)>, ip: &mut 
     }
 }
 
-/// Writes the line that removes the rule for what an entry's device sends.
+/// Writes the line that removes the rule for the packets that an entry's device sends.
 fn remove_rule(tunnel: u16, outer: Ipv6Addr, ip: &mut String) {
     let preference = Numbers::of(tunnel).outer;
     let _ = writeln!(ip, "rule del pref {preference} to {outer} protocol {PROTOCOL}");
@@ -248,7 +250,7 @@ fn rule_key(tunnel: u16, outer: Ipv6Addr) -> String {
     format!("rule/{tunnel}/{outer}")
 }
 
-/// Returns tunnel and outer address of that key.
+/// Returns the tunnel and the outer address of a key that [`rule_key`] made.
 fn rule_of_key(key: &str) -> Option<(u16, Ipv6Addr)> {
     let (tunnel, outer) = key.strip_prefix("rule/")?.split_once('/')?;
     Some((tunnel.parse().ok()?, outer.parse().ok()?))
@@ -298,7 +300,8 @@ fn put_entry(entry: &EntryItem, ip: &mut String, tc: &mut String) {
     let tunnel = entry.tunnel;
     let Numbers { before_bucket, after_bucket, .. } = Numbers::of(tunnel);
     let mac = format!("02:57:01:00:{:02x}:{:02x}", tunnel >> 8, tunnel & 0xff);
-    // The kernel would let a super-frame pass the bucket as one packet with one header.
+    // `gso_max_segs 1` keeps super-frames out: the kernel would charge the bucket for one as a
+    // single packet with one header.
     let _ = write!(
         ip,
         "link add wc{tunnel} mtu {TUNNEL_MTU} type veth peer name wc{tunnel}x mtu {TUNNEL_MTU} \
@@ -315,12 +318,12 @@ fn put_entry(entry: &EntryItem, ip: &mut String, tc: &mut String) {
     bucket::put(entry, tc);
 }
 
-/// Writes the lines that move an entry to another path or rate: no packet is lost by them. A device
-/// of the old path, and its rule, go once the router was read with the new one.
+/// Writes the lines that move an entry to another path or rate without loss of packets. The old
+/// path's device and rule are removed only after the router was read with the new path.
 fn change_entry(old: &EntryItem, entry: &EntryItem, ip: &mut String, tc: &mut String) {
     if old.path != entry.path {
         put_path(entry, ip);
-        // Routes over a device that went down are gone already.
+        // An old path without a next hop went down with its device, and its route is gone.
         let outer = old.path.outer;
         if outer != entry.path.outer && !old.path.next_hop.is_unspecified() {
             let table = Numbers::of(entry.tunnel).after_bucket;
@@ -332,10 +335,10 @@ fn change_entry(old: &EntryItem, entry: &EntryItem, ip: &mut String, tc: &mut St
     }
 }
 
-/// Writes the route of the outer address, then that into the tunnel.
+/// Writes the route of the outer address, then the route into the tunnel.
 ///
-/// The destination's route is for that address alone: the packet with its outer header meets the
-/// same table again.
+/// The latter is for the destination's address alone, because the packet with its outer header is
+/// looked up in the same table again.
 fn put_path(entry: &EntryItem, ip: &mut String) {
     let EntryItem { tunnel, path, selector, .. } = entry;
     let EntryPath { outer, source, next_hop, next_device } = path;
@@ -347,7 +350,8 @@ fn put_path(entry: &EntryItem, ip: &mut String) {
     );
     let into = match source {
         Some(source) => {
-            // The device keeps the route that it finds first.
+            // An `ip6tnl` device keeps the first route that it finds, so the rule that leads to the
+            // outer route comes before the device.
             let _ = writeln!(
                 ip,
                 "rule add pref {preference} to {outer} iif lo lookup {table} protocol {PROTOCOL}"
@@ -394,7 +398,7 @@ fn unused_rules(reading: &EntryReading<'_>, items: &Items) -> Items {
     unused
 }
 
-/// Reads an entry; none if a part of it is missing.
+/// Reads an entry; `None` if a part of it is missing.
 fn read_entry(tunnel: u16, reading: &EntryReading<'_>) -> Option<EntryItem> {
     let of = Numbers::of(tunnel);
     let (device, far) = (format!("wc{tunnel}"), format!("wc{tunnel}x"));
@@ -429,8 +433,8 @@ fn read_entry(tunnel: u16, reading: &EntryReading<'_>) -> Option<EntryItem> {
     })
 }
 
-/// Reads the path of an entry; none if a part of it is missing. The kernel takes routes away with a
-/// device that goes down, but not the guard: only they are put anew then.
+/// Reads the path of an entry; `None` if a part of it is missing. When a device goes down, the
+/// kernel removes its routes but not the guard, so only the routes are put anew then.
 fn read_path(tunnel: u16, destination: Ipv6Addr, reading: &EntryReading<'_>) -> Option<EntryPath> {
     let routes = reading.routes(Numbers::of(tunnel).after_bucket);
     let to = |to: Ipv6Addr| routes.iter().find(|route| address(route, "dst") == Some(to));
@@ -463,7 +467,7 @@ fn read_path(tunnel: u16, destination: Ipv6Addr, reading: &EntryReading<'_>) -> 
     }
 }
 
-/// Reads which links have a tree of ours. Its classes are not in this answer.
+/// Reads which links have the broker's tree. The answer does not include its classes.
 fn read_trees(qdiscs: &[Value]) -> Items {
     let ours = qdiscs
         .iter()
@@ -479,7 +483,8 @@ fn read_trees(qdiscs: &[Value]) -> Items {
     links.collect()
 }
 
-/// Devices that are about to be removed: "WEIR", so that no foreign one is in it.
+/// The group of devices that are about to be removed. Its number spells "WEIR", so that no foreign
+/// device is in it.
 const GONE_GROUP: u32 = 0x5745_4952;
 
 #[cfg(test)]
@@ -539,8 +544,9 @@ mod tests {
         assert_eq!(SEGMENT_ROUTING.plan(&read, &read), "");
     }
 
-    /// Goal: rules of an earlier version get their preferences in place, each before the old one
-    /// goes, and nothing else is touched; an entry that goes loses them whatever they are.
+    /// Goal: rules of an earlier version get their new preferences in place: each new rule is made
+    /// before the old one is removed, and nothing else is touched. A removed entry loses its rules
+    /// whatever their preferences are.
     #[test]
     fn rules_of_an_earlier_version_are_moved() {
         let answer = ANSWER.replace("\"priority\":5001", "\"priority\":10001");
@@ -610,8 +616,8 @@ mod tests {
         assert_eq!(IP6TNL.plan(&wanted, &read), "");
     }
 
-    /// Goal: if any part of a device is missing or was changed, what needs it is put anew; devices
-    /// of others stay.
+    /// Goal: if any part of a device is missing or was changed, the entry that needs it is put
+    /// anew; devices of others stay.
     #[test]
     fn a_damaged_device_of_ip6tnl_is_put_anew() {
         let (outer, device) = ("fd0f::5:3".parse().unwrap(), None);
@@ -647,8 +653,8 @@ mod tests {
         assert_eq!(IP6TNL.read(ANSWER).unwrap_err(), "3 documents instead of 4");
     }
 
-    /// Goal: another path has a device of its own; the old one, and its rule, are there until the
-    /// router was read with the new one, and then go.
+    /// Goal: a new path gets a device of its own. The old path's device and rule stay until the
+    /// router was read with the new path, and are then removed.
     #[test]
     fn a_path_of_ip6tnl_is_made_before_the_old_one_goes() {
         let old = IP6TNL.read(&answer_of_ip6tnl()).unwrap();
@@ -696,9 +702,9 @@ mod tests {
         assert_eq!(script.lines().count(), 2 + lines.len(), "{script}");
     }
 
-    /// Goal: a device keeps its addresses, so another source for the same outer address needs the
-    /// entry anew; a route that went with its device is put alone; with segment routing configured
-    /// instead, the path alone changes.
+    /// Goal: an entry changes in place if it can. A device cannot change its addresses, so another
+    /// source for the same outer address needs a new entry. A route that was lost with its device
+    /// is put alone. With segment routing configured instead, only the path changes.
     #[test]
     fn an_entry_of_ip6tnl_changes_in_place_where_it_can() {
         let old = IP6TNL.read(&answer_of_ip6tnl()).unwrap();
@@ -740,7 +746,7 @@ mod tests {
         assert!(places.is_sorted() && places[0].is_some(), "{script}");
     }
 
-    /// Goal: whatever part of an entry is missing, it is read as broken and put anew.
+    /// Goal: if any part of an entry is missing, the entry is read as broken and put anew.
     #[test]
     fn a_damaged_entry_is_put_anew() {
         for (part, other) in [
@@ -775,7 +781,7 @@ mod tests {
         assert!(script.contains("route replace fd0f::1:1/128"), "{script}");
         let untouched = ["link", "rule", "tc ", "del"];
         assert!(untouched.iter().all(|word| !script.contains(word)), "{script}");
-        // Without its guard packets would become best effort: it is put anew.
+        // Without its guard, packets would become best effort, so the entry is put anew.
         let guard = answer.rfind("{\"type\":\"unreachable\"").unwrap();
         let end = guard + answer[guard..].find('}').unwrap() + 1;
         let before = answer[..guard].trim_end().trim_end_matches(',');
@@ -801,8 +807,9 @@ mod tests {
         assert!(places.is_sorted() && places[0].is_some(), "{script}");
     }
 
-    /// Goal: onto a shorter path the bucket is stopped, the route replaced after the hold, and the
-    /// bucket opened after another, in a script that the shell has whole before it begins.
+    /// Goal: for a move to a shorter path the bucket is stopped; after the hold time the route is
+    /// replaced, and after another hold time the bucket is opened. The shell has the whole script
+    /// before it begins.
     #[test]
     fn packets_are_held_before_and_after_their_path_is_replaced() {
         let old = with(NodeItem::Entry(entry()));

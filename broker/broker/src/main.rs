@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The broker's program, which `weir broker` becomes.
+//! The broker's program, which `weir broker` executes.
 //!
-//! It has what no node needs: an SSH client with its ciphers, and path computation. The program
-//! that runs as root on every host does without them.
+//! It is a program of its own because it needs an SSH client with its ciphers, and path
+//! computation. The program that runs as root on every host does without them.
 //!
 //! Exit status: 0 done, 1 it could not be done, 2 the command line was wrong.
 

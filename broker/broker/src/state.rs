@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The broker's state: the networks with what is reserved, and each connection's record.
+//! The broker's state: the networks with their reservations, and each connection's record.
 //!
-//! `weir-network` decides, accounts and plans, and its state machine says what an event leads to.
-//! Here each decision becomes one change of both: the reservation and the record that is stored.
-//! The instructions of the nodes follow from a connection's state and plan alone
-//! ([`BrokerState::work`]), so a broker and its successor do the same.
+//! `weir-network` decides, accounts and plans, and its state machine maps events to states. Here
+//! each decision changes two things together: the reservation, and the record that is stored. The
+//! nodes' instructions follow from a connection's state and plan alone ([`BrokerState::work`]), so
+//! a broker and its successor send the same instructions.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -38,7 +38,7 @@ use crate::tunnel_numbers::{EntryNumbers, TunnelNumbers, store_wide};
 /// The state.
 #[derive(Debug)]
 pub(crate) struct BrokerState {
-    /// The configuration in force: the file's, with the shares that were changed since.
+    /// The configuration in force: that of the file, with the shares that were changed since.
     pub(crate) config: Arc<BrokerConfig>,
     /// The configuration as the file has it.
     pub(crate) file_config: Arc<BrokerConfig>,
@@ -50,7 +50,7 @@ pub(crate) struct BrokerState {
     pub(crate) history: ChangeHistory,
     /// Routers as seen by the broker that configures them.
     pub(crate) observed: ObservedParts,
-    /// The broker that configures the routers, if it is another one.
+    /// The other broker that configures the routers; `None` if this one does.
     pub(crate) configured_by: Option<String>,
     pub(crate) numbers: TunnelNumbers,
     pub(crate) due: DueTimes,
@@ -66,14 +66,14 @@ pub(crate) enum StepProgress {
     Again,
     /// Nothing is under way any more.
     Settled,
-    /// It has no path any more, and is to be withdrawn from its nodes.
+    /// The connection has no path any more, and is to be withdrawn from its nodes.
     Broken,
     /// The connection is gone.
     Gone,
 }
 
 impl BrokerState {
-    /// Builds the state of a configuration and of what the store holds.
+    /// Builds the state from a configuration and the contents of the store.
     ///
     /// # Errors
     /// A stored connection has no room on the links of the configuration, or one of them is gone,
@@ -116,7 +116,8 @@ impl BrokerState {
     /// Takes over a stored connection, which the state must not have yet.
     ///
     /// # Errors
-    /// It has no room, or a link of it is gone, or an end node is gone or elsewhere.
+    /// The connection has no room, or a link of its path is gone, or an end node is gone or
+    /// elsewhere.
     pub(crate) fn take_over(&mut self, row: StoredConnection) -> Result<(), String> {
         let StoredConnection { connection, next, suspended, mut record } = row;
         let NetworkConnection { id, request, flows, state: step } = connection;
@@ -139,7 +140,7 @@ impl BrokerState {
         checked.map_err(|what| format!("stored connection {}: {what}", id_text(id)))
     }
 
-    /// Checks the end nodes of a connection. One that is taken away needs none.
+    /// Checks the end nodes of a connection. A connection that is being removed needs none.
     fn check_ends(&self, id: ConnectionId) -> Result<(), String> {
         let Some((connection, record)) = self.get(id) else { return Ok(()) };
         let NetworkConnection { request, flows, state, .. } = connection;
@@ -161,7 +162,7 @@ impl BrokerState {
         self.note_times(id);
     }
 
-    /// Notes the state of a connection, and when its next event is due.
+    /// Sets the state of a connection, and computes when its next event is due.
     pub(crate) fn set_state(
         &mut self,
         id: ConnectionId,
@@ -188,7 +189,7 @@ impl BrokerState {
         self.after(None)
     }
 
-    /// Returns the connections with a larger identity than this one, with their records.
+    /// Returns the connections whose id is larger than the given one, with their records.
     pub(crate) fn after(
         &self,
         id: Option<ConnectionId>,
@@ -277,9 +278,9 @@ impl BrokerState {
         Ok(())
     }
 
-    /// Plans the removal of a connection with nothing under way. One that was never configured is
-    /// gone at once. One whose change fails ends after its step, whose outcome is still to come:
-    /// the step goes on.
+    /// Plans the removal of a connection that has no step under way. A connection that was never
+    /// configured is gone at once. A connection whose change fails is only marked: its step
+    /// continues, and the connection ends once the step has its outcome.
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Result<StepProgress, BrokerRefusal> {
         let (connection, record) = match self.get(id) {
             Some((known, _))
@@ -298,7 +299,7 @@ impl BrokerState {
                 }
                 return Ok(StepProgress::Again);
             }
-            // It was withdrawn from its nodes.
+            // A broken connection was withdrawn from its nodes already.
             Some(known) if known.0.state == ConnectionState::Broken => known,
             _ => self.active(id)?,
         };
@@ -314,7 +315,7 @@ impl BrokerState {
         Ok(StepProgress::Next)
     }
 
-    /// Forgets a connection, and reserves nothing for it any more.
+    /// Forgets a connection and releases its reservation.
     pub(crate) fn forget(&mut self, id: ConnectionId) -> Result<(), BrokerRefusal> {
         self.network.release(id)?;
         if let Some(record) = self.records.remove(&id) {
@@ -341,7 +342,7 @@ impl BrokerState {
         Some(steps.iter().map(|step| self.phase(step)).collect())
     }
 
-    /// Takes the outcome of what [`Self::work`] returned.
+    /// Takes the outcome of the steps that [`Self::work`] returned.
     pub(crate) fn finish(
         &mut self,
         id: ConnectionId,
@@ -352,7 +353,7 @@ impl BrokerState {
         let event = match (recovery(before), succeeded) {
             (RecoveryAction::RepeatStep(_), true) => ConnectionEvent::StepDone,
             (RecoveryAction::RepeatStep(_), false) => ConnectionEvent::StepFailed,
-            // Its creation was confirmed: it is kept.
+            // The reservation was confirmed to the requester before its start, so it is kept.
             (RecoveryAction::RollBack, true) if record.by_calendar => ConnectionEvent::Break,
             (RecoveryAction::RollBack, true) => ConnectionEvent::RolledBack,
             (RecoveryAction::Remove, true) => ConnectionEvent::Removed,
@@ -386,7 +387,7 @@ impl BrokerState {
                 if let Some(record) = self.records.get_mut(&id) {
                     record.next = None;
                     if std::mem::take(&mut record.restoring) {
-                        // Its path before has failed.
+                        // The earlier path has failed, so nothing is left to return to.
                         state = state.after(ConnectionEvent::Break).map_err(illegal)?;
                         record.refusal = Some(NOT_TAKEN.to_owned());
                     }
@@ -398,7 +399,7 @@ impl BrokerState {
         if matches!(state, ConnectionState::Active | ConnectionState::Broken)
             && let Some(record) = self.records.get_mut(&id)
         {
-            // Nothing is under way, so the plan is dropped: it would be most of the stored row.
+            // Nothing is under way, so the plan, which would be most of the stored row, is dropped.
             (record.plan, record.by_calendar) = (ConnectionPlan::default(), false);
         }
         Ok(match state {
@@ -409,14 +410,15 @@ impl BrokerState {
         })
     }
 
-    /// Notes the times of a step.
+    /// Records the times of a step.
     pub(crate) fn took(&mut self, id: ConnectionId, took: Option<StepTimes>) {
         if let Some(record) = self.records.get_mut(&id) {
             record.took = took.or(record.took);
         }
     }
 
-    /// Returns what routers are to have for connections, before any step goes on.
+    /// Returns the items that routers are to have for all connections at present, before any
+    /// further step.
     pub(crate) fn present(&self) -> BTreeMap<String, Items> {
         let mut all: BTreeMap<String, Items> = BTreeMap::new();
         for (connection, record) in self.all() {
@@ -429,7 +431,7 @@ impl BrokerState {
             };
             let tunnels = self.tunnels_of(connection, record);
             let creation = match record.restoring {
-                // Its old path has failed, and has nothing reserved.
+                // The old path has failed, and nothing is reserved on it.
                 true => ConnectionPlan::default(),
                 false => ConnectionPlan::creation(self.network.topology(), &tunnels),
             };
@@ -456,7 +458,7 @@ impl BrokerState {
         busy.map(|known| known.id).collect()
     }
 
-    /// Refuses what is asked of a connection that is going to be gone.
+    /// Refuses a request for a connection that is about to end.
     pub(crate) fn refuse_leaving(&self, id: ConnectionId) -> Result<(), BrokerRefusal> {
         let (connection, record) = self.get(id).ok_or_else(|| unknown_id(id))?;
         let leaves = match connection.state {
@@ -483,7 +485,7 @@ impl BrokerState {
         Err(BrokerRefusal::new(ErrorCode::Conflict, text + "; ask again later"))
     }
 
-    /// Plans the removal of what a connection has on its nodes.
+    /// Plans the removal of a connection's items from its nodes.
     pub(crate) fn removal(
         &self,
         connection: &NetworkConnection,
@@ -556,7 +558,7 @@ pub(crate) const fn state_name(state: ConnectionState) -> &'static str {
     }
 }
 
-/// Returns the refusal of an event that a connection's state does not take.
+/// Returns the refusal for an event that is illegal in a connection's state.
 pub(crate) fn illegal(error: IllegalTransition) -> BrokerRefusal {
     BrokerRefusal::new(ErrorCode::Conflict, error.to_string())
 }
@@ -580,14 +582,14 @@ pub(crate) fn unknown_id(id: ConnectionId) -> BrokerRefusal {
     unknown("connection", &id_text(id))
 }
 
-/// Bounds of a search for moves: the writer does nothing else meanwhile.
+/// Bounds of a search for moves. They are small, since the writer does nothing else meanwhile.
 const REARRANGEMENT: RearrangementLimits =
     RearrangementLimits { moves: 0, paths: 8, states: 2_000 };
 
 /// The reason of a connection that is broken since its new path could not be configured.
 const NOT_TAKEN: &str = "a router did not take the new path; it is tried again";
 
-/// The time, beside its delay, for which a packet may be under way on an old path.
+/// The time, beyond the path's delay, for which a packet may still be under way on an old path.
 const DRAIN_MARGIN: Nanos = Nanos::new(50_000_000);
 
 #[cfg(test)]
@@ -639,8 +641,8 @@ mod tests {
         ConnectionChange { avoid: Some(vec![link.to_owned()]), ..ConnectionChange::default() }
     }
 
-    /// Goal: a refusal names the largest rate and the least delay, each of which is admitted; 1 %
-    /// more is not. What was refused leaves nothing reserved.
+    /// Goal: a refusal names the largest rate and the least delay. Each of them is admitted, and
+    /// 1 % more is not. A refused request leaves nothing reserved.
     #[test]
     fn a_refusal_names_what_would_be_admitted() {
         let mut state = state();
@@ -781,9 +783,9 @@ mod tests {
         next
     }
 
-    /// Goal: connections over a failed link move by priority. Who has no path has nothing reserved
-    /// and nothing on the routers, says why, and is back when the link is. A successor goes on from
-    /// each state.
+    /// Goal: connections over a failed link move in the order of their priority. A connection
+    /// without a path has nothing reserved and nothing on the routers, says why, and returns with
+    /// the link. A successor continues from each state.
     #[test]
     fn a_failed_link_is_left_by_priority() {
         let mut state = state();
@@ -802,7 +804,7 @@ mod tests {
         for step in [vec!["b", "c"], vec!["a"], vec!["c"]] {
             state = successor(&state);
             assert_eq!(routers(&state.work(moved).unwrap()), [step]);
-            // Nobody is moved twice, nor told the same again.
+            // No connection is moved twice.
             assert!(state.restore().unwrap().is_empty());
             state.finish(moved, true).unwrap();
         }
@@ -811,7 +813,7 @@ mod tests {
         let steps = state.restore().unwrap();
         assert!(matches!(&steps[..], [RestorationStep::Move(ID)]), "{steps:?}");
         state = successor(&state);
-        // A router does not take it: it is broken as before, and tried again.
+        // A router refuses the new path: the connection is broken as before, and retried.
         assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Next);
         assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Broken);
         state = successor(&state);
@@ -826,8 +828,8 @@ mod tests {
         state.directory.all_arcs().next().unwrap().2
     }
 
-    /// Goal: a device without a carrier takes both directions of its link, a silent router all of
-    /// its links, and each fault says which.
+    /// Goal: a device without a carrier fails both directions of its link, a silent router fails
+    /// all of its links, and each fault names its cause.
     #[test]
     fn faults_are_named() {
         let mut state = state();
@@ -848,7 +850,7 @@ mod tests {
         assert!(state.set_link("n", "third", false).is_err());
     }
 
-    /// Goal: a request that finds no room has it after a move, which is made before it is broken.
+    /// Goal: a request that finds no room is admitted after a move, which is make-before-break.
     #[test]
     fn a_move_makes_room() {
         let mut state = state();
@@ -877,8 +879,8 @@ mod tests {
         request
     }
 
-    /// Goal: a reservation is admitted against each moment of its time, and no other. It starts and
-    /// ends by itself; a successor does what was due meanwhile.
+    /// Goal: a reservation is admitted against each instant of its window, and no other. It starts
+    /// and ends by itself; a successor catches up on events that were due meanwhile.
     #[test]
     fn the_calendar_reserves_starts_and_ends() {
         let mut state = state();
@@ -892,7 +894,7 @@ mod tests {
         state.admit(ID, reservation(1, 100, 200), NOW).unwrap();
         assert_eq!(state.work(ID), None);
         assert!(state.present().is_empty());
-        // One moment in common is too much, none is not.
+        // A window with one instant in common is refused; a window with none is admitted.
         state.admit(ConnectionId(2), reservation(2, 199, 300), NOW).unwrap_err();
         state.admit(ConnectionId(2), reservation(2, 200, 300), NOW).unwrap();
         state.admit(ConnectionId(3), reservation(3, 0, 101), NOW).unwrap_err();
@@ -924,8 +926,8 @@ mod tests {
         assert_eq!(reserved(&state), [0; 6]);
     }
 
-    /// Goal: a reservation whose start fails is no more lost than one whose path fails: when it is
-    /// taken back, by a successor too, it is broken, says why, and is tried again.
+    /// Goal: a reservation whose start fails is not lost, just as one whose path fails. Once it is
+    /// rolled back, by a successor too, it is broken, says why, and is retried.
     #[test]
     fn a_start_that_fails_leaves_a_broken_connection() {
         let mut state = state();
@@ -948,8 +950,8 @@ mod tests {
         assert_eq!(state.get(ID).unwrap().0.state, ConnectionState::Active);
     }
 
-    /// Goal: what is held is reserved and not configured; it is committed in time or released. The
-    /// time stands in the store.
+    /// Goal: a held connection is reserved but not configured; it is committed in time or released.
+    /// The deadline is in the store.
     #[test]
     fn a_hold_is_committed_or_runs_out() {
         let mut state = state();
@@ -986,7 +988,7 @@ mod tests {
         assert_eq!(state.due(later(19)), [(ID, ConnectionEvent::End)]);
         state.renew_all(later(100));
         assert_eq!(state.next_due(), Some(later(110)));
-        // Being removed, it lives no longer for a renewal.
+        // A renewal does not keep a connection that is being removed.
         state.remove(ID).unwrap();
         let refusal = state.renew(ID, later(101)).unwrap_err();
         assert_eq!(refusal.error.code, ErrorCode::Conflict);
@@ -997,8 +999,8 @@ mod tests {
         state.renew(other, NOW).unwrap_err();
     }
 
-    /// Goal: what another broker stores does not take back a renewal that it has not seen, and adds
-    /// one of its own.
+    /// Goal: a row that another broker stores does not revoke a renewal that this broker has not
+    /// seen, and its own renewal counts too.
     #[test]
     fn a_change_of_another_broker_does_not_shorten_a_lease() {
         let mut state = state();
@@ -1016,8 +1018,9 @@ mod tests {
         assert_eq!(put(&mut state, &other), Some(later(210)));
     }
 
-    /// Goal: a connection whose change fails past the switch ends if somebody removes it, or its
-    /// time is over, once the step has its outcome. Old and new tunnels are removed then.
+    /// Goal: the change of a connection fails after the traffic has moved. If the connection is
+    /// removed, or its time is over, it ends once the step has its outcome. Old and new tunnels are
+    /// removed then.
     #[test]
     fn a_change_that_fails_ends_with_its_connection() {
         let failing = || {
@@ -1050,7 +1053,7 @@ mod tests {
         assert_eq!(state.finish(ID, false).unwrap(), StepProgress::Again);
         assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Gone);
         assert_eq!(reserved(&state), [0; 6]);
-        // The router takes it after all.
+        // The router accepts the step after all.
         state = failing();
         state.remove(ID).unwrap();
         while state.finish(ID, true).unwrap() == StepProgress::Next {}
@@ -1061,8 +1064,8 @@ mod tests {
         assert_eq!(routers(&state.work(ID).unwrap()), all);
     }
 
-    /// Goal: a request takes the room of a less important connection and of no other; that one is
-    /// withdrawn, says why, and gets another path if there is one.
+    /// Goal: a request takes the room of a less important connection and of no other. The less
+    /// important one is withdrawn, says why, and gets another path if there is one.
     #[test]
     fn room_is_taken_from_the_less_important() {
         let mut state = state();
@@ -1079,9 +1082,9 @@ mod tests {
             state.finish(id, true).unwrap();
         }
         let urgent = timed(|of| of.priority = 5);
-        // At equal priority nobody gives room.
+        // No connection of equal priority gives up its room.
         assert!(state.preempt(&urgent, NOW).is_none());
-        // Nor does anybody for what is held, or starts later.
+        // Nor does any for a request that is held or starts later.
         let held = timed(|of| (of.priority, of.hold) = (4, Some("30s".to_owned())));
         let start = Some(crate::clock::text(later(1)));
         let scheduled = timed(|of| (of.priority, of.start) = (4, start));
@@ -1094,7 +1097,7 @@ mod tests {
         state = successor(&state);
         let refusal = state.get(ID).unwrap().1.refusal.clone();
         assert_eq!(refusal.as_deref(), Some("its room went to one of priority 4"));
-        // There is no room for it elsewhere, until there is.
+        // It finds no room elsewhere at first.
         state.finish(ConnectionId(4), true).unwrap();
         state.restore().unwrap();
         assert_eq!(state.get(ID).unwrap().0.state, ConnectionState::Broken);
@@ -1103,8 +1106,8 @@ mod tests {
         assert!(matches!(&state.restore().unwrap()[..], [RestorationStep::Move(ID)]));
     }
 
-    /// Goal: of connections whose packets may be the same, one is more specific. Another is refused
-    /// by the name of the one that it would share packets with, in either direction.
+    /// Goal: of two connections that may select the same packets, one must be more specific. If
+    /// not, the later one is refused, in either direction, and the refusal names the other.
     #[test]
     fn ambiguous_selectors_are_refused() {
         let with = |protocol: Option<&str>, from_port, to_port| {
@@ -1183,8 +1186,8 @@ mod tests {
         assert!(state.try_out(&wanted, NOW).is_err());
     }
 
-    /// Goal: a connection that gave its room away and is removed then reserves nothing in the
-    /// store either, whoever has the room.
+    /// Goal: a connection that lost its room and is then removed reserves nothing in the store
+    /// either.
     #[test]
     fn what_is_broken_stays_without_room_while_it_is_removed() {
         let mut state = state();
@@ -1221,7 +1224,8 @@ mod tests {
     type NetworkEdit = fn(&mut crate::config::NetworkConfig);
 
     /// Goal: a connection whose end node is gone, or has another address or router, is named, and
-    /// nothing starts: its routers would lose its entries. One that is removed needs no end nodes.
+    /// nothing starts, since its routers would lose its entries. A connection that is being removed
+    /// needs no end nodes.
     #[test]
     fn a_lost_end_node_is_named() {
         let mut state = state();
@@ -1259,9 +1263,8 @@ mod tests {
         }
     }
 
-    /// Goal: a connection of a store before version 6 keeps the numbers and addresses that its
-    /// routers have. New tunnels get numbers of their routers beside it, and no two have one
-    /// address.
+    /// Goal: a connection from a store before version 6 keeps the numbers and addresses that its
+    /// routers have. New tunnels get other numbers, and no two tunnels have the same address.
     #[test]
     fn an_old_connection_keeps_its_tunnels() {
         let mut before = state();
@@ -1294,7 +1297,7 @@ mod tests {
         assert_eq!(outer(&state, ID), addresses);
     }
 
-    /// Goal: a network has as many connections as the file says, whatever others have.
+    /// Goal: a network has at most as many connections as the file says, whatever others have.
     #[test]
     fn a_network_has_a_bound_of_its_own() {
         let own =
@@ -1314,7 +1317,7 @@ mod tests {
     }
 
     /// Goal: paths have the colours that a request includes, and none that it excludes. A colour
-    /// keeps its bit in the store, which has 32.
+    /// keeps its one of 32 bits in the store.
     #[test]
     fn paths_have_the_colours_asked_for() {
         let coloured = |colours: &str| {
@@ -1354,7 +1357,7 @@ mod tests {
         assert!(full.contains("colour \"c30\": the store has 32 others"), "{full}");
     }
 
-    /// Goal: bad requests are refused by the value that is wrong.
+    /// Goal: refusals of bad requests name the value that is wrong.
     #[test]
     fn bad_requests_are_refused_by_name() {
         let mut state = state();
