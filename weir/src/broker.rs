@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir broker`: a broker is run, and asked for connections: `connection`, `connect`.
+//! `weir broker` runs a broker; `weir connection` and `weir connect` request connections from it.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use weir_units::BitRate;
 use crate::broker_command::BrokerCommand;
 
 impl BrokerCommand {
-    /// Becomes the broker's program, with the same process and the same command.
+    /// Replaces this process by the broker's program, with the same command (`exec`).
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let (word, file) = match self {
             Self::Run { file } => ("run", file),
@@ -292,7 +292,7 @@ impl Connect {
         let mut known = LeasedConnection { is_guaranteed: true, is_gone: false };
         let ended =
             ended.and_then(|child| renew_until_ended(child, &client, &connection.id, &mut known));
-        // The command's outcome counts, whatever becomes of the connection.
+        // The exit status is the command's, whether or not the connection can be given back.
         if !known.is_gone {
             give_back(&client, &connection.id);
         }
@@ -307,15 +307,16 @@ fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Gives the connection of a command back, or says that only its lease ends it.
+/// Gives the connection of a command back. If that fails, says that only its lease will end it.
 fn give_back(client: &Client, id: &str) {
     if let Err(error) = remove(client, id) {
         eprintln!("weir connect: the connection was not given back: {error}; its lease ends it");
     }
 }
 
-/// Renews the connection's lease until the command ends. Without this program the lease ends, and
-/// the connection with it. The command runs on without its guarantee: its owner decides.
+/// Renews the connection's lease until the command ends. If this program is killed, the lease runs
+/// out and the connection ends. If the connection is lost, the command continues without its
+/// guarantee; its owner decides what to do.
 fn renew_until_ended(
     mut child: Child,
     client: &Client,
@@ -337,15 +338,14 @@ fn renew_until_ended(
     }
 }
 
-/// The connection of a command, as its user was last told.
+/// The connection of a command, in the state that its user was last told.
 struct LeasedConnection {
     is_guaranteed: bool,
     is_gone: bool,
 }
 
 impl LeasedConnection {
-    /// Notes the answer to a renewal. Returns what its user is to be told; none if that is nothing
-    /// new.
+    /// Notes the answer to a renewal. Returns a message for the user; `None` if nothing is new.
     fn note(&mut self, answer: Result<ConnectionView, ClientError>) -> Option<String> {
         let connection = match answer {
             Ok(connection) => connection,
@@ -357,7 +357,7 @@ impl LeasedConnection {
         };
         let is_guaranteed = match connection.state.as_str() {
             "active" => true,
-            // While its path changes it has what it had before.
+            // While its path changes, the connection is guaranteed or not as before.
             "changing" | "configuring" | "rolling_back" => self.is_guaranteed,
             _ => false,
         };
@@ -367,7 +367,7 @@ impl LeasedConnection {
     }
 }
 
-/// The refusal of a start time: the command would run before its connection is there.
+/// The refusal of a start time, since the command would run before its connection exists.
 const STARTS_AT_ONCE: &str = "--start: weir connect runs its command at once; ask for a later \
                               connection by weir connection create --start";
 
@@ -469,7 +469,7 @@ fn order(client: &Client, id: &str, what: &str) -> Result<ConnectionView, Client
     client.ask(Method::POST, &format!("{}/{what}", path(id)), None::<&()>)
 }
 
-/// Reads the connections that the caller sees, one answer after the other.
+/// Reads all connections that the caller may see, one page after the other.
 fn all_connections(client: &Client) -> Result<Vec<ConnectionView>, Failure> {
     let mut all: Vec<ConnectionView> = client.get("/v1/connections")?;
     let mut read = all.len();
@@ -537,7 +537,7 @@ fn report_line(report: &TunnelReport) -> String {
     )
 }
 
-/// The broker's program, in the folder of this one.
+/// The name of the broker's program, which is in the folder of this program.
 const PROGRAM: &str = "weir-broker";
 
 #[cfg(test)]
@@ -553,7 +553,7 @@ mod tests {
         connect: Connect,
     }
 
-    /// Goal: a command is never run before its connection is there.
+    /// Goal: a command never runs before its connection exists.
     #[test]
     fn a_start_time_is_refused_and_the_other_command_named() {
         let line = "connect --network n --from a --to b --rate 1Mbit --start \
@@ -564,7 +564,7 @@ mod tests {
         assert!(refusal.to_string().contains("weir connection create --start"), "{refusal}");
     }
 
-    /// Goal: a connection that breaks, works again or goes is told of once.
+    /// Goal: the user is told once when the connection breaks, works again or ends.
     #[test]
     fn a_broken_connection_is_told_of_once() {
         let answer = |state: &str| {

@@ -337,7 +337,7 @@ impl Show {
         match (&self.vif, self.view.json) {
             (None, false) => match client.text("/v1/document") {
                 Ok(document) => output::print(&document)?,
-                // The file is the operator's; a tenant sees what holds for it.
+                // Only the operator may see the file; a tenant sees the policy that holds for it.
                 Err(ClientError::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => {
                     output::print_json(&client.get::<Value>("/v1/policy")?)?;
                 }
@@ -388,7 +388,7 @@ impl ShareArgs {
         shaper.check()?;
         let values = self.values();
         let time = |time: Option<Nanos>| time.map(|time| Some(time.as_nanos()));
-        // The keys of a smooth window go with it.
+        // Without a smooth window, its keys are removed too.
         let bucket = shaper.shaper == Some(LimitShaper::Bucket);
         let window = |given| if bucket { Some(None) } else { time(given) };
         Ok(VifShareChange {
@@ -408,20 +408,21 @@ impl ShareArgs {
         })
     }
 
-    /// Puts a change on the side that `receive` names, unless it changes nothing.
+    /// Puts a change on the side that `receive` selects, unless it changes nothing. Returns the
+    /// changes of (send, receive).
     fn given_sides<T: Default + PartialEq>(&self, of: T) -> (Option<T>, Option<T>) {
         let (send, receive) = self.sides(Some(of).filter(|of| *of != T::default()));
         (send.flatten(), receive.flatten())
     }
 
-    /// Puts a change on the side that `receive` names; the other side has none.
+    /// Puts a change on the side that `receive` selects; the other side has none.
     fn sides<T>(&self, of: T) -> (Option<T>, Option<T>) {
         if self.receive { (None, Some(of)) } else { (Some(of), None) }
     }
 }
 
 impl ShaperArgs {
-    /// Refuses options of a smooth window beside a token bucket, which would be lost.
+    /// Refuses options of a smooth window together with a token bucket, which would ignore them.
     fn check(&self) -> Result<(), UsageError> {
         let Self { shaper, credit, width, interval, delay_max } = self;
         let window = [
@@ -530,7 +531,7 @@ pub(crate) fn lines(edits: &[EditView]) -> String {
     each.collect()
 }
 
-/// A limit of zero is none.
+/// Converts a limit of zero to none.
 fn or_none<T: Default + PartialOrd>(value: T) -> Option<T> {
     Some(value).filter(|value| *value > T::default())
 }

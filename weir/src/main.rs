@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The shipped binary: subcommands, nothing else.
 //!
-//! Exit status: 0 done, 1 it could not be done, 2 the command line was wrong, 4 a node was not
-//! confirmed in time and has undone what it did, 5 the slices of a plan do not fit, 6 a
-//! plan is not held. (3 is `weir-lab`'s: a case does not hold.)
+//! Exit status: 0 success, 1 the command failed, 2 the command line was wrong, 4 a node was not
+//! confirmed in time and has undone its changes, 5 the slices of a plan do not fit, 6 a plan does
+//! not hold. (3 is `weir-lab`'s: a case does not hold.)
 
 mod broker;
 mod broker_command;

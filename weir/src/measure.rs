@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir measure`: what a device under test forwards, how late, and what it costs, between two
-//! interfaces of this machine.
+//! `weir measure`: measures a device under test between two interfaces of this machine: its
+//! throughput, its latency, and the processor time that it takes.
 
 mod durations;
 mod model_file;
@@ -228,15 +228,15 @@ impl BenchmarkOptions {
             head.notes.insert(0, format!("The measurement ended early: {error}."));
         }
         let report = self.report(&head, &measurer.wire, suite);
-        // The first of two failures tells more.
+        // If both the tests and the writing fail, the first failure tells more.
         let written = report_files::write(&self.out, &report);
         measured.and(written)?;
         Ok((report, head.origin))
     }
 
-    /// Settles, finds the tester's own limit, and makes the tests of all sizes. Writes the report
-    /// before the first of them, which is incomplete then, and after each size: hours of trials
-    /// must not be lost with the last of them.
+    /// Settles, finds the tester's own limit, and makes the tests of all sizes. Writes the report,
+    /// still incomplete, before the first size and after each size, so that a failure of the last
+    /// trial does not lose hours of trials.
     fn tests(
         &self,
         head: &mut ReportHead<'_>,
@@ -374,7 +374,7 @@ impl BenchmarkOptions {
         })
     }
 
-    /// Refuses a measurement that cannot give the CPU model that is asked for, before it begins.
+    /// Refuses a measurement before it begins if it could not give the requested CPU model.
     fn check_model(&self, choice: SuiteChoice, profiles: &[TrafficProfile]) -> Result<(), Failure> {
         let Some(path) = &self.model else { return Ok(()) };
         let refused = |why: String| Err(UsageError(format!("--model: {why}")).into());
@@ -392,7 +392,7 @@ impl BenchmarkOptions {
         if CpuModel::sizes(&loads.collect::<Vec<_>>()).len() < 2 {
             return refused("frames of one mean size have no price a byte: give two".to_owned());
         }
-        // The usual loads, where none are given, are enough.
+        // Without `--loads`, the default loads are enough.
         let points = profiles.len() * self.loads.len();
         if (1..MODEL_POINTS_MIN).contains(&points) {
             return refused(format!("{points} loads in all, at least {MODEL_POINTS_MIN}"));
@@ -489,8 +489,8 @@ fn calibrate(
     Ok(each)
 }
 
-/// A line of progress on standard error: rewritten in place on a terminal, else a line for each
-/// test.
+/// The progress on standard error: one line rewritten in place on a terminal, otherwise a line for
+/// each test.
 #[derive(Default)]
 struct ProgressLine {
     last: Option<(usize, &'static str)>,
@@ -511,7 +511,7 @@ impl ProgressLine {
             seconds % 60
         );
         let mut to = std::io::stderr();
-        // What cannot be told is no reason to stop measuring.
+        // Progress that cannot be printed is no reason to stop measuring.
         if to.is_terminal() {
             let _told = write!(to, "\r{text}\x1b[K");
         } else if self.last != Some((now.done, now.test)) {
@@ -532,7 +532,7 @@ fn place(device: &str, netns: Option<&str>) -> String {
     netns.map_or_else(|| device.to_owned(), |netns| format!("{device} in {netns}"))
 }
 
-/// RFC 2544, section 9.1, without the least.
+/// Frame sizes of RFC 2544, section 9.1, without the smallest.
 const RFC2544_SIZES: [u16; 6] = [128, 256, 512, 1024, 1280, 1518];
 const NO_BASELINE: &str = "No native baseline (--baseline): nothing says what is forwarded and how \
                            late without the device.";
@@ -642,7 +642,7 @@ mod tests {
         assert_eq!(why, "--reset-patience: 7200s is not within 1ms to 3600s");
     }
 
-    /// Goal: a page that does not keep to the RFC says in what, and one that does is silent.
+    /// Goal: the page notes each deviation from the RFC, and nothing if there is none.
     #[test]
     fn each_deviation_from_the_rfc_is_noted() {
         let notes = |words: &str| {
@@ -662,7 +662,7 @@ mod tests {
         assert!(!notes("--tests loss").contains("Latency"));
     }
 
-    /// Hours of trials would show it only at their end.
+    /// Otherwise it would show only at the end of hours of trials.
     #[test]
     fn a_measurement_that_cannot_give_a_model_does_not_begin() {
         checked("rfc2544", "").unwrap();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Makes a result file of what a bench prints.
+//! Converts the output of a bench to a result file.
 //!
 //! Lines come from standard input. `{"series": "hfsc/1024/refill", "unit": "s", "samples":
-//! [1e-7]}` is a series; one with `"at_most"` or `"at_least"` besides is also a case on the median
-//! of its samples. Other lines are passed through.
+//! [1e-7]}` is a series; a series with `"at_most"` or `"at_least"` is also a case on the median of
+//! its samples. Other lines are passed through.
 
 use std::error::Error;
 use std::io::BufRead;
@@ -29,7 +29,7 @@ struct KeptLine {
 /// status 3 if a case does not hold.
 ///
 /// # Errors
-/// A line that is none, or a file that cannot be written.
+/// A line is malformed, or the file cannot be written.
 pub(crate) fn collect(
     out: &str,
     origin: [&str; 3],
@@ -55,7 +55,7 @@ pub(crate) fn collect(
         print!("{result}");
     }
     println!("{out}");
-    // A bench without a bound is a measurement, and has succeeded.
+    // A bench without a bound is only a measurement, so it succeeds.
     let fine = result.cases().is_empty() || result.holds();
     Ok(ExitCode::from(if fine { 0 } else { 3 }))
 }

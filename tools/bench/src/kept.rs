@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The runs that are kept: a line of JSON each, in a file that is committed.
+//! The runs that are kept: a line of JSON for each, in a file that is committed.
 //!
-//! A line must be worth keeping, when it is written and each time it is read: it is of a clean tree
-//! and of a commit that HEAD descends from, it is no quick run, and it has at least five samples of
-//! each figure.
+//! A line must be worth keeping when it is written, and each time it is read. Its run is of a clean
+//! tree and of a commit that HEAD descends from, it is no quick run, and it has at least five
+//! samples of each figure.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -14,7 +14,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 use weir_result::{ATTEMPT, Case, MACHINE, Machine, ResultFile, Rule, RuleError, Series};
 
-/// The runs that count, by bench: the last of each.
+/// The last kept run of each bench, by the name of the bench.
 pub(crate) type KeptLines = BTreeMap<String, KeptLine>;
 
 /// One run of one bench.
@@ -56,10 +56,10 @@ pub(crate) struct KeptSetting {
     pub(crate) value: f64,
 }
 
-/// Appends the run in the result file `result`, which is one of bench `name`, to the file `lines`.
+/// Appends the run of bench `name` in the result file `result` to the file `lines`.
 ///
 /// # Errors
-/// No such file, or a run that is not worth keeping.
+/// A file is missing, or the run is not worth keeping.
 pub(crate) fn append(lines: &str, name: &str, result: &str) -> Result<(), Box<dyn Error>> {
     let text = fs::read_to_string(result).map_err(|error| format!("{result}: {error}"))?;
     let file = ResultFile::from_json(&text).map_err(|error| format!("{result}: {error}"))?;
@@ -75,7 +75,7 @@ pub(crate) fn append(lines: &str, name: &str, result: &str) -> Result<(), Box<dy
 /// Reads all lines, and keeps the last of each bench.
 ///
 /// # Errors
-/// No such file, or a line that is none or not worth keeping, with its number.
+/// The file is missing, or a line is malformed or not worth keeping; the error has its number.
 pub(crate) fn read(path: &str) -> Result<KeptLines, Box<dyn Error>> {
     let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let lines = parse(&text).map_err(|error| format!("{path}:{error}"))?;
@@ -136,7 +136,7 @@ impl KeptLine {
         })
     }
 
-    /// Returns why the line is not worth keeping; `None` if it is.
+    /// Returns the reason why the line is not worth keeping; `None` if it is worth it.
     fn problem(&self) -> Option<String> {
         let commit = &self.commit;
         if commit.len() != 40 || !commit.chars().all(|c| c.is_ascii_hexdigit()) {
@@ -189,7 +189,7 @@ fn pairs(file: &ResultFile) -> Result<BTreeMap<String, Summary>, RuleError> {
     Ok(pairs)
 }
 
-/// Returns the median of each turn; nothing if turns have different numbers of samples.
+/// Returns the median of each turn; empty if turns have different numbers of samples.
 fn by_turn(series: &Series, turns: usize) -> Result<Vec<f64>, RuleError> {
     let samples = &series.samples;
     if samples.is_empty() || !samples.len().is_multiple_of(turns) {
@@ -203,7 +203,7 @@ fn count(value: f64) -> Option<usize> {
     (1..=TURNS_MAX).find(|count| f64::from(*count) >= value).map(|count| count as usize)
 }
 
-/// Returns a name without the row of a table of requirements before it.
+/// Returns a name without its prefix, the row of a table of requirements.
 pub(crate) fn without_row(name: &str) -> &str {
     match name.split_once('/') {
         Some((table, rest)) if table.contains('.') => rest,
@@ -211,15 +211,15 @@ pub(crate) fn without_row(name: &str) -> &str {
     }
 }
 
-/// Returns true if a series is a figure of the run. The verdicts on parts, the time that the host
-/// took, and the samples of an attempt that does not count are no figures.
+/// Returns true if a series is a figure of the run. Verdicts on parts, stolen time of the host, and
+/// samples of an attempt that does not count are no figures.
 fn is_figure(name: &str) -> bool {
     !name.ends_with("/parts")
         && !without_row(name).starts_with(MACHINE)
         && !name.starts_with(ATTEMPT)
 }
 
-/// Returns true if a series, `setting/NAME`, says what the run was made with.
+/// Returns true if a series is a setting of the run (`setting/NAME`).
 fn is_setting(name: &str) -> bool {
     without_row(name).starts_with(SETTING)
 }
@@ -239,13 +239,13 @@ fn foreign(commit: &str) -> Option<String> {
     }
 }
 
-/// Returns true if the repository has only the last commits, as on many build machines.
+/// Returns true if the repository is a shallow clone, as on many build machines.
 fn is_shallow() -> bool {
     let said = Command::new("git").args(["rev-parse", "--is-shallow-repository"]).output();
     said.is_ok_and(|said| said.stdout.starts_with(b"true"))
 }
 
-/// The fewest samples of which a median is kept.
+/// The fewest samples whose median is kept.
 const SAMPLES_MIN: usize = 5;
 
 /// The series that counts how often everything was measured in turn.
@@ -321,7 +321,7 @@ mod tests {
         assert!(line.pairs.is_empty());
     }
 
-    /// One sample of it is enough; one that moves during a run is a figure.
+    /// A single sample of a setting is enough. A setting that changes during a run is a figure.
     #[test]
     fn a_setting_is_no_figure() {
         let mut file = file(COMMIT, "b", FIVE, ONES);
@@ -333,8 +333,8 @@ mod tests {
         assert!(line.problem().unwrap().contains("t.7/setting/moved has 2 samples"));
     }
 
-    /// There is a sample for each window in which the host took something, and all series of an
-    /// attempt that was repeated for that.
+    /// The file has a sample for each window with stolen time, and all series of an attempt that
+    /// was repeated for it.
     #[test]
     fn what_the_host_took_and_what_does_not_count_are_no_figures() {
         let mut file = file(COMMIT, "b", FIVE, ONES);
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!((line.problem(), line.series.len()), (None, 2));
     }
 
-    /// The kept ones of this repository.
+    /// Goal: a run of a commit that is no ancestor of HEAD is refused. HEAD itself is not foreign.
     #[test]
     fn a_commit_of_another_history_is_refused() {
         if is_shallow() || foreign("HEAD").is_some() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The figures of `./x bench`: turns the output of a bench into a result file, compares two trees,
+//! The figures of `./x bench`: converts the output of a bench to a result file, compares two trees,
 //! keeps a line for each run, and writes the page of the kept lines.
 //!
-//! Exit status: 0 done, 1 it could not be done, 2 the command line was wrong, 3 a bench's own
+//! Exit status: 0 success, 1 the command failed, 2 the command line was wrong, 3 a bench's own
 //! bound does not hold.
 
 mod collect;
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Returns the exit status of work that has none of its own.
+/// Returns the exit status 0 for work that has no status of its own.
 fn done(outcome: Result<(), Box<dyn Error>>) -> Result<ExitCode, Box<dyn Error>> {
     outcome.map(|()| ExitCode::SUCCESS)
 }

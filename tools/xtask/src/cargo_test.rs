@@ -11,19 +11,19 @@ use crate::command;
 use crate::stolen::Stolen;
 use crate::summary::{TestSummary, report};
 
-/// A build that says nothing for so long hangs, and is ended. It takes about ten minutes on two
-/// processors.
+/// The silence after which a build counts as hung and is killed. A build takes about ten minutes on
+/// two processors.
 const BUILD_SILENCE: Duration = Duration::from_secs(1500);
 
-/// A suite that says nothing for so long hangs. It is ended, its slow tests have failed, and the
-/// next suite begins. The slowest test takes about three minutes.
+/// The silence after which a suite counts as hung. It is killed, its slow tests count as failed,
+/// and the next suite begins. The slowest test takes about three minutes.
 const SUITE_SILENCE: Duration = Duration::from_secs(600);
 
 /// The variable from which proptest reads its seed.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
-/// All tests of the workspace, all suites even when one fails. A few that fail are made again
-/// alone ([`again`]).
+/// Runs all tests of the workspace, with all suites even if one fails. If only a few tests fail,
+/// they are run again alone ([`again`]).
 pub(crate) fn all() -> (TestSummary, Result<(), String>) {
     let (mut summary, outcome) = counted(workspace().args(["--", "--show-output"]));
     if outcome.is_ok() {
@@ -42,8 +42,8 @@ pub(crate) fn all() -> (TestSummary, Result<(), String>) {
     (summary, outcome)
 }
 
-/// Returns the command that runs all tests. Tests with random cases draw the same ones each time,
-/// so that a failure comes from the change and can be repeated; plain `cargo test` draws anew.
+/// Returns the command that runs all tests. Its random tests draw the same cases each time, so that
+/// a failure comes from the change and can be repeated. Plain `cargo test` draws new cases.
 fn workspace() -> Command {
     let mut command = command::cargo(&["test", "--workspace", "--no-fail-fast"]);
     if std::env::var_os(SEED).is_none() {
@@ -52,7 +52,7 @@ fn workspace() -> Command {
     command
 }
 
-/// `cargo test` with these arguments, and the summary.
+/// Runs `cargo test` with these arguments and prints the summary.
 pub(crate) fn some(arguments: &[String]) -> Result<(), String> {
     let mut command = command::cargo(&["test"]);
     command.args(arguments);
@@ -80,7 +80,7 @@ fn stream(
     [build_silence, suite_silence]: [Duration; 2],
     out: &mut dyn Write,
 ) -> Result<(), String> {
-    // Until its end is seen.
+    // A run counts as crashed until its end is seen.
     summary.crashed = true;
     let mut child = command.spawn().map_err(|error| format!("cargo test: {error}"))?;
     let lines = child.stdout.take().map(lines_of);
@@ -91,7 +91,7 @@ fn stream(
         let line = match lines.recv_timeout(silence) {
             Ok(line) => line,
             Err(RecvTimeoutError::Disconnected) => break,
-            // Cargo itself goes on with the next suite.
+            // Cargo itself continues with the next suite.
             Err(RecvTimeoutError::Timeout) if summary.end_hung_suite() => {
                 let _ = writeln!(out, "\nsilent for {silence:?}: the suite is ended; {CLEAN}");
                 end(&descendants(child.id()));
@@ -105,7 +105,7 @@ fn stream(
                 break;
             }
         };
-        // A closed terminal is no reason to leave the child alone.
+        // Even if the terminal is closed, keep reading the child's output.
         let _ = out.write_all(&line).and_then(|()| out.flush());
         let line = String::from_utf8_lossy(&line);
         summary.add_line(line.trim_end());
@@ -114,7 +114,7 @@ fn stream(
         }
     }
     let status = child.wait().map_err(|error| format!("cargo test: {error}"))?;
-    // Cargo's own status where tests have failed, if it is not for another reason.
+    // 101 is Cargo's own status after failed tests; without failed tests it has another reason.
     let failed = status.code() == Some(101) && summary.failed > 0;
     summary.crashed = hung.is_some() || !(status.success() || failed);
     match (hung, status.success()) {
@@ -126,11 +126,11 @@ fn stream(
     }
 }
 
-/// Said after a suite was ended.
+/// The hint that is printed after a suite was killed.
 const CLEAN: &str = "`weir clean --all` takes away what its labs left";
 
-/// The lines of this pipe, with their ends, read by a thread of their own. Bytes, not strings: a
-/// test may print what is no UTF-8.
+/// Reads the lines of a pipe, with their line ends, on a thread of its own. Lines are bytes, since
+/// a test may print invalid UTF-8.
 fn lines_of(stdout: ChildStdout) -> Receiver<Vec<u8>> {
     let (sender, lines) = std::sync::mpsc::sync_channel(1000);
     std::thread::spawn(move || {
@@ -145,8 +145,8 @@ fn lines_of(stdout: ChildStdout) -> Receiver<Vec<u8>> {
     lines
 }
 
-/// Returns what a process has started, and what that has. All must be known before the first one
-/// ends, for the children of a process that is gone are not its any more.
+/// Returns all descendants of a process. They must be collected before the first one is killed,
+/// since the children of a dead process get another parent.
 fn descendants(pid: u32) -> Vec<u32> {
     let mut all = vec![pid];
     let mut next = 0;
@@ -162,10 +162,10 @@ fn descendants(pid: u32) -> Vec<u32> {
     all.split_off(1)
 }
 
-/// Ends processes, in this order, without asking: they do not answer.
+/// Kills processes in this order with SIGKILL, since a hung process may not react to other signals.
 fn end(pids: &[u32]) {
     for pid in pids {
-        // One that has ended meanwhile is no failure.
+        // A process that has ended meanwhile is no failure.
         let _ended = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
     }
 }
@@ -174,7 +174,7 @@ fn end(pids: &[u32]) {
 mod tests {
     use super::*;
 
-    /// Runs a script in the place of cargo. Returns what it came to.
+    /// Runs a script in the place of cargo. Returns the summary and the outcome.
     fn run(script: &str) -> (TestSummary, Result<(), String>) {
         let mut command = Command::new("sh");
         command.args(["-c", script]).stdout(Stdio::piped());
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Goal: a run that hangs is ended with all that it has started, and its last test is named.
+    /// Goal: a hung run is killed with all its descendants, and its last test is named.
     #[test]
     fn a_silent_run_is_ended() {
         let file = std::env::temp_dir().join(format!("weir-t-build-{}", std::process::id()));
@@ -212,8 +212,8 @@ mod tests {
         assert_ends(file);
     }
 
-    /// Goal: a suite that hangs is ended with all that it has started, its slow test has failed,
-    /// and the next suite counts.
+    /// Goal: a hung suite is killed with all its descendants, its slow test counts as failed, and
+    /// the next suite counts.
     #[test]
     fn a_silent_suite_has_failed() {
         let file = std::env::temp_dir().join(format!("weir-t-suite-{}", std::process::id()));

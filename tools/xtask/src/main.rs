@@ -3,7 +3,7 @@
 //! first installs the Debian packages that a machine may lack.
 //!
 //! Every command prints the command lines that it runs, so that any of them can be repeated by
-//! hand. The exit status is 0 if all held, 1 if something did not, 2 for a wrong call; `demo` and
+//! hand. The exit status is 0 for success, 1 for a failure, 2 for a wrong command line; `demo` and
 //! `verify` pass on the status of the program that they run.
 
 use std::process::ExitCode;

@@ -3,8 +3,8 @@
 //!
 //! A test that cannot run here (no root, no XDP, no namespaces) prints `SKIPPED name: reason` on a
 //! line of its own and returns. Cargo counts it as passed; here it counts as skipped, like an
-//! ignored one, and is named again at the end. One that has real packets or processes prints
-//! `ON THE HOST`: it needs a processor now and then, which the machine's own host may take.
+//! ignored test, and is named again at the end. A test with real packets or processes prints
+//! `ON THE HOST`: it may fail because the host of a virtual machine took its processor away.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,9 +12,9 @@ use std::fmt;
 /// The outcome of all suites of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TestSummary {
-    /// Tests that ran and held.
+    /// Tests that ran and passed.
     pub(crate) passed: u64,
-    /// Tests that ran and did not hold.
+    /// Tests that ran and failed.
     pub(crate) failed: u64,
     /// Tests that did not run, with their reasons.
     pub(crate) skipped: Vec<String>,
@@ -38,7 +38,7 @@ pub(crate) struct TestSummary {
     flaky: Vec<String>,
     /// The test whose captured output is being read.
     printing: String,
-    /// Names of tests that said that they, or a part of them, did not run.
+    /// Names of tests that reported themselves, or a part of them, as skipped.
     not_run: BTreeSet<String>,
     /// Names of tests with real packets or processes.
     on_host: BTreeSet<String>,
@@ -89,8 +89,8 @@ impl TestSummary {
         self.begun > self.suites
     }
 
-    /// Counts the slow tests of this suite as failed, and the suite as ended, or as crashed if
-    /// others have not begun. Returns false, and counts nothing, if no test of it is slow.
+    /// Counts the slow tests of this suite as failed, and the suite as ended, or as crashed if some
+    /// of its tests have not begun. Returns false, and counts nothing, if no test of it is slow.
     pub(crate) fn end_hung_suite(&mut self) -> bool {
         if !self.is_in_suite() || self.slow.is_empty() {
             return false;
@@ -104,8 +104,8 @@ impl TestSummary {
         true
     }
 
-    /// Returns true if the failures may be flaky, for lack of a processor beside other tests: they
-    /// are few, and nothing crashed.
+    /// Returns true if the failures may be flaky, because the tests competed for processors: the
+    /// failures are few, and nothing crashed.
     pub(crate) fn may_be_flaky(&self) -> bool {
         let few = 1..=FLAKY_MAX;
         few.contains(&self.failures.len())
@@ -114,8 +114,8 @@ impl TestSummary {
             && !self.crashed
     }
 
-    /// Takes the result of each failed test from `alone`, a run of these tests only. Returns false,
-    /// and takes nothing, if that run crashed or lacks a test.
+    /// Replaces the result of each failed test by that of `alone`, a run of these tests only.
+    /// Returns false, and changes nothing, if that run crashed or lacks a test.
     pub(crate) fn take_alone(&mut self, alone: &Self) -> bool {
         let is_told = |name: &String| alone.held.contains(name) || alone.failures.contains(name);
         let crashed = alone.crashed || alone.begun != alone.suites;
@@ -138,8 +138,8 @@ impl TestSummary {
         true
     }
 
-    /// Returns true if each failed test is `ON THE HOST`. Its name must be unique, since what a
-    /// test prints is known by its name alone.
+    /// Returns true if each failed test is `ON THE HOST`. Its name must be unique, since only the
+    /// name connects a test with its output.
     pub(crate) fn is_all_on_host(&self) -> bool {
         let count = |name: &String| {
             self.held.iter().chain(&self.failures).filter(|other| *other == name).count()
@@ -148,7 +148,7 @@ impl TestSummary {
     }
 
     /// Counts the failed tests as not judged, since the machine's host took at least this part of
-    /// the processors each time.
+    /// the processors' time in each run.
     pub(crate) fn leave_out(&mut self, least_stolen: f64) {
         let reason = format!("fails, and the machine's host takes {:.0} %", 100.0 * least_stolen);
         self.failed -= self.failures.len() as u64;
@@ -156,8 +156,8 @@ impl TestSummary {
         self.skipped.extend(all.map(|name| format!("{name}: {reason}")));
     }
 
-    /// Ends the reading. Tests that said that they did not run, which Cargo counts as passed, are
-    /// counted as skipped only.
+    /// Ends the reading. Tests that reported themselves as skipped, which Cargo counts as passed,
+    /// then count as skipped only.
     pub(crate) fn close(&mut self) {
         let held = self.not_run.iter().filter(|name| self.held.contains(name));
         self.passed = self.passed.saturating_sub(held.count() as u64);
@@ -171,7 +171,7 @@ impl fmt::Display for TestSummary {
     }
 }
 
-/// Prints the names of skipped, flaky and failed tests, then the line that sums all up.
+/// Prints the names of skipped, flaky and failed tests, then a line with all counts.
 pub(crate) fn report(summary: &TestSummary) {
     if !summary.skipped.is_empty() {
         println!("\n*** {} NOT RUN:", summary.skipped.len());
@@ -203,7 +203,7 @@ fn named<'l>(line: &'l str, end: &str) -> Option<&'l str> {
     Some(name.strip_suffix(" - should panic").unwrap_or(name))
 }
 
-/// Returns the name in `---- NAME stdout ----`, the line before what the test has printed.
+/// Returns the name in `---- NAME stdout ----`, the line before a test's captured output.
 fn headed(line: &str) -> Option<&str> {
     line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
 }
@@ -215,7 +215,7 @@ fn number_before(text: &str, label: &str) -> u64 {
     digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// The most failures that may be flaky. More at a time are no accident.
+/// The most failures that may be flaky. More failures at a time are no coincidence.
 const FLAKY_MAX: usize = 8;
 
 #[cfg(test)]
@@ -238,8 +238,8 @@ mod tests {
         TestSummary::of_run(lines, closing)
     }
 
-    /// Two suites: one that did not run, which cargo calls passed, one of which parts did not, one
-    /// that failed after a part of it did not, an ignored one, and what is said by no test.
+    /// Two suites, with a skipped test that cargo calls passed, a test with a skipped part, a test
+    /// that failed after a skipped part, an ignored test, and output of no test.
     #[test]
     fn sums_suites_and_moves_skipped_out_of_passed() {
         let output = "\
@@ -297,7 +297,7 @@ test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
             TestSummary { crashed: true, ..run("test a ... ok", "test result: ok. 1 passed;") };
         for (alone, told) in [
             (run("test a ... FAILED", "test result: FAILED. 0 passed; 1 failed;"), true),
-            // One of the same name elsewhere holds.
+            // A test of the same name in another suite passes.
             (run("test a ... ok\ntest a ... FAILED", "test result: FAILED. 1 failed;"), true),
             (run("", "test result: ok. 0 passed; 0 failed;"), false),
             (run("test a ... ok", ""), false),
@@ -307,7 +307,7 @@ test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
             assert_eq!(summary.take_alone(&alone), told, "{alone:?}");
             assert_eq!((summary.failed, summary.failures.len()), (1, 1));
         }
-        // A documentation test is not made again.
+        // Documentation tests are not run again.
         let lines = "test x ... FAILED\ntest src/lib.rs - f (line 3) ... FAILED";
         let mut summary = run(lines, "test result: FAILED. 0 passed; 2 failed;");
         let twice = run("test x ... ok\ntest x ... ok", "test result: ok. 2 passed; 0 failed;");
@@ -325,7 +325,7 @@ test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
         assert!(!of(&format!("test pure ... FAILED\n{}", failed("b"))));
     }
 
-    /// Goal: of a suite that hangs no test is forgotten that has not begun.
+    /// Goal: tests of a hung suite that have not begun are not forgotten.
     #[test]
     fn a_hung_suite_without_all_its_tests_has_crashed() {
         for (tests, may_be_flaky) in [(2, true), (3, false)] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The Xen lab: the real hypervisor with a domain 0 and two guests that forward, from Debian's
-//! packages, in QEMU without acceleration; inside, the very program of this tree holds packet rates
-//! by caps of guests, and what came of it is in `out/xen/SCHEDULER`. Under RTDS, with a hypervisor
-//! that is built here, it gives guests real-time classes instead.
+//! packages, in QEMU without acceleration. Inside, the `weir` of this tree holds packet rates by
+//! capping guests; the results are in `out/xen/SCHEDULER`. Under RTDS, with a hypervisor that is
+//! built here, it gives guests real-time classes instead.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ struct XenLabOptions {
     schedulers: Vec<&'static str>,
     quick: bool,
     out: PathBuf,
-    /// Another build of the program than that for release.
+    /// The folder of another build of the programs than the release build.
     programs: Option<PathBuf>,
 }
 
@@ -49,15 +49,15 @@ pub(crate) fn call(arguments: &[String]) -> Result<(), String> {
     boot_all(&files, &call)
 }
 
-/// Boots Xen under its default scheduler only, quickly, with the programs of the tests. Both
-/// schedulers would take four minutes more and differ by two commands. Returns the reason if it
-/// could not be tried.
+/// Makes a quick run under Xen's default scheduler only, with the programs of the tests. The other
+/// scheduler would take four minutes more and differs by two commands. If the run is not possible
+/// here, returns the reason.
 pub(crate) fn check() -> Result<Option<String>, String> {
     if let Some(lacking) = missing() {
         return Ok(Some(lacking));
     }
     if let Err(reason) = packages() {
-        // Where nobody answers it cannot be tried; where somebody does, what came is wrong.
+        // If no server of packages answers, the run is not possible; if one does, fail.
         let reason = format!("Debian's packages of Xen: {reason}");
         return if update().is_ok() { Err(reason) } else { Ok(Some(reason)) };
     }
@@ -80,8 +80,8 @@ fn missing() -> Option<String> {
     lacking.map(|(program, package)| format!("no {program} on this machine ({package})"))
 }
 
-/// Boots all schedulers at once; one that fails does not stop the others. Each machine is one
-/// thread, and its results do not depend on its speed.
+/// Boots a machine for each scheduler, all at once; a failure of one does not stop the others. Each
+/// machine takes one thread, and its results do not depend on its speed.
 fn boot_all(files: &BootFiles, call: &XenLabOptions) -> Result<(), String> {
     let boot = |scheduler: &str| {
         let folder = call.out.join(scheduler);
@@ -147,7 +147,7 @@ struct BootFiles {
 }
 
 impl BootFiles {
-    /// Makes all of them, with `weir` and `weir-lab` of this folder or those built for release.
+    /// Makes all files, with the `weir` and `weir-lab` in this folder, or the release build.
     fn make(programs: Option<&Path>) -> Result<Self, String> {
         let tree = packages()?;
         let built = match programs {
@@ -183,7 +183,7 @@ impl BootFiles {
         Ok(files)
     }
 
-    /// Boots it under a scheduler; what came of it is in `out` afterwards.
+    /// Boots the machine under a scheduler; afterwards the results are in `out`.
     fn boot(&self, scheduler: &str, quick: bool, out: &Path) -> Result<(), String> {
         if out.exists() {
             fs::remove_dir_all(out).map_err(|error| named(out, &error))?;
@@ -229,14 +229,14 @@ fn packages() -> Result<PathBuf, String> {
         names.push(&kernel);
         Packages::in_folder(&folder).unpacked(&names)
     };
-    // The lists may be missing or stale: they are fetched once, and only then.
+    // The package lists may be missing or stale. Fetch them once, only if fetching packages fails.
     fetch().or_else(|first| {
         update().map_err(|_| first)?;
         fetch()
     })
 }
 
-/// Fetches the lists of packages; fails where one does not come.
+/// Fetches the lists of packages; fails if any list is missing.
 fn update() -> Result<(), String> {
     let strict = "APT::Update::Error-Mode=any";
     run(Command::new("apt-get").args(["-qq", "-o", strict, "update"]))
@@ -281,7 +281,7 @@ fn unkept(status: &str) -> Vec<String> {
 /// The schedulers under which guests can be capped.
 const SCHEDULERS: [&str; 2] = ["credit2", "credit"];
 
-/// The scheduler under which guests can have real-time classes. Debian's Xen has none of it.
+/// The scheduler under which guests can have real-time classes. Debian's Xen is built without it.
 const RTDS: &str = "rtds";
 
 const OUT: &str = "out/xen";
@@ -290,7 +290,7 @@ const KERNEL: &str = "vmlinux";
 const ROOT: &str = "domain-0.img";
 const DISK_BYTES: u64 = 32 << 20;
 
-/// Beside the kernel.
+/// Packages of the machine, besides the kernel.
 const PACKAGES: &[&str] = &[
     "busybox-static",
     "xen-hypervisor-4.17-amd64",

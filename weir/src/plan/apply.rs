@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir plan apply`: a plan on its running nodes, all of it or nothing.
+//! `weir plan apply`: brings a plan to its running nodes, as a whole or not at all.
 //!
-//! Two phases (Gray and Reuter, *Transaction Processing*, chapter 7, where the client coordinates):
-//! first each node checks its change and says which number it would have; nothing is changed while
-//! any node refuses. Then the intent of all nodes is written to a [journal](super::journal), and
-//! the changes are made one node after the other. If one fails, those before it are taken back. If
-//! the coordinator is killed, the next apply or recover does so.
+//! It is a two-phase commit that the client coordinates (Gray and Reuter, *Transaction Processing*,
+//! chapter 7). First each node checks its change and returns the number that the change would have;
+//! if any node refuses, nothing is changed. Then the changes of all nodes are written to a
+//! [journal](super::journal), and made one node after the other. If one fails, the changes before
+//! it are undone. If the coordinator is killed, the next apply or recover undoes them.
 //!
-//! A node makes its change between two packets, and no queue is touched: nothing is lost by it.
+//! A node makes its change between two packets and touches no queue, so no packet is lost.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -46,9 +46,9 @@ pub(crate) struct PlanApply {
 /// The changes of all nodes.
 #[derive(Debug, Serialize)]
 struct AppliedView {
-    /// False if the nodes only checked them.
+    /// False if the nodes only checked the changes.
     applied: bool,
-    /// Nodes on which an earlier apply was taken back.
+    /// Nodes on which an earlier apply was undone.
     undone: Vec<String>,
     nodes: Vec<AppliedNodeView>,
 }
@@ -56,7 +56,7 @@ struct AppliedView {
 #[derive(Debug, Serialize)]
 struct AppliedNodeView {
     name: String,
-    /// The number of the change on the node; absent if all is there already.
+    /// The number of the change on the node; absent if nothing had to change.
     #[serde(skip_serializing_if = "Option::is_none")]
     change: Option<u64>,
     edits: Vec<EditView>,
@@ -70,7 +70,7 @@ impl PlanApply {
             return self.checked(&file);
         }
         let _lock = lock(&file)?;
-        // Before anything is planned: the plan is for the nodes as they are without the leftover.
+        // First undo an earlier apply that was cut off: the plan is for the nodes without it.
         let undone = match PlanJournal::left_by(&file)? {
             Some(journal) => recover::undo(&journal, &file)?,
             None => Vec::new(),
@@ -128,7 +128,7 @@ impl PlanApply {
     }
 }
 
-/// Says that an earlier apply of the plan was taken back.
+/// Returns the line that an earlier apply of the plan was undone.
 fn leftover(undone: &[String]) -> String {
     format!("an earlier apply, which was cut off, is taken back: {}", undone.join(", "))
 }
@@ -159,17 +159,18 @@ fn foresee_all(
     if problems.is_empty() { Ok(foreseen) } else { Err(problems.join("\n").into()) }
 }
 
-/// Reads the policy in force.
+/// Reads a node's policy in force.
 ///
 /// # Errors
-/// The node does not answer, or takes the caller for a tenant, who would not see all of it.
+/// The node does not answer, or the caller's token is a tenant's, which does not show the whole
+/// policy.
 pub(super) fn policy_of(node: &RunningNode) -> Result<PolicyView, Failure> {
     node.administrator()?;
     node.get("/v1/policy")
 }
 
-/// Has a node check its change, from the policy in force; or returns all reasons why the node is
-/// another one than the plan means, or refuses.
+/// Has a node check its change, which is computed from the policy in force. If the node refuses, or
+/// differs from the node that the plan describes, returns all reasons.
 ///
 /// # Errors
 /// The node does not answer.
@@ -190,10 +191,11 @@ pub(super) fn foresee(
     })
 }
 
-/// Makes the change of each node that has any.
+/// Makes the changes of all nodes that have any.
 ///
 /// # Errors
-/// A node refused or did not answer; the changes before are taken back, or the journal stays.
+/// A node refused or did not answer. The changes before it are undone; if that fails, the journal
+/// stays.
 fn make_all(
     nodes: &[RunningNode],
     foreseen: &[(PlannedChange, ChangeView)],
@@ -212,7 +214,7 @@ fn make_all(
     for (at, (node, (change, view))) in each.enumerate() {
         if let Err(error) = node.make(&change.set, view.id, &journal.apply) {
             let why = node.named(&error);
-            // No request was sent to the nodes behind it.
+            // No request was sent to the nodes after this one.
             journal.nodes.truncate(at + 1);
             let undone = recover::undo(&journal, plan).map_err(|more| format!("{why}\n{more}"))?;
             let back = match undone.is_empty() {
@@ -225,7 +227,7 @@ fn make_all(
     PlanJournal::remove(plan)
 }
 
-/// Tells whether a change is more than what holds already.
+/// Tells whether a change would alter anything.
 fn is_effective(view: &ChangeView) -> bool {
     view.effective_edits().next().is_some()
 }
@@ -296,7 +298,7 @@ mod tests {
         assert!(!path(&plan).exists());
     }
 
-    /// The node made the change, and the answer was lost: it is on record, and taken back.
+    /// The node made the change, but its answer was lost. The change is on record, and is undone.
     #[test]
     fn a_node_that_answers_too_late_is_taken_back_too() {
         let [first, second] = ["l1", "l2"].map(FakeNode::start);

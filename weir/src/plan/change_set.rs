@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A planned node as changes of a running node's policy.
+//! Converts a planned node to changes of a running node's policy.
 //!
-//! A plan says how much each slice gets; the node's own policy says who it is: its devices, VLANs,
-//! routers. So slices are not made here, only what they get is changed: guarantees, limits, phase,
-//! and for routers that the node holds the cap of their processor time and the set-point.
+//! A plan says how much each slice gets. The identity of a slice (its devices, VLANs, routers) is
+//! in the node's own policy. So no slices are made here; only their guarantees, limits and phase
+//! are changed, and, for routers that the node controls, the cap of their processor time and the
+//! set-point.
 //!
-//! A cap is of what a router itself takes (`router_cpu`). What the node takes to forward a slice's
-//! frames (`cpu`, or the node's CPU model) says nothing of that, and is a forecast alone.
+//! A cap bounds the processor time of a router itself (`router_cpu`). The time that the node spends
+//! to forward a slice's frames (`cpu`, or the node's CPU model) is only a forecast, and sets no
+//! cap.
 
 use weir_api_types::change::{ChangeSet, GroupChange, RouterChange, ShareChange, VifChange};
 use weir_api_types::policy::{PolicyView, PortView};
@@ -14,15 +16,15 @@ use weir_api_types::xtc::{RouterView, XtcChange, XtcView};
 use weir_plan::{NodeKind, PlanRequest, PlannedNode, PlannedSlice, SliceRequest};
 use weir_units::{BitRate, CpuShare, Nanos};
 
-/// The changes of one node, and what a plan says that the node cannot enforce.
+/// The changes of one node, and notes on parts of the plan that the node cannot enforce.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct PlannedChange {
     pub(super) set: ChangeSet,
     pub(super) notes: Vec<String>,
 }
 
-/// Returns the changes that bring a node to its part of a plan, or all reasons why it is another
-/// node than the plan means.
+/// Returns the changes that bring a node to its part of a plan. If the node differs from the node
+/// that the plan describes, returns all reasons.
 pub(super) fn change_set(
     request: &PlanRequest,
     node: &PlannedNode,
@@ -58,15 +60,15 @@ pub(super) fn change_set(
     if problems.is_empty() { Ok(planned) } else { Err(problems) }
 }
 
-/// Bounds the delay of a slice's vifs on a node without a cycle: there the scheduler's curves hold
-/// it, and they are the vifs'. With a cycle the phase does. The length that a curve counts with is
-/// that on the wire, as the plan counts, whatever layer the port counts.
+/// Sets the delay bound of a slice's vifs on a node without a cycle, where the scheduler's curves
+/// of the vifs hold it. (With a cycle, the phase holds it.) A curve counts the length of a packet
+/// on the wire, as the plan does, whatever layer the port counts.
 fn delays(slice: &SliceRequest, kind: &NodeKind, policy: &PolicyView, planned: &mut PlannedChange) {
     let Some((delay, curve)) = slice.delay.zip(slice.curve_delay(kind)) else { return };
     let own = policy.vifs.iter().filter(|vif| vif.slice == slice.name);
     let bound = curve.as_nanos().min(DELAY_MAX);
     let packet = slice.frames.longest_on_wire();
-    // A bound is for what is within a guarantee.
+    // A delay bound holds only for traffic within a guarantee.
     let (sure, without): (Vec<_>, Vec<_>) = own.partition(|vif| vif.send.min_rate_bps > 0);
     for vif in sure {
         let change = VifChange {
@@ -89,7 +91,7 @@ fn delays(slice: &SliceRequest, kind: &NodeKind, policy: &PolicyView, planned: &
     }
 }
 
-/// The guarantee and limit of one direction. A port with a cycle counts what is on the wire.
+/// The guarantee and limit of one direction. A port with a cycle counts bytes on the wire.
 fn share(slice: &SliceRequest, min_rate: BitRate, kind: &NodeKind) -> ShareChange {
     let counted = |rate: BitRate| match kind.cycle {
         Some(_) => slice.frames.on_wire(rate),
@@ -102,8 +104,8 @@ fn share(slice: &SliceRequest, min_rate: BitRate, kind: &NodeKind) -> ShareChang
     }
 }
 
-/// Says by how much a slice's frames may be late, if a port lends phases and the plan's delay has
-/// no room for that.
+/// Returns by how much a slice's frames may exceed the plan's delay because a port lends phases;
+/// nothing if the delay has room for that.
 fn late(
     port: &PortView,
     kind: &NodeKind,
@@ -120,7 +122,7 @@ fn late(
     ))
 }
 
-/// Says in what a port differs from the link that the plan counts on.
+/// Returns the differences between a port and the link that the plan counts on.
 fn unlike(port: &PortView, kind: &NodeKind) -> Vec<String> {
     let name = &port.name;
     let mut found = Vec::new();
@@ -139,9 +141,9 @@ fn unlike(port: &PortView, kind: &NodeKind) -> Vec<String> {
     found
 }
 
-/// Caps the routers of a slice that the node's policy holds, if the plan says what they take; one
-/// that it leaves to a controller of several nodes stays so. Several share cap and set-point
-/// equally.
+/// Caps the routers of a slice that the node's policy holds, if the plan has their processor time.
+/// Several routers share cap and set-point equally. A set-point that the policy leaves to a
+/// controller of several nodes stays so.
 fn routers(slice: &SliceRequest, xtc: &XtcView, planned: &mut PlannedChange) {
     let is_on = |state: &str| matches!(state, "active" | "paused");
     let is_held = |one: &&RouterView| one.slice == slice.name && is_on(&one.state);
@@ -252,7 +254,7 @@ mod tests {
         assert_eq!(change.notes, ["no router of slice gold is held, so that its cap, 10%, is not"]);
     }
 
-    /// Goal: a delay on a node without a cycle is set where a vif can hold it, else it is said.
+    /// Goal: on a node without a cycle, a delay is set if a vif can hold it, and noted otherwise.
     #[test]
     fn a_delay_becomes_the_vifs_or_a_note() {
         let plan = PLAN.replace("cycle = \"1ms\"", "").replace("limit", "delay = \"2ms\"\nlimit");
@@ -271,7 +273,7 @@ mod tests {
         assert_eq!(vif.delay_ns, Some(Some(2_000_000 - 12_392)));
         assert_eq!(vif.delay_packet_bytes, Some(Some(1274)));
         assert!(!change.notes.iter().any(|note| note.contains("delay")), "{:?}", change.notes);
-        // With a cycle the phase bounds it.
+        // With a cycle, the phase bounds the delay.
         let change = planned_of(
             &PLAN.replace("limit", "delay = \"2ms\"\nlimit"),
             &{
@@ -283,8 +285,8 @@ mod tests {
         assert!(change.unwrap().set.vifs.is_empty());
     }
 
-    /// Goal: where another slice's frame may be on its way in a phase, a delay that its phase just
-    /// holds is refused.
+    /// Goal: where another slice's frame may be on its way in a phase, a delay without room for
+    /// that frame is refused.
     #[test]
     fn a_port_that_lends_phases_needs_room_in_a_delay() {
         // 102 µs of a cycle of 1 ms, and twice 10.192 µs.
@@ -322,7 +324,7 @@ mod tests {
         // 20 Mb/s are 2000 packets of 1250 counted bytes a second.
         assert_eq!((capped.set_point_pps, capped.cap_max_ppm), (Some(1000), Some(50_000)));
         assert_eq!(change.notes, [""; 0]);
-        // The cost of forwarding, which the node has, is no bound on what a router takes.
+        // The node's own cost of forwarding does not bound a router's processor time.
         let cycle = node(cycle, "gold");
         let change = planned_of(&PLAN.replace("router_cpu = \"10%\"", ""), &cycle, &xtc).unwrap();
         let uncapped = change.set.routers["a"].xtc.clone().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The contents of the screen, without the screen: two statuses and the policy become rows of
-//! rates.
+//! The contents of the screen, without drawing them: computes rows of rates from two statuses and
+//! the policy.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use weir_api_types::status::{
 };
 use weir_report::interval::{DropCause, IntervalFlow};
 
-/// A status, and what was granted then.
+/// A status, and the granted rates at that time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StatusSample {
     pub(super) status: NodeStatus,
@@ -57,7 +57,7 @@ struct Vif {
     slice: String,
     send: Share,
     receive: Share,
-    /// Bytes that a packet counts for in its rates beyond its bytes of layer 2.
+    /// Bytes that count for a packet beyond its layer-2 length, in the rates of the port.
     #[serde(default)]
     overhead_bytes: i32,
     #[serde(default)]
@@ -76,7 +76,7 @@ struct Share {
 pub(super) struct ScreenModel {
     pub(super) node: String,
     pub(super) uptime_s: f64,
-    /// Between the two statuses; 0: there is only one yet.
+    /// The time between the two statuses; 0 if there is only one yet.
     pub(super) measured_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) worker: Option<WorkerFigures>,
@@ -85,15 +85,15 @@ pub(super) struct ScreenModel {
     before: Option<NodeStatus>,
 }
 
-/// The worker, since the status before.
+/// The figures of the worker since the status before.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct WorkerFigures {
-    /// Part of the time that turns took in which something moved: 1 is all of it.
+    /// The part of the time that was spent in turns in which something moved, 0 to 1.
     pub(super) busy: f64,
     pub(super) turns_per_s: f64,
     pub(super) frames_free: u64,
     pub(super) frames: u64,
-    /// Since the node's start.
+    /// The 99th percentile of lateness since the node's start.
     pub(super) lateness_p99_ns: u64,
     pub(super) lateness_max_ns: u64,
 }
@@ -115,7 +115,7 @@ pub(super) struct Row {
     pub(super) phase_ns: Option<u64>,
 }
 
-/// The cycle of a port, and how its phases began since the node's start.
+/// The cycle of a port, and counts of how its phases began since the node's start.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct CycleFigures {
     pub(super) length_ns: u64,
@@ -163,28 +163,28 @@ pub(super) struct RowSide {
     pub(super) sparse_flows: u32,
     /// Packets marked "congestion experienced".
     pub(super) marks_per_s: f64,
-    /// Begin of the smooth window of the delay; for a tenant, that of its worst vif.
+    /// The delay at which the smooth window begins; for a tenant, that of its worst vif.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) smooth_s: Option<f64>,
     pub(super) drops_per_s: f64,
-    /// By reason, those that happened since the status before.
+    /// Drops a second since the status before, by reason.
     pub(super) drops_per_s_by: BTreeMap<String, f64>,
 }
 
-/// By what rows are in order, within their kind.
+/// The key by which rows are sorted, within their kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sort {
     #[default]
     Name,
     Rate,
-    /// Least of its guarantee first.
+    /// By the part of the guarantee that is reached, the least first.
     Guarantee,
     Queue,
     Delay,
     Drops,
 }
 
-/// The direction that is looked at.
+/// The direction that is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Way {
     #[default]
@@ -193,9 +193,9 @@ pub(super) enum Way {
 }
 
 impl ScreenModel {
-    /// Goes on to the next sample.
+    /// Takes the next sample and computes the rates since the one before.
     pub(super) fn take(&mut self, StatusSample { status, granted }: StatusSample) {
-        // A node that was started again counts from the beginning.
+        // A restarted node counts from zero, so an earlier sample is of no use.
         let before = self.before.take().filter(|before| before.now_ns < status.now_ns);
         let before = before.filter(|before| before.uptime_ns < status.uptime_ns);
         let seconds = before
@@ -216,7 +216,7 @@ impl ScreenModel {
         self.measured_s > 0.0
     }
 
-    /// The rows in that order: ports, then each tenant and its vifs below it.
+    /// The rows, sorted: ports, then each tenant with its vifs below it.
     pub(super) fn sorted(&self, sort: Sort, way: Way, reversed: bool) -> Vec<&Row> {
         let of = |kind: RowKind, slice: &str| -> Vec<&Row> {
             let wanted = |row: &&Row| row.kind == kind && (slice.is_empty() || row.slice == slice);
@@ -254,7 +254,7 @@ impl RowSide {
         (guaranteed > 0.0).then(|| self.counted_bps / guaranteed)
     }
 
-    /// Returns true if its guarantee is not held.
+    /// Returns true if the guarantee is not held.
     pub(super) fn is_short(&self) -> bool {
         self.verdict == Some(Verdict::Below)
     }
@@ -305,7 +305,7 @@ impl RowSide {
         }
     }
 
-    /// Adds up several sides under a guarantee of their own.
+    /// Adds up the sides of several members; the sum has the guarantee of `share`.
     fn sum<'s>(sides: impl Iterator<Item = &'s Self>, share: Share) -> Self {
         let mut sum = Self::default();
         for side in sides {
@@ -366,7 +366,7 @@ impl Sort {
         }
     }
 
-    /// The next one.
+    /// The next sort key.
     pub(super) fn next(self) -> Self {
         let after = Self::ALL.iter().skip_while(|sort| **sort != self).nth(1);
         after.copied().unwrap_or_default()
@@ -408,7 +408,7 @@ fn rows(old: &NodeStatus, new: &NodeStatus, granted: &GrantedRates, seconds: f64
     let side = |before: Option<&IfaceStatus>, now: &IfaceStatus, shares: [Share; 2], more: i32| {
         let before = before.unwrap_or(&nothing);
         let [send, receive] = shares;
-        // One that came since has no rate yet.
+        // A row that is new since the last status has no rate yet.
         let seconds = if before.name.is_empty() { 0.0 } else { seconds };
         (
             RowSide::of(&before.send, &now.send, send, more, seconds),

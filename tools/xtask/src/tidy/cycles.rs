@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rule that the files of a crate depend on each other in one direction.
 //!
-//! A file depends on another if it names one of its items. A name is followed to the file that
-//! defines it: an item that a parent only re-exports is its child's. Tests do not count. Files that
-//! reach each other form a cycle, so that nobody can read one without the others. Each such group,
-//! a strongly connected component of the graph, is a problem.
+//! A file depends on another file if it names one of that file's items. A name is followed to the
+//! file that defines it: an item that a parent only re-exports counts as the child's. Tests do not
+//! count. Files that reach each other form a cycle: none can be understood without the others. Each
+//! such group, a strongly connected component of the graph, is a problem.
 //!
-//! The code is not parsed as a compiler does: strings and comments are masked, then `use`
-//! statements and paths are found by their text. That is exact enough for code in rustfmt's form.
+//! The code is not parsed as by a compiler: strings and comments are masked, then `use` statements
+//! and paths are found by their text. That is exact enough for code in rustfmt's form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::file::{SourceFile, StyleProblem};
 use super::mask::mask;
 use super::source::implementation;
 
-/// Returns a problem for each group of files that depend on each other in a circle.
+/// Returns a problem for each group of files that form a cycle.
 pub(crate) fn cycles(files: &[SourceFile]) -> Vec<StyleProblem> {
     let mut crates: BTreeMap<&str, Vec<Module<'_>>> = BTreeMap::new();
     for file in files {
@@ -84,8 +84,8 @@ impl<'f> Module<'f> {
         }
     }
 
-    /// Returns a path from the root of the crate. One that begins with a name of its own is taken
-    /// as a child's; [`owner`] leaves it out if there is no such child.
+    /// Returns a path from the root of the crate. A path that begins with a plain name is taken as
+    /// that of a child module; [`owner`] drops it if there is no such child.
     fn absolute(&self, path: &[String]) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;
         let mut base = match first.as_str() {
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(check(&[lib, a, ("b.rs", "pub struct B;\n")]), [""; 0]);
     }
 
-    /// The child's type comes back by way of the root, which only passes it on.
+    /// The root only re-exports the child's type, so a use of it leads to the child.
     #[test]
     fn a_re_export_leads_to_the_file_that_defines() {
         let lib = ("lib.rs", "mod a;\nmod b;\npub use b::B;\nfn f() { a::g(); }\n");
