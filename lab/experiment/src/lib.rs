@@ -3,11 +3,11 @@
 //!
 //! A [`TrafficRun`] puts a [`Forwarder`] into the middle of a [`StarTopology`], lets traffic flow
 //! and returns a [`TrafficRecord`]: the counts of independent sinks. A [`Recording`] keeps samples
-//! of it as series, and judges claims about them. A [`Requirement`] is a row of a table, made of
+//! of the record as series, and judges claims about them. A [`Requirement`] is a row of a table of
 //! such experiments.
 //!
-//! An experiment needs two processors: the worker has the last one for itself; senders, receivers
-//! and the kernel's own work share the others.
+//! An experiment needs at least two processors. The worker has the last one for itself; senders,
+//! receivers and the kernel's own work share the others.
 
 mod attempt;
 pub mod bpf_system;
@@ -48,7 +48,7 @@ pub const fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// Returns the outcome of a thread; its panic goes on in this one.
+/// Joins a thread and returns its result; a panic of the thread continues in this thread.
 pub fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -7,8 +7,8 @@
 //!   …              ┘   rate
 //! ```
 //!
-//! Only `up0` has a rate. A kernel bridge in `sw` has it from the lab's queueing discipline; Weir
-//! sends past that discipline and has the rate from its policy.
+//! Only `up0` has a rate. For a kernel bridge in `sw`, the lab's queueing discipline sets it. Weir
+//! bypasses that discipline and takes the rate from its policy.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -27,7 +27,7 @@ pub struct StarTopology {
     pub tenants: Vec<String>,
     /// The rate of `up0`.
     pub rate: BitRate,
-    /// Packets that wait at `up0` where the kernel queues them (the bridge's FIFO).
+    /// Most packets that wait at `up0` in the kernel's queue (the bridge's FIFO).
     pub queue: u32,
     /// True if the tenants' devices keep the kernel's default offloads.
     pub offloads: bool,
@@ -38,7 +38,7 @@ pub struct StarTopology {
     pub resolves: bool,
     /// True if the switch node's host has an address of its own, on the uplink.
     pub host: bool,
-    /// Time that a frame takes to the wire and back, half each way, without queues.
+    /// The round-trip time of a frame to the wire without queues, half of it each way.
     pub round_trip: Nanos,
     /// Further nodes and links, in the form of a topology file.
     pub more: &'static str,
@@ -108,7 +108,7 @@ impl StarTopology {
         format!("mac = \"{mac}\", addresses = [\"{ip}/16\"{ipv6}]")
     }
 
-    /// Returns the fixed neighbours of an end; none if the nodes resolve addresses.
+    /// Returns the fixed neighbours of an end; empty if the nodes resolve addresses.
     fn neighbours(&self, known: &[(Ipv4Addr, Mac)]) -> String {
         if self.resolves {
             return String::new();
@@ -135,7 +135,7 @@ impl StarTopology {
         let mut vif = Vif::new(name, slice, port);
         vif.macs = vec![MacAddr(Self::mac(index).0)];
         // A sender on a shared processor pauses for a few milliseconds now and then. A queue that
-        // lasts longer keeps the tenant backlogged meanwhile.
+        // lasts longer than a pause keeps the tenant backlogged.
         vif.send_queue.packets = QUEUE_PACKETS;
         vif.send_queue.bytes = ByteCount::new(u64::from(QUEUE_PACKETS) * 1536);
         policy.add_vif(vif)
@@ -165,17 +165,17 @@ impl StarTopology {
         Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, u16::from_be_bytes([high, low]))
     }
 
-    /// Returns both addresses of the wire's end.
+    /// Returns the IPv4 and the Ethernet address of the wire's end.
     pub const fn wire() -> (Ipv4Addr, Mac) {
         (Self::wire_address(), Self::wire_mac())
     }
 
-    /// Returns both addresses of the switch node's host.
+    /// Returns the IPv4 and the Ethernet address of the switch node's host.
     pub const fn host() -> (Ipv4Addr, Mac) {
         (Ipv4Addr::new(198, 18, 0, 2), Mac([0x02, 0, 0, 0, 0, 2]))
     }
 
-    /// Returns the command by which a tenant's TCP towards the wire has this congestion control,
+    /// Returns the command that sets the congestion control of a tenant's TCP towards the wire,
     /// whatever the host's default is.
     #[must_use]
     pub fn congestion_control(name: &str) -> Command {
@@ -193,7 +193,7 @@ impl StarTopology {
     }
 }
 
-/// Raises the frames of a policy's node to those that its queues and devices may hold.
+/// Raises the number of frames of a policy's node to the most that its queues and devices may hold.
 pub fn provide_frames(policy: &mut Policy) {
     let needed = u32::try_from(policy.frames_needed()).unwrap_or(u32::MAX);
     policy.node.frames = policy.node.frames.max(needed);

@@ -15,7 +15,7 @@ use crate::star::StarTopology;
 use crate::testbed::{Forwarder, Testbed};
 use crate::{ExperimentError, Result, clock};
 
-/// A new policy during a run.
+/// A change of the policy during a run.
 #[derive(Clone, Debug)]
 pub struct TimedPolicy {
     /// Time of the change, from the start of the traffic.
@@ -24,7 +24,7 @@ pub struct TimedPolicy {
     pub policy: Policy,
 }
 
-/// A run, before it runs.
+/// The description of a run.
 #[derive(Clone, Debug)]
 pub struct TrafficRun {
     /// The lab.
@@ -41,7 +41,7 @@ pub struct TrafficRun {
     pub length: Duration,
 }
 
-/// Senders and receivers anywhere in namespaces of a lab.
+/// Senders and receivers in any namespaces of a lab.
 #[derive(Clone, Copy, Debug)]
 pub struct TrafficFlows<'f> {
     /// The senders; `start_ns` counts from the common start.
@@ -63,7 +63,7 @@ pub struct TrafficRecord {
     pub sent: Vec<SendResult>,
     /// Each receiver's count.
     pub received: Vec<ReceiveResult>,
-    /// The node's counters when everything had drained; none for a bridge.
+    /// The node's counters once its queues were empty; `None` for a bridge.
     pub status: Option<NodeStatus>,
 }
 
@@ -80,14 +80,14 @@ impl TrafficRun {
         }
     }
 
-    /// Runs it. What an earlier run of the same lab left when it was killed is undone first, and
-    /// nothing of the lab is left afterwards, whatever happened.
+    /// Makes the run. First undoes the leftovers of an earlier run of the same lab that was killed.
+    /// Afterwards nothing of the lab is left, also after an error.
     pub fn run(self) -> Result<TrafficRecord> {
         Ok(self.run_beside(|_| Ok(()))?.0)
     }
 
-    /// Runs it, and calls `beside` once traffic flows and all changes are made. Receivers count
-    /// until it has returned; senders stop when their time is over.
+    /// Makes the run, and calls `beside` once traffic flows and all changes are made. Receivers
+    /// count until `beside` has returned; senders stop when their time is over.
     pub fn run_beside<T>(
         self,
         beside: impl FnOnce(&Testbed) -> Result<T>,
@@ -99,8 +99,8 @@ impl TrafficRun {
         flowed
     }
 
-    /// Lets the traffic of this run flow over a testbed that is up. The run's own star and middle
-    /// are not used.
+    /// Lets the traffic of this run flow over a testbed that is up, in place of the run's own
+    /// `star` and `middle`.
     pub fn flow<T>(
         &self,
         rig: &Testbed,
@@ -141,15 +141,15 @@ impl TrafficFlows<'_> {
             let (ended, is_ended) = mpsc::channel::<()>();
             let stop = &stop_sending;
             scope.spawn(move || {
-                // This ends when `ended` is dropped, at the latest with this closure.
+                // The loop ends when `ended` is dropped, at the latest with this closure.
                 while is_ended.recv_timeout(clock::SIGNAL_POLL) == Err(RecvTimeoutError::Timeout) {
                     stop.fetch_or(interrupted.load(Ordering::Relaxed), Ordering::Relaxed);
                 }
             });
             let receive = |spec| {
                 let (stop, ready) = (&stop_receiving, ready.clone());
-                // The first call tells that packets are counted from now on. Later calls tell
-                // progress, which nobody waits for.
+                // The first call says that packets are counted from now on. Later calls report
+                // progress, which is not needed.
                 let mut tell = move |_| {
                     let _waited_for = ready.send(());
                 };
@@ -175,7 +175,7 @@ impl TrafficFlows<'_> {
             let ends = done.is_err() || self.length == UNTIL_DONE;
             stop_sending.fetch_or(ends, Ordering::Relaxed);
             let sent: Result<Vec<_>> = senders.into_iter().map(joined).collect();
-            // After an interrupt this fails at once; the error that is returned follows below.
+            // After an interrupt this sleep fails at once; its error is returned below.
             let status = clock::sleep(DRAIN).and_then(|()| node.map(drained).transpose());
             let end_ns = clock::monotonic_ns();
             stop_receiving.store(true, Ordering::Relaxed);
@@ -248,7 +248,7 @@ impl TrafficRecord {
         self.bits(series, SECOND_NS, seconds)
     }
 
-    /// Returns the bits of everything that a source sent, in each full second.
+    /// Returns the bits that arrived from a source in each full second.
     pub fn got_from(&self, receiver: usize, mac: weir_traffic::Mac) -> Vec<f64> {
         let sources = self.received.get(receiver).map_or(&[][..], |seen| &seen.sources);
         let source = sources.iter().find(|source| source.mac == mac);
@@ -265,7 +265,7 @@ impl TrafficRecord {
     ) -> Vec<f64> {
         let windows = series.map_or_else(Vec::new, |series| {
             let cells = usize::try_from(width_ns / series.cell_ns.max(1)).unwrap_or(1);
-            // A series begins with its receiver, before the traffic does.
+            // A receiver's series begins before the traffic, so take the windows from its start.
             series.windows(self.start_ns, cells)
         });
         let mut bits: Vec<f64> = windows.iter().map(|(_, bytes)| crate::float(bytes * 8)).collect();
@@ -294,7 +294,7 @@ fn joined<T>(
     Ok(ended?)
 }
 
-/// The length of a run that ends when the work beside it is done.
+/// The length of a run that ends when `beside` returns.
 pub const UNTIL_DONE: Duration = Duration::MAX;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -305,7 +305,7 @@ const READY_PATIENCE: Duration = Duration::from_secs(5);
 /// Time for all senders to open their sockets before the common start.
 const START_DELAY_NS: u64 = 500_000_000;
 
-/// The wait after the senders' end: longer than the queue of a bridge lasts at its rate, or a
+/// The wait after the senders' end: longer than a bridge takes to empty its queue, and than a
 /// packet is on its way.
 const DRAIN: Duration = Duration::from_millis(300);
 

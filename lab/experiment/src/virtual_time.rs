@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An experiment's run in virtual time: the shipped switch between simulated senders and a sink.
 //!
-//! A [`TrafficRun`] that is written for the wire runs here unchanged, as far as it is made of what
-//! virtual time has: the switch with a policy and its changes or Xen's native back end, senders
-//! with a rate, the sink at the wire's end. Everything else is refused by name: a kernel's bridge,
-//! TCP, processors that are shared.
+//! A [`TrafficRun`] that is written for the wire runs here unchanged, if virtual time has all of
+//! its parts: the switch with a policy and its changes, or Xen's native back end; senders with a
+//! rate; the sink at the wire's end. A run with anything else (a kernel's bridge, TCP, shared
+//! processors) is refused, and the error names that part.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,19 +28,19 @@ use crate::{ExperimentError, Forwarder, Result, StarTopology, TrafficRecord, Tra
 /// The parameters of runs in virtual time.
 #[derive(Clone, Debug, Default)]
 pub struct SimArm {
-    /// The seed of random lengths and phases; the same one gives the same samples.
+    /// The seed of random lengths and phases. Equal seeds give equal samples.
     pub seed: u64,
     /// A folder for captures of what leaves in each run, `PART.pcapng`.
     pub captures: Option<PathBuf>,
     /// The times of the machine that the switch runs on, for runs of the conformance suite; `None`:
-    /// nothing takes time but a rate. Captures need none.
+    /// only rates take time. Captures need `None`.
     pub host: Option<HostTimes>,
 }
 
-/// A run in virtual time, and the frames that the switch let go.
+/// The result of a run in virtual time.
 #[derive(Clone, Debug)]
 pub struct SimTrafficRecord {
-    /// The record, as of a run on the wire. No node has a status.
+    /// The record, as of a run on the wire, but without the status of a node.
     pub record: TrafficRecord,
     /// Frames that left the switch by the uplink.
     pub scheduled: u64,
@@ -48,18 +48,18 @@ pub struct SimTrafficRecord {
     pub note: Option<String>,
 }
 
-/// A run among those of an experiment.
+/// The identity of a run within an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct SimRun<'a> {
     /// Names it in errors and captures.
     pub part: &'a str,
-    /// Its repetition: each draws differently.
+    /// The number of the repetition. Each repetition draws other random numbers.
     pub number: u64,
-    /// From when to when, since the start, the disk of domain 0 works.
+    /// The time from the start at which the disk of domain 0 begins to work, and that of its end.
     pub disk: Option<[Duration; 2]>,
 }
 
-/// A capture while its run goes on.
+/// The capture of a run that has not ended.
 #[derive(Debug)]
 pub struct SimCapture {
     path: PathBuf,
@@ -78,7 +78,8 @@ impl SimArm {
         Seed::new(self.seed ^ number.rotate_left(32))
     }
 
-    /// Captures what leaves `node` from now on, if captures are wanted; `part` names the run.
+    /// Captures the frames that leave `node` from now on, if captures are wanted; `part` names the
+    /// run.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -114,10 +115,10 @@ impl SimArm {
 }
 
 impl SimCapture {
-    /// Writes the file. Returns a note if frames are missing in it.
+    /// Writes the capture file. Returns a note if frames are missing in it.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn write(self) -> Result<Option<String>> {
         let of = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let path: &Path = &self.path;
@@ -130,11 +131,11 @@ impl SimCapture {
 }
 
 impl TrafficRun {
-    /// Runs it in virtual time. In the middle is either the shipped switch, or, for
+    /// Makes the run in virtual time. In the middle is the shipped switch, or, for
     /// [`Forwarder::Limited`], Xen's native back end with these rates ([`NetbackModel`]).
     ///
     /// # Errors
-    /// Something of it is not there in virtual time, or the simulation cannot go on.
+    /// Virtual time lacks a part of the run, or the simulation cannot continue.
     pub fn run_in_virtual_time(&self, arm: &SimArm, run: &SimRun<'_>) -> Result<SimTrafficRecord> {
         let absent = |what: String| missing(run.part, &what);
         let streams: std::result::Result<Vec<_>, String> =
@@ -169,7 +170,7 @@ impl TrafficRun {
         Ok(SimTrafficRecord { record, scheduled, note })
     }
 
-    /// Returns the frames that the switch let go to the wire, and a remark on their capture.
+    /// Returns the frames that left the switch towards the wire, and a remark on their capture.
     fn through_switch(
         &self,
         policy: &Policy,
@@ -178,7 +179,7 @@ impl TrafficRun {
         (arm, run): (&SimArm, &SimRun<'_>),
     ) -> Result<(u64, Option<String>)> {
         let mut node = sim_node(policy)?;
-        // The run begins where learning the wire's place ended: at once.
+        // The traffic begins as soon as the switch has learned the wire's place.
         let start = node.now;
         let mut draws = arm.draws(run.number);
         let mut sources: Vec<SimSource> = streams
@@ -201,7 +202,7 @@ impl TrafficRun {
         }
         let end = start + Nanos::new(clock::nanos(self.length));
         node.run(&mut sources, end, &mut see)?;
-        // Queued frames still arrive.
+        // Run on, so that queued frames still arrive.
         node.run(&mut [], end + DRAIN, &mut see)?;
         Ok((scheduled, capture.map(SimCapture::write).transpose()?.flatten()))
     }
@@ -253,7 +254,7 @@ impl TrafficRun {
         Ok(counts.sent + counts.dropped)
     }
 
-    /// Returns the streams of a sender, or what of it is not there in virtual time.
+    /// Returns the streams of a sender, or the part of it that virtual time lacks.
     fn streams_of(&self, sender: &SendSpec) -> std::result::Result<Vec<SimStream>, String> {
         let at = Nanos::new(sender.start_ns.unwrap_or(0));
         if let Some(nice) = sender.run.nice.filter(|nice| *nice > 0) {
@@ -370,12 +371,12 @@ fn missing(part: &str, what: &str) -> ExperimentError {
 
 fn received(stream: u16, sink: &StreamSink, length: Duration) -> Received {
     let mut series = sink.cells().clone();
-    // A sink counts until its run ends, whether or not something still comes.
+    // A sink counts until its run ends, whether or not frames still arrive.
     series.extend_to(clock::nanos(length));
     let bytes = series.bytes.iter().sum();
     let filled = |(at, packets): (usize, &u64)| (*packets > 0).then_some(at as u64);
     let mut cells = series.packets.iter().enumerate().filter_map(filled);
-    // To a cell: who needs more exact times records packets.
+    // Exact to a cell. An experiment that needs more exact times records packets.
     let first = cells.next().unwrap_or(0);
     let last = cells.next_back().unwrap_or(first);
     let [first_ns, last_ns] = [first, last].map(|cell| cell.saturating_mul(series.cell_ns));
@@ -383,17 +384,18 @@ fn received(stream: u16, sink: &StreamSink, length: Duration) -> Received {
     Received { stream, packets, bytes, order, delays, first_ns, last_ns, series }
 }
 
-/// Longer than any queue of an experiment lasts.
+/// The time for queues to empty at the end: longer than any queue of an experiment lasts.
 const DRAIN: Nanos = Nanos::from_secs(5);
 
-/// By how much a timer in a guest is off, at most: no text says; it moves phases by half a frame in
-/// a second or two.
+/// The most by which a timer in a guest is off. No text gives it; this value moves phases by half a
+/// frame in a second or two.
 const GUEST_TIMER_PPM: u32 = 3000;
 
-/// A disk under work without pause: no text says; domain 0 is blocked for three quarters of the
-/// time, and most requests outlast a ring.
+/// The mean time for which a disk that works without pause blocks domain 0. No text gives it; with
+/// this value domain 0 is blocked for three quarters of the time, and most requests last longer
+/// than a ring takes to fill.
 const DISK_BLOCKS: Nanos = Nanos::from_millis(60);
 const DISK_BETWEEN: Nanos = Nanos::from_millis(20);
 
-/// Bytes of a capture at most.
+/// Most bytes of a capture.
 const CAPTURE_MAX: usize = 64 << 20;

@@ -2,10 +2,10 @@
 //! Charts of results: rates over time, bars beside each other, distributions of delay, points over
 //! two axes.
 //!
-//! A chart is data ([`Lines`], [`Bars`], [`Distribution`], [`Points`]); drawing it gives an
-//! [`Svg`], and that a PNG. Nothing here reads or writes a file. Colours can be told apart by
-//! people who see fewer of them (Okabe and Ito 2008), every curve carries its name beside it, and
-//! the paper is white, so that a chart reads the same on a light and on a dark page.
+//! A chart is data ([`Lines`], [`Bars`], [`Distribution`], [`Points`]). Drawing it returns an
+//! [`Svg`], which can be converted to a PNG. Nothing here reads or writes a file. Colour-blind
+//! people can tell the colours apart (Okabe and Ito 2008), every curve has its name beside it, and
+//! the background is white, so that a chart looks the same on a light and on a dark page.
 //!
 //! ```
 //! use weir_plot::{Lines, Panel, PlotLine};

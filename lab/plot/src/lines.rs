@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Charts of quantities over time, in panels. Panels of one row share their axes, so that heights
-//! can be compared. In several rows, the panels of a column do, and each column may show another
-//! quantity.
+//! Charts of quantities over time, in panels. In a chart with one row, all panels share their axes,
+//! so that heights can be compared. With several rows, the panels of a column share their axes, and
+//! each column may show another quantity.
 
 use plotters::element::{DashedPathElement, PathElement};
 use plotters::style::Color;
@@ -29,9 +29,9 @@ pub struct Lines {
 /// One of the panels of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
-    /// A title that tells it from the other panels; it may be empty.
+    /// A title that distinguishes the panel from others; it may be empty.
     pub title: String,
-    /// The lines. The k-th has the same colour in every panel.
+    /// The lines. The k-th line has the same colour in every panel.
     pub lines: Vec<PlotLine>,
 }
 
@@ -45,12 +45,12 @@ pub struct PlotLine {
 }
 
 impl PlotLine {
-    /// Makes a line, whose name is written at its end.
+    /// Makes a line. Its name is written at its end.
     pub fn new(name: impl Into<String>, samples: Vec<f64>) -> Self {
         Self { name: name.into(), samples, halves: Vec::new(), guarantee: None }
     }
 
-    /// Adds error bars: that of sample k reaches `halves[k]` up and down.
+    /// Adds error bars. The bar of sample k reaches `halves[k]` up and down.
     pub fn within(mut self, halves: Vec<f64>) -> Self {
         self.halves = halves;
         self
@@ -166,7 +166,7 @@ impl Panel {
                 let dashes = DashedPathElement::new(path, 7, 5, ink.mix(0.75).stroke_width(2));
                 chart.draw_series([dashes]).map_err(refused)?;
             }
-            // The first line is wider, so that it shows on both sides of another that covers it.
+            // The first line is wider, so that it shows on both sides of a line that covers it.
             let wide = if index == 0 && self.lines.len() > 1 { 7 } else { 3 };
             let path = PathElement::new(line.points(frame), ink.stroke_width(wide));
             chart.draw_series([path]).map_err(refused)?;

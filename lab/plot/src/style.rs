@@ -21,18 +21,18 @@ pub(crate) const SOFT: RGBColor = RGBColor(0x5f, 0x5f, 0x5f);
 pub(crate) const GRID: RGBColor = RGBColor(0xe3, 0xe3, 0xe3);
 pub(crate) const AXIS: RGBColor = RGBColor(0x8a, 0x8a, 0x8a);
 
-/// Sizes of letters in the measure of plotters, of which [`SIZE_A_PIXEL`] are a pixel of the SVG.
+/// Sizes of letters in units of `plotters`, of which [`SIZE_A_PIXEL`] are a pixel of the SVG.
 pub(crate) const TITLE: f64 = 21.0;
 pub(crate) const LABEL: f64 = 16.0;
 pub(crate) const SMALL: f64 = 14.0;
 
-/// Returns the colour of the k-th line. People who see fewer colours can tell all of them apart.
-/// Yellow, which is hard to read on white, is not among them.
+/// Returns the colour of the k-th line. Colour-blind people can tell these colours apart. Yellow,
+/// which is hard to read on white, is not among them.
 pub(crate) fn colour(index: usize) -> RGBColor {
     COLOURS[index % COLOURS.len()]
 }
 
-/// Draws on a white sheet of that size, and returns the chart.
+/// Calls a function that draws on a white sheet of that size, and returns the chart.
 pub(crate) fn on_paper(
     size: (u32, u32),
     draw: impl FnOnce(&Paper<'_>) -> Result<(), PlotError>,
@@ -69,7 +69,7 @@ pub(crate) fn write(
     paper.draw(&Text::new(text.to_string(), at, style)).map_err(refused)
 }
 
-/// Writes the title and, below it, a line that tells how to read the chart.
+/// Writes the title and, below it, a line that explains how to read the chart.
 pub(crate) fn head(paper: &Paper<'_>, title: &str, key: &str) -> Result<(), PlotError> {
     let corner = (HPos::Left, VPos::Top);
     write(paper, title, (MARGIN, 12), &bold(TITLE, INK), corner)?;
@@ -78,17 +78,17 @@ pub(crate) fn head(paper: &Paper<'_>, title: &str, key: &str) -> Result<(), Plot
 
 type Chart<'p, X, Y> = ChartContext<'p, SVGBackend<'p>, Cartesian2d<X, Y>>;
 
-/// The axes of a chart: where they lie, how they are labelled.
+/// The axes of a chart, with their position and their labels.
 pub(crate) struct Axes<'a> {
     /// Pixels above the drawing, to its right, and to its left for labels.
     pub(crate) top: i32,
     pub(crate) right: i32,
     pub(crate) left: i32,
-    /// The number of labels on each axis, nearly.
+    /// The approximate number of labels on each axis.
     pub(crate) labels: [usize; 2],
     pub(crate) names: [&'a str; 2],
     pub(crate) formats: [&'a dyn Fn(&f64) -> String; 2],
-    /// True if the grid has upright lines, too.
+    /// True if the grid has vertical lines, too.
     pub(crate) upright: bool,
 }
 
@@ -133,7 +133,7 @@ impl Axes<'_> {
     }
 }
 
-/// Returns the ends of an upright error bar, `half` long on each side; it does not go below the
+/// Returns the ends of a vertical error bar, which reaches `half` up and down, but not below the
 /// axis.
 pub(crate) fn error_bar((x, y): (f64, f64), half: f64) -> [(f64, f64); 2] {
     [(x, (y - half).max(0.0)), (x, y + half)]
@@ -159,10 +159,10 @@ pub(crate) fn headroom(greatest: f64) -> f64 {
     if greatest > 0.0 { greatest * 1.06 } else { 1.0 }
 }
 
-/// Moves labels apart that would cover each other, and keeps their order. Heights count downwards.
-/// A first pass, from the top, pushes each label at least `distance` below the one before; a
-/// second, from the bottom, pushes those up that left the paper. If there are too many, some stay
-/// above `top`.
+/// Moves labels apart that would overlap, and keeps their order. Heights count downwards. A first
+/// pass, from the top, pushes each label at least `distance` below the label before. A second pass,
+/// from the bottom, pushes labels back up that left the paper. If there are too many labels, some
+/// end above `top`.
 pub(crate) fn spread(heights: &[i32], distance: i32, top: i32, bottom: i32) -> Vec<i32> {
     let mut order: Vec<usize> = (0..heights.len()).collect();
     order.sort_by_key(|index| (heights[*index], *index));
@@ -205,7 +205,7 @@ pub(crate) fn width(text: &str, size: f64) -> i32 {
     pixels(text.chars().count() as f64 * size / SIZE_A_PIXEL * WIDTH_OF_HEIGHT)
 }
 
-/// Returns the width of a paper that has room for `wide` pixels and for the title.
+/// Returns the width of a sheet that has room for `wide` pixels and for the title.
 pub(crate) fn wide_enough(wide: u32, title: &str) -> u32 {
     wide.max((width(title, TITLE) + 2 * MARGIN).unsigned_abs())
 }
@@ -213,7 +213,7 @@ pub(crate) fn wide_enough(wide: u32, title: &str) -> u32 {
 /// Pixels at the left edge of the paper.
 pub(crate) const MARGIN: i32 = 20;
 
-/// Units of a size of letters in a pixel of the SVG.
+/// Units of letter size of `plotters` in a pixel of the SVG.
 const SIZE_A_PIXEL: f64 = 1.24;
 
 /// The mean width of a letter, as a part of its height.

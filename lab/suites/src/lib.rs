@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The experiments: what Weir promises, measured on real packets by independent sinks.
+//! The experiments: measure Weir's promises on real packets, with independent sinks.
 //!
-//! [`demo`] is the one to watch, [`TABLES`] the tables of requirements, [`conformance`] one suite
-//! for every data plane, [`reproduce`] the figures of published texts. What they are made of is in
-//! `weir-experiment`.
+//! [`demo`] is made to be watched. [`TABLES`] are the tables of requirements, [`conformance`] is
+//! one suite for every data plane, and [`reproduce`] makes the figures of published texts again.
+//! The framework of all of them is `weir-experiment`.
 
 mod browser;
 mod change_load;
@@ -87,7 +87,7 @@ mod tests {
         hold_in_virtual_time(crate::sim::TABLE, |_| false, 5);
     }
 
-    /// The switch's half of row 1 is a test of `weir-sim`.
+    /// Row 1 needs a kernel and is left out. Its half for the switch is a test of `weir-sim`.
     #[test]
     fn rows_of_iip_hold() {
         hold_in_virtual_time(crate::iip::TABLE, |row| row == 1, 15);

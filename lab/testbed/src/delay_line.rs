@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A delay line in user space, for kernels without netem: what comes in at one device leaves at
+//! A delay line in user space, for kernels without netem: frames that arrive at one device leave at
 //! another a fixed time later, whole and in order.
 //!
 //! One thread moves the frames of a pair of devices through packet sockets ([`PacketPort`]), which
-//! finish checksums, cut super-frames and put VLAN tags back. The frames under way are bounded. At
-//! the bound nothing more is read, and the kernel counts what its own buffer cannot hold: see the
-//! number behind `d` in `ss -0 -m`.
+//! finish checksums, cut super-frames and put VLAN tags back. The number of frames under way is
+//! bounded. At the bound no more frames are read, and the kernel counts the frames that its own
+//! buffer cannot hold: see the number after `d` in `ss -0 -m`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -106,9 +106,9 @@ impl DelayLine {
 
     /// Forwards until a device fails.
     fn forward(mut self) -> io::Error {
-        // An experiment takes the lateness of the line for the delay of the queue that it measures,
-        // so the line runs before the traffic on its processor. Without the right to a real-time
-        // class it is late on a busy machine.
+        // Lateness of the line would look like delay of the queue that an experiment measures. So
+        // the line runs before the traffic on its processor, in a real-time class. Without the
+        // right to such a class, the line is late on a busy machine.
         let cpu = cpu::division().others.first().copied();
         let _reservation = CpuReservation::take(CpuRequest { cpu, class: LINE_CLASS });
         let mut frames = Vec::with_capacity(BATCH);
@@ -126,14 +126,14 @@ impl DelayLine {
         }
     }
 
-    /// Sleeps until a frame comes in, one is due, or a device that was full may have room.
+    /// Sleeps until a frame arrives, a frame is due, or a device that was full may have room.
     fn wait(&mut self) {
         let now = now();
         let due = |one: &DelayedDirection| one.under_way.front().map(|(due, _)| *due);
         let due = self.directions.iter().filter_map(due).min().unwrap_or(Instant::FAR_FUTURE);
         let under_way: usize = self.directions.iter().map(|one| one.under_way.len()).sum();
         if under_way + SPARE >= FRAMES_MAX as usize {
-            // Nothing more is read now, so frames that wait to be read must not end the sleep.
+            // The pool is full, so frames that wait to be read must not end the sleep.
             thread::sleep(Duration::from_nanos(due.saturating_since(now).as_nanos()));
             return;
         }
@@ -143,8 +143,8 @@ impl DelayLine {
 }
 
 impl DelayedDirection {
-    /// Receives at most a batch from `from`, and sends what is due to `to`. Returns the number of
-    /// frames moved.
+    /// Receives at most a batch from `from`, and sends the frames that are due to `to`. Returns the
+    /// number of frames moved.
     fn pass(
         &mut self,
         from: &mut PacketPort,
@@ -152,7 +152,7 @@ impl DelayedDirection {
         pool: &mut Pool,
         frames: &mut Vec<Frame>,
     ) -> io::Result<usize> {
-        // While the pool has no free frame, what comes waits in the socket.
+        // While the pool has no free frame, arrivals wait in the socket.
         from.receive(pool, BATCH, frames);
         let (now, mut moved) = (now(), frames.len());
         self.under_way.extend(frames.drain(..).map(|frame| (now + self.delay, frame)));
@@ -166,7 +166,7 @@ impl DelayedDirection {
         }
         if to.pending() > 0 {
             match to.flush(pool) {
-                // The device is down for a moment; its frames wait.
+                // The device is down for the moment; its frames wait.
                 Err(error) if error.kind() == io::ErrorKind::NetworkDown => {}
                 Err(error) => return Err(error),
                 Ok(_) => {}
@@ -176,22 +176,22 @@ impl DelayedDirection {
     }
 }
 
-/// Above ordinary processes, below a worker.
+/// The scheduling class of a line: above ordinary processes, below a worker.
 const LINE_CLASS: Class = Class::Fifo { priority: 1 };
 /// The text that a line prints when it is open.
 pub const READY: &str = "ready";
 
 /// The largest packet that a line carries, at layer 3.
 pub(crate) const MTU_MAX: u32 = 3500;
-/// A chunk of the pool: a frame of [`MTU_MAX`], its headers and a tag.
+/// Bytes of a chunk of the pool: room for a frame of [`MTU_MAX`] with its headers and a tag.
 const CHUNK_BYTES: u32 = 4096;
 /// The frames of the pool, for both directions: 150 ms at 5 Gbit/s, 256 MiB.
 const FRAMES_MAX: u32 = 65_536;
-/// Frames of the pool that the ports may hold.
+/// Frames of the pool that are reserved for the ports.
 const SPARE: usize = 1024;
 /// Frames read at once.
 const BATCH: usize = 32;
-/// The buffer of each socket, above what the kernel lets ordinary programs have.
+/// The buffer of each socket. It is larger than the kernel allows to ordinary programs.
 const SOCKET_BYTES: u32 = 32 << 20;
 /// The time after which a full device is tried again: 10 frames of 1500 bytes at 1 Gbit/s.
 const RETRY: Nanos = Nanos::from_micros(120);

@@ -2,9 +2,9 @@
 //! The lab: a network of namespaces and veth pairs on one machine, built from a topology and
 //! removed without a trace.
 //!
-//! All of a lab is inside namespaces of its own, so that removing it is deleting these; the undo
-//! journal `lab-NAME` lists them. [`Lab::up`] is idempotent: it adopts what is there and repairs
-//! what is missing.
+//! A lab is entirely inside namespaces of its own, so deleting these removes it. The undo journal
+//! `lab-NAME` lists them. [`Lab::up`] is idempotent: it adopts existing parts and makes missing
+//! ones.
 
 mod build;
 mod delay;
@@ -31,12 +31,12 @@ use weir_platform::run::{Command, Host, LIMIT, Platform, RunError};
 use weir_platform::state::StateDir;
 use weir_platform::undo::Undo;
 
-/// A lab that is up, in the hands of this process. It goes down when this value is dropped,
-/// unless it was [kept](Lab::keep).
+/// A lab that is up and owned by this process. It is taken down when this value is dropped, unless
+/// it was [kept](Lab::keep).
 #[derive(Debug)]
 pub struct Lab {
     topology: Topology,
-    /// `None` once `down` or `keep` took it.
+    /// The undo journal; `None` once `down` or `keep` took it.
     journal: Option<Journal>,
     /// The delay lines, if this process started them.
     line: Option<Child>,
@@ -50,8 +50,8 @@ impl Lab {
         Self::up_with(topology, state, &[own.into(), "lab".into(), "delay-line".into()])
     }
 
-    /// Brings the lab up as [`Lab::up`] does, from a program other than `weir-lab`: the command
-    /// `delay_line` takes the place of `weir-lab lab delay-line`, which runs [`delay_line::run`].
+    /// Brings the lab up as [`Lab::up`] does, for programs other than `weir-lab`. The command
+    /// `delay_line` replaces `weir-lab lab delay-line`, and must run [`delay_line::run`].
     pub fn up_with(
         topology: Topology,
         state: &StateDir,
@@ -117,7 +117,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Undoes what a failed `up` made. Returns its error, with what could not be undone.
+    /// Undoes the changes of a failed `up`. Returns its error, with the changes that could not be
+    /// undone.
     fn give_up(mut self, mark: u64, error: HostError) -> HostError {
         let Some(mut journal) = self.journal.take() else { return error };
         let host = journal.host();
@@ -141,8 +142,8 @@ impl Lab {
         let host = journal.host();
         let report = journal.undo_all(&host);
         if let Some(mut line) = self.line.take() {
-            // The process ended with its namespace. Waiting for it removes it from the table of
-            // processes.
+            // The process ended with its namespace. Waiting for it removes its entry from the
+            // process table.
             let _ = line.kill();
             let _ = line.wait();
         }
@@ -201,7 +202,7 @@ fn make_namespaces(topology: &Topology, journal: &mut Journal) -> Result<(), Hos
             continue;
         }
         if exists {
-            // Removes what `ip netns add`, killed half-way, left behind.
+            // Removes a partial namespace of an `ip netns add` that was killed.
             lines.push(format!("netns del {name}"));
         }
         if !ours {
@@ -214,8 +215,8 @@ fn make_namespaces(topology: &Topology, journal: &mut Journal) -> Result<(), Hos
     Ok(())
 }
 
-/// Calls `work` for each node, for several at a time, since starting commands takes most of the
-/// time. Returns the error of the first node that has one.
+/// Calls `work` for each node, for several nodes at a time, since most of the time is spent on
+/// starting commands. Returns the error of the first node that failed.
 fn at_each_node(
     topology: &Topology,
     work: impl Fn(usize) -> Result<(), RunError> + Sync,
@@ -229,7 +230,7 @@ fn at_each_node(
                 scope.spawn(move || nodes.map(|node| (node, work(node))).find(|(_, r)| r.is_err()))
             })
             .collect();
-        // A panic in `work` goes on in the caller.
+        // A panic in `work` continues in the caller.
         let join = |thread: ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
@@ -253,7 +254,7 @@ fn journal_name(lab: &str) -> String {
     format!("lab-{lab}")
 }
 
-/// The time that making a namespace may take: ten times what it takes on a busy machine.
+/// The time limit for making a namespace: ten times the time that it takes on a busy machine.
 const NODE_LIMIT: Duration = Duration::from_millis(100);
 
 /// The time for which another process may work on the same lab.

@@ -68,21 +68,21 @@ pub struct End {
     pub node: usize,
     /// Name of the device, 1 to 15 bytes.
     pub device: String,
-    /// Its address; none: the kernel draws one.
+    /// Its address; `None`: the kernel draws a random one.
     pub mac: Option<MacAddr>,
     /// Its addresses, with prefix lengths.
     pub addresses: Vec<Cidr>,
-    /// Fixed neighbours, so that nothing has to be asked for on the link.
+    /// Fixed neighbours, so that no addresses need to be resolved on the link.
     pub neighbours: Vec<(IpAddr, MacAddr)>,
-    /// The rate at which this end may send, at layer 2 without FCS; none: as fast as it goes.
+    /// The rate at which this end may send, at layer 2 without FCS; `None`: no limit.
     pub rate: Option<BitRate>,
-    /// The bytes that may leave above the rate at once.
+    /// The bytes that may exceed the rate at once; `None`: [`default_burst`].
     pub burst: Option<ByteCount>,
     /// The packets that wait at this end before one is dropped, 1 to 100 000.
     pub queue: u32,
     /// The delay of a frame that this end sends.
     pub delay: Nanos,
-    /// True if the device leaves checksums and segmentation to later, as the kernel's default is.
+    /// True if the device defers checksums and segmentation (offloads), as is the kernel's default.
     pub offloads: bool,
 }
 
@@ -133,9 +133,8 @@ impl End {
     }
 }
 
-/// Returns the larger of two frames and of 2 ms at the rate. The timers of a busy machine are late
-/// by up to 3 ms once in a thousand times; a link whose burst is shorter than that loses rate by
-/// it.
+/// Returns the larger of two frames and of 2 ms at the rate. Once in a thousand times, the timers
+/// of a busy machine are late by up to 3 ms. A link loses rate if its burst is shorter than that.
 pub fn default_burst(rate: BitRate, mtu: u32) -> ByteCount {
     let frames = ByteCount::new(2 * (u64::from(mtu) + HEADER_BYTES));
     frames.max(rate.bytes_in_floor(Nanos::from_millis(2)))
@@ -146,7 +145,7 @@ pub fn default_burst(rate: BitRate, mtu: u32) -> ByteCount {
 pub struct Cidr {
     /// The address.
     pub address: IpAddr,
-    /// Bits of the network part: to 32, or to 128.
+    /// Bits of the network part: up to 32 for IPv4, up to 128 for IPv6.
     pub prefix: u8,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir-lab conformance`: what a data plane holds, experiment by experiment.
+//! `weir-lab conformance`: runs the suite's experiments on a data plane and judges each.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -77,7 +77,7 @@ impl Conformance {
         Ok(status)
     }
 
-    /// Runs the experiments. One that cannot be made does not keep the others from running.
+    /// Runs the experiments. An experiment that fails to run does not keep the others from running.
     fn measure(
         &self,
         rec: &mut Recording<'_>,
@@ -129,7 +129,7 @@ impl Conformance {
         Ok(std::fs::write(file, text).map_err(|error| ExperimentError::io(file, error))?)
     }
 
-    /// Reads the results to compare with.
+    /// Reads the results of other data planes, for comparison.
     fn others(&self) -> Result<Vec<ResultFile>, Failure> {
         let read = |path: &PathBuf| {
             let text =

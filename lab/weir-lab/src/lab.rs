@@ -260,7 +260,7 @@ impl XenCommand {
     fn run(self) -> Result<ExitCode, Failure> {
         let spec = xen::XenSpec { folder: self.output.folder("xen"), loads: self.load };
         let (result, shown) = self.output.measure(|rec| Ok(xen::show(rec, &spec)))?;
-        // What was measured is kept, whatever came of the rest.
+        // Write the result before a failure is returned, so that measured samples are kept.
         let status = self.output.finish("xen", &result)?;
         shown?;
         Ok(status)
@@ -274,7 +274,7 @@ impl XenClassesCommand {
         let Self { guest: guests, namespace, output } = self;
         let spec = xen::XenClassesSpec { guests, namespace, folder };
         let (result, shown) = output.measure(|rec| Ok(xen::show_classes(rec, &spec)))?;
-        // What was measured is kept, whatever came of the rest.
+        // Write the result before a failure is returned, so that measured samples are kept.
         let status = output.finish("xen", &result)?;
         shown?;
         Ok(status)

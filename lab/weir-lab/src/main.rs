@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The laboratory: experiments on the shipped program `weir`, which it finds beside itself.
 //!
-//! Exit status: 0 done and everything held, 1 it could not be done, 2 the command line was wrong,
-//! 3 it was measured and a case does not hold.
+//! Exit status: 0 success, and all cases hold; 1 the command failed; 2 the command line was wrong;
+//! 3 the measurement succeeded, and a case does not hold.
 
 mod conformance;
 mod demo;

@@ -33,8 +33,7 @@ impl Output {
         self.out.clone().unwrap_or_else(|| Path::new("out").join(name))
     }
 
-    /// Returns these options for one of several results, whose folder `name` is inside the given
-    /// one.
+    /// Returns these options for one of several results, in the folder `name` inside this one's.
     pub(crate) fn part(&self, name: &str) -> Self {
         let out = self.out.as_ref().map(|out| out.join(name));
         Self { out, json: self.json, quick: self.quick }
@@ -76,7 +75,7 @@ impl Output {
     }
 }
 
-/// Returns where, when and by which command this run was made.
+/// Returns the place, the time and the command of this run.
 pub(crate) fn origin() -> Origin {
     machine::origin(&machine::command_line(), option_env!("WEIR_COMMIT").unwrap_or("unknown"))
 }

@@ -87,8 +87,8 @@ impl RunScenario {
     }
 }
 
-/// Returns the name of a scenario's file, for a folder and for series: other characters than
-/// letters, digits and `-` become `-`.
+/// Returns a scenario's name for folders and series: its file's name, in which each character other
+/// than letters, digits and `-` becomes `-`.
 fn name_of(file: &Path) -> String {
     let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
@@ -128,8 +128,8 @@ impl Swarm {
     }
 }
 
-/// Seeds of a quick run, at most.
+/// Most seeds of a quick run.
 const QUICK_SEEDS: u64 = 20;
 
-/// Characters of a scenario's name, at most.
+/// Most characters of a scenario's name.
 const NAME_MAX: usize = 32;

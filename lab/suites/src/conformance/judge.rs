@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The judgements of the suite. Each keeps the series that it is about, claims a bound of them, and
-//! notes how large the error was, for the table. Some claims are about the *scenario* instead: if a
-//! sender did not offer what the experiment needs, the data plane is not judged by it. Names are
-//! relative to the variant that is judged.
+//! The judgements of the suite. Each judgement keeps its series, claims a bound on them, and notes
+//! the size of the error for the table. Some claims are about the *scenario* instead: if a sender
+//! offered less than the experiment needs, the data plane is not judged. Names are relative to the
+//! variant that is judged.
 
 use serde::{Deserialize, Serialize};
 use weir_experiment::Result;
@@ -18,7 +18,7 @@ pub(super) struct ConformanceJudge<'t, 'a> {
     /// The recording that takes series and cases.
     pub(super) rec: &'t mut Recording<'a>,
     found: &'t mut JudgeFindings,
-    /// The bounds that it claims.
+    /// The bounds that the judge claims.
     pub(super) bounds: SuiteBounds,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct JudgeFindings {
     pub(super) findings: Vec<BoundError>,
     /// The least utilization of the link so far, 0 to 1.
     pub(super) utilization: Option<f64>,
-    /// The first case that shows that a sender did not send what the scenario needs.
+    /// The first case that shows that a sender offered less than the scenario needs.
     pub(super) missing: Option<String>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct MeasuredPhase {
     pub(super) rest: f64,
     /// The weights of both.
     pub(super) weights: [u32; 2],
-    /// The maximum rate of the second, if it has one. It offers more than that.
+    /// The maximum rate of the second tenant, if it has one. The tenant offers more than that.
     pub(super) rate_bps: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct MeasuredShare {
     pub(super) name: String,
     /// Bits in each second.
     pub(super) got: Vec<f64>,
-    /// Bits that it sent on its device in each second.
+    /// Bits that the tenant sent on its device in each second.
     pub(super) offered: Vec<f64>,
     /// Its weight.
     pub(super) weight: u32,
@@ -93,8 +93,8 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         Self { rec, found, bounds }
     }
 
-    /// Claims that tenants who all offer more than their shares divide the link in proportion to
-    /// their weights, in each second, and leave nothing of it.
+    /// Claims that tenants that all offer more than their shares divide the whole link in
+    /// proportion to their weights, in each second.
     pub(super) fn shares(&mut self, shares: Vec<MeasuredShare>, link_bps: u64) -> Result {
         let link_bps = float(link_bps);
         let all: u32 = shares.iter().map(|share| share.weight).sum();
@@ -118,8 +118,8 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         self.full(shares.into_iter().map(|share| (share.name, share.got)), link_bps)
     }
 
-    /// Claims that in each phase, of `seconds`, two tenants who offer more than there is get what
-    /// their weights and rates say, and that the link is full.
+    /// Claims that in each phase of `seconds`, two tenants that together offer more than the link
+    /// carries get the shares of their weights and rates, and that the link is full.
     pub(super) fn follows(
         &mut self,
         phases: &[MeasuredPhase],
@@ -128,7 +128,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
     ) -> Result {
         let (mut got, mut owed) = (Vec::new(), Vec::new());
         for MeasuredPhase { got: [first, second], weights: [one, other], rate_bps, .. } in phases {
-            // With a rate, the second is to get that; without, its part of what both got.
+            // The second tenant is to get its rate if it has one, otherwise its part of both.
             let share = (first + second) * f64::from(*other) / f64::from(one + other);
             got.push(*second);
             owed.push(rate_bps.map_or(share, |bps| float(bps) * seconds));
@@ -171,8 +171,8 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         self.found.utilization = Some(least);
     }
 
-    /// Claims that a tenant got its guarantee in each second (the lesser of its minimum and its
-    /// offer), and that it offered most of its minimum.
+    /// Claims that a tenant got its minimum in each second, or its offer if that was less, and that
+    /// on average it offered most of its minimum.
     pub(super) fn owed(&mut self, who: &str, seen: [Vec<f64>; 2], min_rate_bps: u64) -> Result {
         let bps = float(min_rate_bps);
         self.rec.guaranteed_to(self.bounds.guaranteed, [who, who], seen, bps, SETTLE_SECONDS)?;
@@ -182,12 +182,12 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         self.scenario(claim.of(&[format!("{who}/owed")]).skip(SETTLE_SECONDS))
     }
 
-    /// Claims that a rate is reached to 0.1 % of ten seconds, and exceeded by its burst at most in
-    /// any 100 ms. `bits` arrived in each ms.
+    /// Claims that a rate is reached within the bounds' `rate_error`, and exceeded by at most its
+    /// burst in any 100 ms. `bits` arrived in each ms.
     ///
     /// A forwarder that has no processor for a time catches up by its burst and loses the rest,
-    /// which is less than the rate brings in that time. So the traffic of `stolen_s`, the time that
-    /// the machine's host took from the forwarder's processor, may be missing.
+    /// which is less than the traffic of that time at the rate. So the traffic of `stolen_s` may be
+    /// missing: the time that the machine's host took from the forwarder's processor.
     pub(super) fn limited(
         &mut self,
         case: &str,
@@ -217,8 +217,8 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         self.in_window(case, &name, "bit", rate, float(limits.burst().get() * 8))
     }
 
-    /// Claims that the machine had its processors for nearly all of the time. No forwarder can hold
-    /// a rate without one.
+    /// Claims that the machine had its processors for nearly all of the time, since no forwarder
+    /// can hold a rate without a processor.
     fn ran(&mut self, case: &str, stolen_s: f64, measured_s: f64) -> Result {
         let id = format!("{case}/stolen");
         self.rec.keep(&id, Series::unordered("s", vec![stolen_s]))?;
@@ -227,9 +227,10 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         self.scenario(Claim::new(&id, text, Rule::Sum, bound).of(&[&id]))
     }
 
-    /// Claims that a packet rate admits what it may of the offer, to 1 %, and is exceeded by its
-    /// burst at most in any 100 ms where packets are admitted. The sink sees them later;
-    /// [`Delays::on_the_way`] says how many more that can bring into 100 ms.
+    /// Claims that a packet rate admits as much of the offer as its token bucket allows, within the
+    /// bounds' `packet_rate_error`, and is exceeded by at most its burst in any 100 ms at the point
+    /// of admission. The sink sees packets later; [`Delays::on_the_way`] says how many more packets
+    /// these delays can bring into 100 ms.
     pub(super) fn limited_packets(
         &mut self,
         case: &str,
@@ -270,7 +271,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         self.in_window(case, &names[0], "packet", rate, burst + late)
     }
 
-    /// Claims that no 100 ms hold more than rate · T + burst.
+    /// Claims that no window of T = 100 ms holds more than rate · T + burst.
     fn in_window(&mut self, case: &str, series: &str, unit: &str, rate: f64, burst: f64) -> Result {
         let bound = Bound::at_most(rate * 0.1 + burst);
         let what = format!("{unit} in the fullest 100 ms");
@@ -282,7 +283,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
     }
 
     /// Claims that 99 of 100 packets of a well-behaved tenant wait for `most_s` at most.
-    /// `quantiles` are those of its delays, evenly spaced.
+    /// `quantiles` are evenly spaced quantiles of its delays.
     pub(super) fn waits(&mut self, quantiles: Vec<f64>, most_s: f64) -> Result {
         self.rec.keep("delay", Series::unordered("s", quantiles))?;
         let (rule, bound) = (Rule::Percentile { percent: 99.0 }, Bound::at_most(most_s));
@@ -300,7 +301,7 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         Ok(())
     }
 
-    /// Claims, of the scenario, that a stream offered at least `least_bps` on average.
+    /// Claims about the scenario that a stream offered at least `least_bps` on average.
     pub(super) fn offered(&mut self, case: &str, bits: Vec<f64>, least_bps: f64) -> Result {
         self.rec.keep(case, Series::sampled("bit/s", 1.0, bits))?;
         let bound = Bound::at_least(least_bps);
@@ -323,14 +324,14 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
         Ok(self.rec.result.cases().last().map_or(0.0, weir_result::Case::value))
     }
 
-    /// Judges a claim whose value is 1 where it is perfect.
+    /// Judges a claim whose ideal value is 1.
     fn ratio(&mut self, claim: Claim) -> Result {
         self.rec.judge(claim)?;
         self.note_last_ratio();
         Ok(())
     }
 
-    /// Notes which part of `all` the value of the last case is.
+    /// Notes the value of the last case, as a part of `all`, as the utilization.
     fn note_utilization(&mut self, all: f64) {
         if let Some(case) = self.rec.result.cases().last() {
             let full = case.value() / all;
@@ -361,14 +362,14 @@ impl<'t, 'a> ConformanceJudge<'t, 'a> {
 }
 
 impl BoundError {
-    /// Returns the error in proportion to its bound.
+    /// Returns the error as a multiple of its bound.
     pub(super) fn of_bound(&self) -> f64 {
         if self.error == 0.0 { 0.0 } else { self.error / self.bound }
     }
 }
 
-/// Returns the claim that shares are balanced. If nobody got anything for a second, there is no
-/// balance, and the claim is that somebody did.
+/// Returns the claim that shares are balanced. If no tenant got anything in some second, the
+/// balance is undefined, and the claim is that some tenant did.
 fn balance(shares: &[MeasuredShare], least: f64) -> Claim {
     let seconds = shares.first().map_or(0, |share| share.got.len());
     let is_silent = |second| shares.iter().all(|share| share.got.get(second) == Some(&0.0));
@@ -380,13 +381,13 @@ fn balance(shares: &[MeasuredShare], least: f64) -> Claim {
     Claim::new("balance", name, Rule::LeastBalance, Bound::at_least(least))
 }
 
-/// Returns the judged time of samples of a ms, in seconds.
+/// Returns the judged time, in seconds, of samples that each cover 1 ms.
 fn settled_s(each_ms: &[f64]) -> f64 {
     float(each_ms.len().saturating_sub(SETTLE_MILLIS) as u64) / 1e3
 }
 
-/// Returns a lower bound of what a token bucket lets through in each ms of the offer: no more than
-/// the tokens at the start of the ms, wherever in it the packets lie.
+/// Returns a lower bound on the packets that a token bucket admits in each ms of the offer: at most
+/// the tokens at the start of the ms, wherever in the ms the packets lie.
 fn let_through(offered: &[f64], rate_ms: f64, burst: f64) -> Vec<f64> {
     let mut tokens = burst;
     let pass = |offered: &f64| {
@@ -401,14 +402,15 @@ fn let_through(offered: &[f64], rate_ms: f64, burst: f64) -> Vec<f64> {
 pub(super) const SETTLE_SECONDS: usize = 1;
 const SETTLE_MILLIS: usize = 1000 * SETTLE_SECONDS;
 
-/// The least offer of a backlogged tenant, in shares of it: the generator keeps its rate to 2 %.
+/// The least offer of a backlogged tenant, as a multiple of its share. The generator keeps its rate
+/// to 2 %.
 const PRESSURE: f64 = 1.1;
 
-/// The least mean offer of a tenant with a minimum, as a part of that minimum. A sender that skips
-/// what it was kept from sending offers less than its rate.
+/// The least mean offer of a tenant with a minimum, as a part of that minimum. A sender that was
+/// kept from sending, and does not catch up, offers less than its rate.
 const ASKED: f64 = 0.75;
 
-/// The greatest part of the measured time that the machine's host may take. Beyond it a run shows
+/// The greatest part of the measured time that the machine's host may take. Beyond it, a run proves
 /// nothing.
 const STOLEN_MAX: f64 = 0.005;
 

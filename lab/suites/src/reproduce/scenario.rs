@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A figure as data: who sends what, when and how often, and what the text found. The files are
-//! `lab/scenarios/netback/*.toml`; `docs/reproduce.md` has their keys.
+//! A figure as data: the senders with their traffic and times, the number of repetitions, and the
+//! findings of the text. The files are `lab/scenarios/netback/*.toml`; `docs/reproduce.md` has
+//! their keys.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -19,7 +20,7 @@ pub struct Scenario {
     /// The rate of the link that all share.
     #[serde(deserialize_with = "unit")]
     pub link: BitRate,
-    /// Length of the traffic, which the other times are within.
+    /// Length of the traffic. All other times lie within it.
     #[serde(deserialize_with = "length")]
     pub duration: Duration,
     /// Repetitions of each run.
@@ -46,7 +47,7 @@ pub struct Scenario {
     /// The graphs of the text's figure.
     #[serde(rename = "panel")]
     pub panels: Vec<FigurePanel>,
-    /// Defects that the text found, and how much of each there must be to count.
+    /// Defects that the text found, each with the size from which it counts.
     #[serde(rename = "defect", default)]
     pub defects: Vec<Defect>,
 }
@@ -73,7 +74,8 @@ pub struct FigurePanel {
     pub name: String,
     /// Its title.
     pub title: String,
-    /// Shows why a defect is absent elsewhere, and is run before alone.
+    /// True for a control panel, which shows why a defect is absent elsewhere. It is run only with
+    /// [`Variant::Before`].
     #[serde(default)]
     pub control: bool,
     /// The senders.
@@ -85,7 +87,7 @@ pub struct FigurePanel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FigureTenant {
-    /// Its name; with a count, what its copies' names begin with.
+    /// Its name; with a `count`, the beginning of its copies' names.
     pub name: String,
     /// Number of its copies.
     #[serde(default = "one")]
@@ -96,10 +98,10 @@ pub struct FigureTenant {
     /// The parameter `rate` of its interface.
     #[serde(default, deserialize_with = "maybe_unit")]
     pub rate: Option<BitRate>,
-    /// Burst of `rate`, before; Netback's if absent.
+    /// Burst of `rate` with [`Variant::Before`]; Netback's default if absent.
     #[serde(default, deserialize_with = "maybe_unit")]
     pub credit: Option<ByteCount>,
-    /// The nice value of its senders: less processor time than others above 0.
+    /// The nice value of its senders. Above 0, they get less processor time than others.
     #[serde(default)]
     pub nice: i32,
     /// The offer of each connection, if it is not the full speed.
@@ -108,7 +110,7 @@ pub struct FigureTenant {
     /// When it begins to send.
     #[serde(default, deserialize_with = "length")]
     pub start: Duration,
-    /// Smallest frame, layer 2 without FCS; sizes are uniformly random where it is not the largest.
+    /// Smallest frame, layer 2 without FCS. Sizes are uniformly random between it and `frame_max`.
     #[serde(default = "frame")]
     pub frame_min: u16,
     /// Largest frame.
@@ -122,7 +124,7 @@ pub struct FigureTenant {
 pub enum Pinning {
     /// All on one processor.
     One,
-    /// Each tenant's on one of its own, as far as there are processors.
+    /// Each tenant's on a processor of its own, as far as there are enough.
     Own,
 }
 
@@ -130,10 +132,10 @@ pub enum Pinning {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sender {
-    /// A thread with a kernel socket for each connection, as the text had.
+    /// A thread with a kernel socket for each connection, as in the text.
     #[default]
     Sockets,
-    /// One generator for all, where threads would need more processors than there are.
+    /// A single generator for all connections, where threads would need too many processors.
     Generator,
 }
 
@@ -176,12 +178,12 @@ pub struct PrioritySweep {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskPhase {
-    /// Whose machine.
+    /// The tenant on whose machine the disk works.
     pub tenant: String,
-    /// t0 of the text.
+    /// The time of its beginning: t0 of the text.
     #[serde(deserialize_with = "length")]
     pub from: Duration,
-    /// t1 of the text.
+    /// The time of its end: t1 of the text.
     #[serde(deserialize_with = "length")]
     pub to: Duration,
 }
@@ -190,25 +192,26 @@ pub struct DiskPhase {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Defect {
-    /// In a few words.
+    /// Its description in a few words.
     pub what: String,
     /// The claim whose value shows it.
     pub claim: String,
-    /// Panels in which it is looked for; all if empty.
+    /// Panels in which the defect is looked for; all if empty.
     #[serde(default)]
     pub panels: Vec<String>,
-    /// The tenant that it favours: it is there only if nobody gets more.
+    /// The tenant that the defect favours: it is present only if no other tenant gets more.
     pub favours: Option<String>,
-    /// It is there if the worst value is at most this.
+    /// The defect is present if the worst value is at most this.
     pub at_most: Option<f64>,
-    /// It is there if the worst value is at least this.
+    /// The defect is present if the worst value is at least this.
     pub at_least: Option<f64>,
-    /// Why it may be absent on a kernel of today.
+    /// The reason why the defect may be absent on a kernel of today.
     pub otherwise: String,
 }
 
 impl Scenario {
-    /// Returns it with another length: all times but those between changes keep their proportion.
+    /// Returns the scenario with another length. All times are scaled with it, except the time
+    /// between changes.
     pub fn lasting(mut self, duration: Duration) -> Self {
         let scale = duration.as_secs_f64() / self.duration.as_secs_f64();
         for tenant in self.panels.iter_mut().flat_map(|panel| &mut panel.tenants) {
@@ -221,7 +224,7 @@ impl Scenario {
         self
     }
 
-    /// Returns it with another start of all who do not start at once.
+    /// Returns the scenario with another start of all tenants that do not start at once.
     pub fn starting(mut self, at: Duration) -> Self {
         let tenants = self.panels.iter_mut().flat_map(|panel| &mut panel.tenants);
         for tenant in tenants.filter(|tenant| !tenant.start.is_zero()) {
@@ -230,12 +233,12 @@ impl Scenario {
         self
     }
 
-    /// Returns it as `--quick` makes it.
+    /// Returns the scenario as `--quick` runs it.
     pub fn quickly(mut self) -> Self {
         let Quick { duration, repetitions, panels } = self.quick.clone();
         self.repetitions = repetitions;
         self.panels.retain(|panel| panels.is_empty() || panels.contains(&panel.name));
-        // A defect of panels that are gone is looked for nowhere, not everywhere.
+        // A defect whose panels are all left out is dropped, since an empty list means all panels.
         let shown: Vec<&String> = self.panels.iter().map(|panel| &panel.name).collect();
         self.defects.retain_mut(|defect| {
             let everywhere = defect.panels.is_empty();
@@ -253,13 +256,13 @@ impl Scenario {
         Duration::from_millis(100)
     }
 
-    /// Samples at the beginning of a tenant's traffic that nothing is held against: buckets are
-    /// full then, and threads find their places.
+    /// Samples at the beginning of a tenant's traffic that are not judged, because buckets are
+    /// still full and threads find their processors.
     pub fn settle(&self) -> usize {
         if self.interval() < Duration::from_secs(1) { 3 } else { 2 }
     }
 
-    /// The first sample of a tenant that bounds are held against.
+    /// The first sample of a tenant that is judged.
     pub fn first_judged(&self, tenant: &FigureTenant) -> usize {
         self.sample_at(tenant.start) + self.settle()
     }
@@ -269,7 +272,7 @@ impl Scenario {
         samples(at, self.interval())
     }
 
-    /// Bits of a tenant's largest frame, in samples of bits a second.
+    /// A tenant's largest frame in one sample, as bits a second.
     pub fn packet_bps(&self, tenant: &FigureTenant) -> f64 {
         f64::from(tenant.frame_max) * 8.0 / self.interval().as_secs_f64()
     }
@@ -290,7 +293,7 @@ impl Scenario {
 }
 
 impl Measure {
-    /// The words by which a defect names what is claimed.
+    /// The words by which a defect names a claim.
     pub const fn words(self) -> &'static [&'static str] {
         match self {
             Self::Rates => &["least", "greatest", "interval"],
@@ -302,19 +305,19 @@ impl Measure {
 }
 
 impl Defect {
-    /// Returns whether it is looked for in a panel.
+    /// Returns true if the defect is looked for in a panel.
     pub fn concerns(&self, panel: &FigurePanel) -> bool {
         self.panels.is_empty() || self.panels.contains(&panel.name)
     }
 }
 
 impl FigurePanel {
-    /// Returns whether it is run with this in the middle.
+    /// Returns true if the panel is run with this forwarder in the middle.
     pub fn has(&self, variant: Variant) -> bool {
         !self.control || variant == Variant::Before
     }
 
-    /// Its tenants, copies told apart by their numbers.
+    /// The panel's tenants; copies are distinguished by their numbers.
     pub fn all(&self) -> Vec<FigureTenant> {
         let copies = |tenant: &FigureTenant| {
             let one = tenant.clone();
@@ -337,18 +340,18 @@ impl FigureTenant {
 /// The forwarder in the middle of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// The text's: a bridge, and a token bucket at each interface with a `rate`.
+    /// The forwarder of the text: a bridge, and a token bucket at each interface with a `rate`.
     Before,
     /// Weir.
     After(WeirScheduler),
 }
 
-/// All of them, in the order in which they are shown.
+/// All variants, in the order in which they are shown.
 pub const VARIANTS: [Variant; 3] =
     [Variant::Before, Variant::After(WeirScheduler::Wrr), Variant::After(WeirScheduler::Hfsc)];
 
 impl Variant {
-    /// Its key in series.
+    /// The variant's key in series.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Before => "before",
@@ -357,7 +360,7 @@ impl Variant {
         }
     }
 
-    /// Its name for people.
+    /// The variant's name for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Before => "before: bridge",
@@ -367,7 +370,7 @@ impl Variant {
     }
 }
 
-/// Whole intervals in a length.
+/// The number of whole intervals in a length.
 fn samples(length: Duration, interval: Duration) -> usize {
     usize::try_from(length.as_millis() / interval.as_millis().max(1)).unwrap_or(usize::MAX)
 }
@@ -377,7 +380,7 @@ fn whole(priority: f64) -> u32 {
     priority.round().clamp(1.0, 1e6) as u32
 }
 
-/// Reads a value as a policy has it.
+/// Reads a value in the notation of a policy.
 pub(crate) fn unit<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
     from: D,
 ) -> Result<T, D::Error> {
@@ -407,5 +410,5 @@ const fn frame() -> u16 {
     1514
 }
 
-/// Priorities are this times the root of their ratio, so that whole numbers are near enough.
+/// Priorities are this times the root of their ratio, so that rounding to integers hardly matters.
 const PRIORITY_UNIT: f64 = 10_000.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The plan of a lab of routers: its topology and its addresses. Routers beside each other:
+//! The plan of a lab of routers: its topology and its addresses. Parallel routers:
 //!
 //! ```text
 //!            node                    node
@@ -8,7 +8,7 @@
 //!     ─ s2─a2 ┼ b2─i2 ─ vr2 ─ o2─c2 ┼ d2─t2 ─
 //! ```
 //!
-//! and one behind the other:
+//! and routers in a chain:
 //!
 //! ```text
 //!            node1                   node1   node2                   node2
@@ -16,8 +16,9 @@
 //!     ─ p1─e1 ┘                     └ f1─q1 ─ hop1                  └ f2─q2 ─ hop2
 //! ```
 //!
-//! A probe has a path of its own into the node (p, q), so that it competes with the traffic for the
-//! router and not for the limit of other packets; or it goes with the traffic ([`ProbePath`]).
+//! A probe has interfaces of its own at the node (p, q), so that it competes with the traffic for
+//! the router, but not for the limit of other packets; or it takes the traffic's interfaces
+//! ([`ProbePath`]).
 //!
 //! Router k has the networks 198.18.k.0/24 towards the source and 198.19.k.0/24 towards the sink,
 //! both set aside for measurements (RFC 2544).
@@ -43,20 +44,21 @@ pub(crate) struct Plan {
     pub(crate) shape: Shape,
     /// The routers, 1 to [`ROUTERS_MAX`].
     pub(crate) kinds: Vec<RouterKind>,
-    /// The longest packet of all links, in bytes: [`MTU_TCP`] makes TCP's packets as long as the
-    /// text's.
+    /// The longest packet of all links, in bytes. With [`MTU_TCP`], TCP's packets are as long as in
+    /// the text.
     pub(crate) mtu: u32,
-    /// From one sample to the next, and from one decision to the next at first.
+    /// The sampling period, and at first the control period too.
     pub(crate) sampling: Nanos,
     /// True if packets that need no queue stay in the kernel, so that the node takes hardly any
-    /// processor time from their source.
+    /// processor time away from the traffic source.
     pub(crate) redirect: bool,
 }
 
-/// The node's devices of a router's links, and who is behind each.
+/// The node's devices on the links of a router, and the addresses behind them.
 #[derive(Clone, Debug)]
 pub(crate) struct RouterLine {
-    /// To the source, to the router, from the router, to the sink; to who probes, to who answers.
+    /// The devices towards the source, the router's inner side, the router's outer side, the sink,
+    /// the prober and the answerer.
     pub(crate) devices: [String; 6],
     /// The addresses behind them.
     pub(crate) macs: [MacAddr; 6],
@@ -65,24 +67,25 @@ pub(crate) struct RouterLine {
 /// The arrangement of the routers of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Each between a source and a sink of its own, all behind one node.
+    /// In parallel: each between a source and a sink of its own, all behind one node.
     Beside,
-    /// One behind the other, each behind a node of its own: one source, one sink, and behind each
-    /// router who answers probes. Of processes: a namespace has no routes to the others.
+    /// In a chain, each router behind a node of its own: one source, one sink, and an answerer of
+    /// probes behind each router. Routers must be processes, since a namespace has no routes to the
+    /// other routers.
     Chain,
 }
 
 /// The path of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbePath {
-    /// Into the first node by an interface of its own.
+    /// The probe enters the first node by an interface of its own.
     Own,
-    /// Among the traffic, from its source.
+    /// The probe goes with the traffic, from its source.
     Flow,
 }
 
 impl ProbePath {
-    /// Both.
+    /// Both paths.
     pub(crate) const ALL: [Self; 2] = [Self::Own, Self::Flow];
 
     /// Its name, as in identifiers.
@@ -119,14 +122,14 @@ impl Plan {
         Self { name, shape, kinds: vec![kind], mtu: 1500, sampling, redirect: false }
     }
 
-    /// Routers of TCP beside each other, on one processor: what the node had to do there would be
-    /// missing elsewhere.
+    /// Parallel routers of TCP, on one processor. Packets stay in the kernel, since the node's work
+    /// would take processor time from them.
     pub(crate) fn beside(name: &str, kind: RouterKind, routers: usize) -> Self {
         let (name, kinds, shape) = (name.to_owned(), vec![kind; routers], Shape::Beside);
         Self { name, shape, kinds, mtu: MTU_TCP, sampling: SAMPLING, redirect: true }
     }
 
-    /// Processes one behind the other.
+    /// A chain of processes.
     pub(crate) fn chain(name: &str, routers: usize) -> Self {
         let (name, kinds) = (name.to_owned(), vec![RouterKind::Process; routers]);
         let shape = Shape::Chain;
@@ -138,7 +141,7 @@ impl Plan {
         Self { redirect: true, ..self }
     }
 
-    /// Refuses a plan of no routers, or of too many.
+    /// Refuses a plan without routers, or with too many.
     pub(crate) fn check(&self) -> Result<(), ExperimentError> {
         let count = self.kinds.len();
         let wrong = || format!("{count} routers; there may be 1 to {ROUTERS_MAX}");
@@ -160,7 +163,7 @@ impl Plan {
         }
     }
 
-    /// Returns the routers of these that are processes.
+    /// Returns those of the given routers that are processes.
     pub(crate) fn processes(&self, routers: Range<usize>) -> impl Iterator<Item = usize> + '_ {
         routers.filter(|router| self.kinds.get(*router) == Some(&RouterKind::Process))
     }
@@ -217,7 +220,7 @@ impl Plan {
         }
     }
 
-    /// The first and the last router that traffic crosses which is for a router.
+    /// The first and the last router that traffic towards a router crosses.
     pub(crate) fn crossed(&self, router: usize) -> [usize; 2] {
         match self.shape {
             Shape::Beside => [router, router],
@@ -225,17 +228,17 @@ impl Plan {
         }
     }
 
-    /// Returns true if several routers have to share one processor, which is full.
+    /// Returns true if several routers have to share one processor, which they fill.
     pub(crate) fn contends(&self) -> bool {
         self.shape == Shape::Beside && self.kinds.len() > 1
     }
 
-    /// The router before it in a chain.
+    /// The router before a router in a chain.
     fn before(&self, router: usize) -> Option<usize> {
         router.checked_sub(1).filter(|_| self.shape == Shape::Chain)
     }
 
-    /// The router after it in a chain.
+    /// The router after a router in a chain.
     fn after(&self, router: usize) -> Option<usize> {
         Some(router + 1).filter(|next| self.shape == Shape::Chain && *next < self.kinds.len())
     }
@@ -250,7 +253,7 @@ impl Plan {
         }
     }
 
-    /// Returns the routes across the routers, and back, by the node that sends.
+    /// Returns the routes across the routers, and back, by the node that needs them.
     fn routes(&self) -> BTreeMap<String, Vec<String>> {
         let mut routes = BTreeMap::<String, Vec<String>>::new();
         for router in 0..self.kinds.len() {
@@ -276,8 +279,8 @@ impl Plan {
         routes
     }
 
-    /// A router that is a process has no address of the kernel's, so that the kernel's own stack
-    /// takes none of its packets.
+    /// Writes an end of a link. A router that is a process has no IP address in the kernel, so that
+    /// the kernel's stack takes none of its packets.
     fn end(&self, router: usize, kind: RouterKind, at: At) -> String {
         let (device, place) = (device(router, at), self.place(router, at));
         if kind == RouterKind::Process && matches!(at, At::Inside | At::Outside) {
@@ -364,8 +367,9 @@ impl Plan {
         [(at(first, asks), address(first, asks)), (at(router, At::Answerer), to)]
     }
 
-    /// A veth takes redirected frames where there is GRO behind it; what GRO merges on the way is
-    /// kept to nothing, so that a packet stays one packet of the wire for router and counters.
+    /// Returns the commands by which the ends take redirected frames. A veth takes them only with
+    /// GRO on at its peer. GRO's size is set so low that it merges nothing, so that routers and
+    /// counters see each packet of the wire as one.
     pub(crate) fn receiving(&self) -> Vec<Command> {
         let mut commands = Vec::new();
         for router in 0..self.kinds.len() {
@@ -381,8 +385,8 @@ impl Plan {
     }
 }
 
-/// The addresses of who answers behind a router: of what came by a way of its own, and with the
-/// traffic.
+/// The addresses of the answerer behind a router: for probes on a path of their own, and for probes
+/// with the traffic.
 fn answers(router: usize) -> [Ipv4Addr; 2] {
     let own = address(router, At::Answerer);
     let [a, b, number, host] = own.octets();
@@ -394,13 +398,13 @@ pub(crate) fn device(router: usize, at: At) -> String {
     format!("{}{}", DEVICES[at as usize], router + 1)
 }
 
-/// The address there.
+/// The IPv4 address at an end of a router's line.
 pub(crate) fn address(router: usize, at: At) -> Ipv4Addr {
     let (network, host) = ADDRESSES[at as usize];
     Ipv4Addr::new(198, network, u8::try_from(router + 1).unwrap_or(u8::MAX), host)
 }
 
-/// The Ethernet address there.
+/// The Ethernet address at an end of a router's line.
 pub(crate) fn mac(router: usize, at: At) -> MacAddr {
     let [_, network, number, host] = address(router, at).octets();
     MacAddr([0x02, 0, 0, network, number, host])
@@ -408,29 +412,30 @@ pub(crate) fn mac(router: usize, at: At) -> MacAddr {
 
 const ALL: [At; 6] = [At::Source, At::Inside, At::Outside, At::Sink, At::Prober, At::Answerer];
 
-/// The devices of all ends, their networks and hosts.
+/// The devices of all ends, in the order of [`At`]; below, their networks and hosts.
 const DEVICES: [char; 6] = ['s', 'i', 'o', 't', 'p', 'q'];
 const ADDRESSES: [(u8, u8); 6] = [(18, 1), (18, 2), (19, 2), (19, 1), (18, 3), (19, 3)];
 
-/// The node's devices there.
+/// The node's devices on the links to these ends.
 const LETTERS: [char; 6] = ['a', 'b', 'c', 'd', 'e', 'f'];
 
 /// The sampling period of experiments that watch a node's decisions.
 pub(crate) const SAMPLING: Nanos = Nanos::from_millis(100);
 
-/// The length of the text's packets of TCP.
+/// The length of TCP packets in the text.
 pub(crate) const MTU_TCP: u32 = 524;
 
-/// The text's (§7), and the default of Linux (RFC 9438), whatever a host has chosen: BBR, which
-/// some have, keeps twice of what a line holds by the shortest round trip that it ever saw, and so
-/// leaves a part of its rate unused where round trips differ as they do on shared processors. Said
-/// with the route, since a namespace may not choose what the host does not allow to all.
+/// The congestion control of the text (§7), which is also the default of Linux (RFC 9438). It is
+/// set explicitly because some hosts use BBR. BBR keeps twice the bandwidth-delay product in
+/// flight, by the shortest round trip that it saw. Where round trips vary, as on shared processors,
+/// it therefore leaves a part of the rate unused. It is set by route, since a namespace may not
+/// choose a congestion control that the host does not allow to all.
 const CONGESTION_CONTROL: &str = "cubic";
 
-/// More namespaces than that only cost time.
+/// Most routers of a lab; further namespaces would only cost time.
 pub(crate) const ROUTERS_MAX: usize = 16;
 
-/// Less than two packets: none is ever merged with another.
+/// Largest size of a GRO packet: less than two packets, so none is ever merged with another.
 const GRO_BYTES: u32 = 68;
 
 #[cfg(test)]
@@ -457,7 +462,7 @@ mod tests {
     #[test]
     fn a_router_that_is_a_process_has_addresses_that_its_devices_have_not() {
         let plan = Plan::one("p", RouterKind::Process, SAMPLING);
-        // It is the neighbour of source and prober, and nobody's own.
+        // This address is that of the neighbour of source and prober; no device has it.
         let own = mac(0, At::Inside).to_string();
         assert_eq!(plan.topology().matches(&own).count(), 2);
         assert!(!plan.topology().contains(&format!("mac = \"{own}\"")));
@@ -468,14 +473,14 @@ mod tests {
         assert_eq!(plan.lines()[0].devices, ["a1", "b1", "c1", "d1", "e1", "f1"]);
     }
 
-    /// Goal: the way along a chain and back is one of neighbours. Method: whoever is next to a
-    /// router, by its own tables, has it as the next on the way back.
+    /// Goal: the path along a chain and back leads from neighbour to neighbour. Method: the next
+    /// hop of each router, by its tables, has that router as its next hop on the way back.
     #[test]
     fn a_chain_has_one_source_one_sink_and_an_answerer_behind_each_router() {
         let plan = Plan::chain("p", 3);
         let topology = Topology::parse(&plan.topology()).unwrap();
-        // Six of one router; of each further one its two sides, who answers, and the link between
-        // its node and the one before.
+        // Six links for one router. Each further router adds four: its two sides, its answerer, and
+        // the link between its node and the node before.
         assert_eq!(topology.links.len(), 6 + 2 * 4);
         for node in ["node1", "node2", "node3", "hop1", "hop2", "hop3", "src", "dst"] {
             assert!(topology.node(node).is_some(), "{node}");
@@ -502,7 +507,7 @@ mod tests {
             let [asks, answers] = plan.probe(1, way);
             assert_eq!((asks.0.as_str(), asks.1.to_string().as_str()), ("p-src", from));
             assert_eq!((answers.0.as_str(), answers.1.to_string().as_str()), ("p-hop2", to));
-            // The router that it ends behind hands it to who answers, and no other does.
+            // Only the router that the probe ends behind hands it to the answerer.
             let knows = |router: usize| {
                 plan.sides(router)[1].others.iter().any(|(address, _)| *address == answers.1)
             };
