@@ -161,8 +161,7 @@ impl NetworkState {
         Ok(())
     }
 
-    /// Checks that a share of an arc fits, instead of the share that the network has of it so far,
-    /// if any.
+    /// Checks that a share of an arc fits in place of the network's present share of it, if any.
     pub(crate) fn check_share(
         &self,
         network: NetworkId,
@@ -227,8 +226,7 @@ impl NetworkState {
         Ok(())
     }
 
-    /// Restores a suspended connection from the store, for which nothing is charged: see
-    /// [`Self::suspend`].
+    /// Restores a suspended connection from the store and charges nothing: see [`Self::suspend`].
     ///
     /// # Errors
     ///
@@ -416,8 +414,7 @@ impl NetworkState {
         self.connections.get(&id).map(|known| &known.connection)
     }
 
-    /// The request and flows that a connection's change leads to; `None` if it is not being
-    /// changed.
+    /// The request and flows after a connection's change; `None` if it is not being changed.
     #[must_use]
     pub fn change_of(&self, id: ConnectionId) -> Option<&(ConnectionRequest, AdmittedFlows)> {
         self.connections.get(&id)?.next.as_ref()

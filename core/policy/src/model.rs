@@ -85,8 +85,7 @@ pub struct Node {
     pub queue: QueueKind,
     /// Most flows that have a queue of their own at a time, over all vifs.
     pub flows: u32,
-    /// Bound on the frames between the switch and a vif's receiver, as a time:
-    /// [`Policy::in_flight`].
+    /// Bound on frames between the switch and a vif's receiver, as a time: [`Policy::in_flight`].
     pub in_flight: Nanos,
     /// The time that the kernel may take to wake a processor: [`Policy::wake_latency`].
     pub wake_latency: Option<Nanos>,
@@ -107,8 +106,7 @@ pub struct Port {
     pub device: String,
     /// The host's bridge that the device is a port of; only with [`Dataplane::Kernel`].
     pub bridge: Option<String>,
-    /// Rules that turn devices of the bridge into vifs; the first rule that matches a device
-    /// applies.
+    /// Rules that turn devices of the bridge into vifs; the first that matches a device applies.
     pub rules: Vec<VifRule>,
     /// The way in which the device is driven; never [`Kind::Host`].
     pub kind: Kind,
@@ -138,8 +136,7 @@ pub struct PortCycle {
 }
 
 impl PortCycle {
-    /// The last part of a phase, in which no frame is begun, because the worker may hand a frame to
-    /// the device late.
+    /// The last part of a phase. No frame begins in it, since the worker may hand it over late.
     pub const GUARD: Nanos = Nanos::from_micros(6);
 }
 
@@ -174,8 +171,7 @@ pub struct Router {
     pub receive: Share,
     /// The packet rate at which it is held, and how; `None`: it is not held.
     pub xtc: Option<RouterXtc>,
-    /// The scheduling class of the threads that do its work; `None`: the class that they were
-    /// started with.
+    /// The scheduling class of the threads that do its work; `None`: the class they started with.
     pub realtime: Option<RouterRealtime>,
 }
 
@@ -235,8 +231,7 @@ pub struct VifRule {
     /// The template of each device's vif, without name and device. Its slice is that of
     /// `slice_name`, or [`VifRule::NO_SLICE`] if that name depends on the device.
     pub vif: Vif,
-    /// The template of a slice, without its name. It is used if the policy has no slice of the
-    /// name.
+    /// The template of a slice, without its name. Made if the policy has no slice of the name.
     pub slice: Slice,
 }
 

@@ -15,7 +15,7 @@ use crate::format::{Factor, Text};
 /// The settings for all routers that are held at a rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xtc {
-    /// Decide and log, and change nothing on the host.
+    /// True to decide and log only, without changes on the host.
     pub dry_run: bool,
     /// Share the node's capacity among routers without a set-point while they contend for it, and
     /// restrict those that do not yield.
@@ -55,7 +55,7 @@ pub struct RouterXtc {
     pub namespace: Option<String>,
     /// The guest, as Xen knows it.
     pub domain: Option<String>,
-    /// The router's interfaces, if they are no vifs of this node or have threads to be capped.
+    /// The router's interfaces, if they are no vifs of this node, or have threads to cap.
     pub interfaces: Vec<Interface>,
     /// The model for which published controllers are designed.
     pub model: Option<RouterModel>,
@@ -440,7 +440,7 @@ impl RouterXtcTable {
     }
 }
 
-/// A router that is gone for ten seconds does not come back at once.
+/// A router that has been gone for ten seconds will not be back soon.
 const RELEASE_AFTER: Nanos = Nanos::from_secs(10);
 /// Five minutes at one sample a second, half a minute at ten.
 const LOG: u32 = 300;
@@ -448,7 +448,7 @@ const LOG: u32 = 300;
 const RATE_MOST: PacketRate = PacketRate::from_pps(200_000_000);
 /// The text's sampling period (§5.1), and three periods of every actuator.
 const PERIOD: Nanos = Nanos::from_secs(1);
-/// With [`OVERSHOOT`], it gives the published poles.
+/// Together with [`OVERSHOOT`] this gives the published poles.
 const SETTLING: u32 = 5;
 const OVERSHOOT: u32 = 80;
 /// Interfaces of a router; a server has no more links.

@@ -8,8 +8,7 @@
 //! the limit of flooded frames ([`Storm`]).
 //!
 //! The part holds no frame and no queue. Its one invariant: every address in the table ([`Fdb`])
-//! belongs to an interface and a bridge that exist, so that a slot which is given again starts
-//! without addresses.
+//! belongs to an interface and a bridge that exist, so a reused slot starts without addresses.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -48,7 +47,7 @@ pub(crate) struct Forwarding {
     fdb: Fdb,
     /// Longest frame, without headers of its slice.
     length_max: u16,
-    /// Set if a slice is a parallel internet: its header is then nothing that a vif may send.
+    /// Set if any slice is a parallel internet. Vifs may then send no frame with such a header.
     has_pih: bool,
 }
 
@@ -59,7 +58,7 @@ pub(crate) struct Arrival {
     pub(crate) ethernet: Ethernet,
     /// The two ECN bits of an IP packet, else 0.
     pub(crate) ecn: u8,
-    /// Length on the wire that it came from, tag included.
+    /// Length as it arrived, with headers of its slice, but without a vif's priority tag.
     pub(crate) wire: u16,
 }
 
@@ -80,7 +79,7 @@ struct BridgePort {
     by_number: Box<[u16]>,
     /// The form of the numbers of parallel internets; `None` without any.
     pih: Option<PihForm>,
-    /// Set if unfinished checksums of frames from it are completed.
+    /// Set if the switch completes unfinished checksums of frames from the port.
     completes: bool,
 }
 
@@ -88,8 +87,8 @@ struct BridgePort {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct BridgeVif {
-    /// The source address that was admitted last, and when it was looked up: within [`Fdb::TRUST`]
-    /// it cannot have moved.
+    /// The source address that was admitted last, and when it was looked up. Within [`Fdb::TRUST`]
+    /// of that time the address cannot have moved.
     last_source: u64,
     last_lookup: Instant,
     source: AddressSource,
@@ -214,9 +213,9 @@ impl Forwarding {
         }
     }
 
-    /// Builds the table of addresses anew: the given ones of `policy`, and those learned ones whose
-    /// interface and bridge are still there. This table alone is rebuilt, since the policy
-    /// decides its size and keys; all other state is changed in place.
+    /// Rebuilds the table of addresses from the addresses that `policy` gives and the learned
+    /// addresses whose interface and bridge still exist. Only this table is rebuilt, since the
+    /// policy decides its size and keys; all other state is changed in place.
     fn move_addresses(&mut self, policy: &Policy, ids: &Ids, changes: &IdChanges) {
         let mut bounds = vec![0; ids.interface_count()];
         for (id, _) in policy.ports() {
@@ -267,7 +266,7 @@ impl Forwarding {
         }
     }
 
-    /// Checks a frame from a vif, up to the addresses that it claims to be from.
+    /// Checks a frame from a vif, its source addresses included.
     ///
     /// # Errors
     /// The reason to drop it.
@@ -343,7 +342,7 @@ impl Forwarding {
         match ids.vif_of(IfaceId(iface)) {
             Some(to) if to == vif => Err(Reason::NoDestination),
             Some(to) if self.vifs[to].slice == state.slice => Ok(Destination::Vif(to)),
-            // Another slice's address on the same wire: only the wire leads there.
+            // The address is another slice's at the same port: only the wire leads there.
             _ => Ok(Destination::Port),
         }
     }
@@ -388,8 +387,8 @@ impl Forwarding {
         Ok((Arrival { frame, ethernet, ecn, wire }, bridge))
     }
 
-    /// The bridge of a frame from a port, with its Ethernet header, as it is without the number of
-    /// its parallel internet, and that number.
+    /// Finds the bridge of a frame from a port. Returns the frame's Ethernet header as it is
+    /// without the header of its parallel internet, the bridge, and that header, if there is one.
     #[inline]
     fn bridge_of(
         &self,
@@ -443,9 +442,9 @@ impl Forwarding {
         self.storms.get_mut(interface).is_none_or(|storm| storm.admit(now, copies as u64))
     }
 
-    /// The next vif, among the members of a bridge from `member` on, that gets a frame which its
-    /// port floods, and where to go on. An unknown address is not that of a vif whose addresses are
-    /// all given.
+    /// Finds the next vif that gets a frame which the bridge's port floods, from index `member` of
+    /// the bridge's members on. Returns the vif and the index to continue from. A frame to an
+    /// unknown address skips vifs whose addresses are all given, since it cannot be for them.
     pub(crate) fn next_from_port(
         &self,
         bridge: u16,
@@ -457,8 +456,8 @@ impl Forwarding {
         next_member(members, member, wants)
     }
 
-    /// The next vif that gets a frame which a vif floods, the others of its slice: as
-    /// [`Self::next_from_port`].
+    /// Finds the next vif that gets a frame which a vif floods, among the other vifs of its slice.
+    /// Continues as [`Self::next_from_port`] does.
     pub(crate) fn next_from_vif(&self, vif: usize, member: usize) -> Option<(usize, usize)> {
         let from = &self.vifs[vif];
         let members = &self.bridges.get(usize::from(from.bridge))?.members;
@@ -466,7 +465,7 @@ impl Forwarding {
         next_member(members, member, wants)
     }
 
-    /// Tells whether the filter of a vif lets a frame towards it pass.
+    /// Tells whether a vif's filter lets a frame towards the vif pass.
     #[inline]
     pub(crate) fn passes_to_vif<P: FramePool>(
         &self,
@@ -481,7 +480,8 @@ impl Forwarding {
         filter::passes(rules, Direction::Receive, data, &arrival.ethernet)
     }
 
-    /// Reads what a frame from a vif will need; the answer means nothing.
+    /// Reads the memory that a frame from a vif will need. The returned value means nothing: a
+    /// caller that uses it keeps the compiler from removing the read.
     #[inline]
     pub(crate) fn fetch_from_vif(&self, now: Instant, vif: usize, ethernet: &Ethernet) -> u32 {
         let state = &self.vifs[vif];
@@ -507,7 +507,7 @@ impl Forwarding {
         ids.vif_of(IfaceId(iface))
     }
 
-    /// Says whether checksums of frames from an interface are completed.
+    /// Sets whether checksums of frames from an interface are completed.
     pub(crate) fn set_completes(&mut self, ids: &Ids, iface: IfaceId, completes: bool) {
         if let Some(vif) = ids.vif_of(iface) {
             self.vifs[vif].completes = completes;

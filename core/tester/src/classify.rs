@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The class of a load by the trials that it had: RFC 9971, appendices A and B.
+//! The class of a load by its trials so far: RFC 9971, appendices A and B.
 //!
 //! A trial is *bad* for a goal if its loss ratio exceeds the goal's. Trials shorter than the goal's
-//! are weak evidence: short good ones only *balance* short bad ones, and what is left of the bad
-//! ones counts like full-length ones, since a longer trial would hardly have lost less. Trials that
-//! are missing to the goal's sum may all turn out bad (the pessimist) or good (the optimist). A
-//! load of which both say that few enough are bad is a lower bound; if both say too many, an upper
-//! one; else more trials will tell.
+//! are weak evidence. Short good trials only *balance* short bad trials. The bad ones that remain
+//! count like full-length trials, since a longer trial would hardly have lost less. Trials that are
+//! missing to the goal's sum may all turn out bad (pessimistic) or good (optimistic). If few enough
+//! trials are bad in both cases, the load is a lower bound; if too many are bad in both cases, it
+//! is an upper bound; otherwise more trials are needed.
 //!
 //! All sums are ns in integers, and ratios are compared by cross-multiplication.
 
@@ -54,13 +54,13 @@ pub struct LoadSums {
     pub short_high: u64,
     /// Short trials that are good.
     pub short_low: u64,
-    /// Short bad trials that the short good ones make up for.
+    /// Short bad trials that short good trials balance.
     pub balancing: u64,
-    /// Full-length bad trials, and the short bad ones that nothing makes up for.
+    /// Full-length bad trials, and the short bad trials that are not balanced.
     pub effective_high: u64,
-    /// All that counts so far.
+    /// All trials that count so far.
     pub effective_full: u64,
-    /// All that will count: at least the goal's sum.
+    /// All trials that will count: at least the goal's sum.
     pub effective_whole: u64,
     exceed_ppm: u64,
 }
@@ -130,7 +130,7 @@ impl LoadSums {
         }
     }
 
-    /// Time of trials that is missing to the goal's sum.
+    /// Trial time that is missing to the goal's sum.
     pub const fn missing(&self) -> u64 {
         self.effective_whole - self.effective_full
     }
@@ -140,7 +140,7 @@ impl LoadSums {
         self.effective_whole - self.full_low
     }
 
-    /// The class that follows.
+    /// The class that follows from the sums.
     pub const fn class(&self) -> LoadClass {
         match (self.is_within(self.effective_high), self.is_within(self.pessimistic_high())) {
             (true, true) => LoadClass::Lower,
@@ -155,9 +155,10 @@ impl LoadSums {
     }
 }
 
-/// The rate in packets a second that a load of `load` packets a second is forwarded at in the worst
-/// of the trials that the goal does not allow to be bad: RFC 9971's conditional throughput. Means
-/// something for a lower bound only; 0 without a full-length trial.
+/// The conditional throughput of RFC 9971: the rate in packets a second at which a load of `load`
+/// packets a second is forwarded in the worst trial that remains when the trials that the goal
+/// allows to be bad are left out. It is meaningful for a lower bound only; 0 without a full-length
+/// trial.
 pub fn conditional_throughput(load: u64, trials: &LoadTrials, goal: &Goal) -> u64 {
     let mut full: Vec<&TimedOutcome> =
         trials.trials.iter().filter(|trial| trial.duration >= goal.trial).collect();
@@ -355,9 +356,9 @@ mod tests {
 
     /// The six points of appendix C.2, each with its four columns of appendix C.3.
     ///
-    /// Two cells are not as printed. The tables call the load a lower bound for the last goal at
-    /// points 5 and 6, beside exceed ratios of 42.857 % and 27.273 % in the same column, which are
-    /// above the goal's 20 %: by the code of appendix A, as here, it is an upper bound.
+    /// Two cells differ from the print. At points 5 and 6, the tables call the load a lower bound
+    /// for the last goal, although the exceed ratios of 42.857 % and 27.273 % in the same column
+    /// are above the goal's 20 %. By the code of appendix A, and here, it is an upper bound.
     #[test]
     fn the_tables_of_rfc_9971_are_equal() {
         let mut trials = LoadTrials::default();

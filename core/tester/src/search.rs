@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The search for throughputs: RFC 9971 on a grid, several goals at once.
 //!
-//! RFC 9971 defines what a bound is and leaves the choice of loads open. Here it goes in *stages*,
-//! for each goal in turn. A stage searches for the same goal with a smaller sum of durations: the
-//! first with a single trial a load, the second with a fifth of the sum, the last with all of it.
-//! What an early stage found is where the next one looks first, so that many trials are spent on
-//! the two loads that matter only. Within a stage:
+//! RFC 9971 defines bounds and leaves the choice of loads open. This search goes in *stages*, for
+//! each goal in turn. A stage searches for the goal with a smaller sum of durations: the first with
+//! a single trial for each load, the second with a fifth of the sum, the last with the whole sum.
+//! Each stage first measures the bounds that the stage before found, so that only the two loads
+//! that matter get many trials. Within a stage:
 //!
 //! 1. The *relevant bounds* are the least upper bound and the greatest lower bound below it.
-//! 2. If they are close enough, the stage is over.
-//! 3. Else the bounds of the stage before are measured, if they lie between.
-//! 4. Else the middle of the two, on the grid and so in logarithms; with one bound alone the load
-//!    at twice the distance from where the search began.
+//! 2. If these are close enough, the stage is over.
+//! 3. Otherwise the bounds of the stage before are measured, if they lie between the two.
+//! 4. Otherwise the middle of the two is measured, on the grid and so in logarithms. With one bound
+//!    alone, it is the load at twice the distance from the start of the search.
 //!
-//! Each stage looks at all trials of a load, whichever asked for them. So a load that one unlucky
-//! trial had condemned in the first stage is acquitted by more trials in a later one, and the first
-//! stage, asked again, goes on from there: the next load is a function of the trials alone.
+//! Each stage uses all trials of a load, whichever stage asked for them. So if one unlucky trial
+//! made a load an upper bound in the first stage, more trials in a later stage can correct that,
+//! and the first stage then continues from there: the next load is a function of the trials alone.
 //!
-//! The first trial is at the greatest load. The rate at which it is forwarded is where the search
-//! begins: most DUTs forward their capacity when they are overloaded.
+//! The first trial is at the greatest load. The search starts at the rate at which that load is
+//! forwarded, since most DUTs forward their capacity when they are overloaded.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub struct SearchConfig {
     pub min: u64,
     /// The greatest load, packets a second.
     pub max: u64,
-    /// The search ends when its trials last so long in sum.
+    /// The search ends when its trials together have lasted this long.
     pub limit: Nanos,
 }
 
@@ -50,7 +50,7 @@ pub struct SearchConfig {
 pub enum Step {
     /// Measure a load, and record the outcome.
     Trial(TrialStep),
-    /// Nothing: the search is over.
+    /// The search is over.
     Done,
 }
 
@@ -65,7 +65,8 @@ pub struct TrialStep {
     pub goal: usize,
 }
 
-/// A search, sans I/O: ask [`Search::next`], measure, [`Search::record`], until it is done.
+/// A search, sans I/O. Ask [`Search::next`], measure, and [`Search::record`] the outcome, until the
+/// step is [`Step::Done`].
 #[derive(Clone, Debug)]
 pub struct Search {
     goals: Vec<Goal>,
@@ -74,7 +75,7 @@ pub struct Search {
     spent: Nanos,
     trials: u32,
     by_load: BTreeMap<usize, LoadTrials>,
-    /// The load, by index, at which a DUT was forwarding when it was offered the greatest one.
+    /// The load, by index, at which the DUT forwarded when it was offered the greatest load.
     start: Option<usize>,
 }
 
@@ -86,7 +87,7 @@ struct Bracket {
 }
 
 impl Search {
-    /// Goals of a search at most.
+    /// Most goals of a search.
     pub const GOALS_MAX: usize = 16;
 
     /// A search that has measured nothing yet.
@@ -105,7 +106,8 @@ impl Search {
         Ok(Self { goals, grid, limit, spent, trials: 0, by_load, start: None })
     }
 
-    /// The next step. It is a function of what was recorded, and stays the same until more is.
+    /// The next step. It is a function of the recorded outcomes, so it stays the same until another
+    /// is recorded.
     pub fn next(&self) -> Step {
         if self.is_time_up() {
             return Step::Done;
@@ -133,12 +135,12 @@ impl Search {
         Ok(())
     }
 
-    /// The result for each goal, in order, by what was recorded so far.
+    /// The result for each goal, in order, by the outcomes recorded so far.
     pub fn results(&self) -> Vec<GoalResult> {
         self.goals.iter().map(|goal| self.result(goal)).collect()
     }
 
-    /// Time that the trials so far lasted in sum.
+    /// Length of all trials so far together.
     pub const fn spent(&self) -> Nanos {
         self.spent
     }
@@ -153,8 +155,8 @@ impl Search {
         self.by_load.iter().map(|(index, trials)| (self.grid.load(*index), trials))
     }
 
-    /// Time that is still needed if nothing surprises: half the sum for both bounds of each goal,
-    /// less what they had, and a bisection between them.
+    /// Estimates the time that is still needed: for each open goal, half of its sum for either
+    /// bound, less the trials that the bound had, and a bisection between the two.
     pub fn remaining(&self) -> Nanos {
         let open = self.goals.iter().filter(|goal| self.candidate(goal).is_some());
         let needed = open.map(|goal| {
@@ -193,7 +195,7 @@ impl Search {
         GoalResult { goal: *goal, lower, upper, conditional, end }
     }
 
-    /// The load, by index, that the goal needs another trial of; `None` if it is reached.
+    /// The load, by index, of which the goal needs another trial; `None` if the goal is reached.
     fn candidate(&self, goal: &Goal) -> Option<usize> {
         let top = self.grid.top();
         let Some(start) = self.start else { return Some(top) };
@@ -258,7 +260,7 @@ impl Search {
     }
 }
 
-/// Sums of the stages of a goal, ascending; the last one is the goal's own.
+/// Sums of durations of a goal's stages, ascending. The last is the goal's own.
 fn stages(goal: &Goal) -> [Nanos; 3] {
     let fifth = Nanos::new(goal.sum.as_nanos() / 5).max(goal.trial);
     [goal.trial, fifth, goal.sum]
