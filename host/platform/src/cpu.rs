@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! CPU reservations: a thread is pinned to a processor and gets a scheduling class (SCHED_FIFO,
-//! SCHED_DEADLINE, a nice value). What the kernel granted is read back, and given up on drop.
+//! CPU reservations: pins a thread to a processor and gives it a scheduling class (SCHED_FIFO,
+//! SCHED_DEADLINE, a nice value). The kernel's grant is read back, and given up on drop.
 
 use std::io;
 use std::marker::PhantomData;
@@ -25,8 +25,8 @@ pub enum Class {
     /// Like [`Self::Normal`] with nice 0, but it never preempts another thread when it wakes up
     /// (SCHED_BATCH). It then finds all work that has arrived meanwhile.
     Batch,
-    /// Runs before all normal threads, for as long as it wants. For threads that sleep: from one
-    /// that spins, the kernel's real-time throttling takes 5 % of each second.
+    /// Runs before all normal threads, for as long as it wants. Meant for threads that sleep: the
+    /// kernel's real-time throttling stops a thread that spins for 5 % of each second.
     Fifo {
         /// 1 to 99.
         priority: u32,
@@ -64,7 +64,7 @@ pub struct CpuGrant {
 /// A division of the processors that a process may use, between the worker and all other threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuDivision {
-    /// The worker's: the last one, since most machines send interrupts to the first.
+    /// The worker's processor: the last one, since most machines send interrupts to the first.
     pub worker: u32,
     /// The processors of all other threads: the remaining ones, or the only one.
     pub others: Vec<u32>,
@@ -111,7 +111,7 @@ impl Drop for CpuReservation {
     }
 }
 
-/// Returns what the kernel would grant, by trying it on a thread that then ends.
+/// Returns the grant that the kernel would make, by trying it on a thread that then ends.
 ///
 /// # Errors
 /// The errors of [`CpuReservation::take`].
@@ -122,7 +122,7 @@ pub fn probe(request: CpuRequest) -> Result<CpuGrant, HostError> {
     })
 }
 
-/// Returns what the calling thread has.
+/// Returns the processors and the class of the calling thread.
 ///
 /// # Errors
 /// A system call failed.
@@ -156,8 +156,8 @@ pub fn set_class_of_thread(thread: Identity, class: Class) -> io::Result<()> {
     }
 }
 
-/// Takes deadline and real-time priority from a thread, which has the nice value again that it had
-/// before; nothing if it is gone or has neither.
+/// Takes deadline and real-time priority from a thread; its earlier nice value applies again. Does
+/// nothing if the thread is gone or has neither.
 ///
 /// # Errors
 /// The kernel refused it.
@@ -177,8 +177,8 @@ pub(crate) fn make_ordinary(thread: Identity) -> Result<(), HostError> {
     }
 }
 
-/// Takes their deadline budgets from all threads of a process; nothing if it is gone. A thread
-/// with another real-time class has it of the process's own will, and keeps it.
+/// Takes the deadline budgets from all threads of a process; does nothing if it is gone. A thread
+/// with another real-time class keeps it, since the process itself has asked for that.
 ///
 /// # Errors
 /// The kernel refused it.
@@ -245,7 +245,7 @@ pub fn exists(cpu: u32) -> bool {
 #[must_use]
 pub fn processors_of(thread: Identity) -> Option<Vec<u32>> {
     let cpus = affinity(libc::pid_t::try_from(thread.pid).ok()?).ok()?;
-    // Only now it is known that the number was not another thread's.
+    // Checked last: if the thread is still alive now, its number was not another thread's.
     thread.is_alive().then_some(cpus)
 }
 
@@ -279,22 +279,23 @@ fn set(request: CpuRequest) -> Result<(), HostError> {
 
 /// Restores the class first: the kernel does not change the affinity of a deadline thread.
 fn restore(before: &CpuGrant) {
-    // The kernel has no reason to refuse what the thread had before. If it does, the thread keeps
-    // its reservation, which is no less.
+    // The kernel has no reason to refuse the thread's earlier class. If it does, the thread keeps
+    // its reservation, which is no worse.
     let _ = set_class(THIS, before.class);
     let _ = set_affinity(&before.cpus);
 }
 
-/// Changes the class of a thread that may be asleep, around a leak of the kernel: when a sleeping
-/// thread loses its deadline class, its budget is never freed (`switched_from_dl` of 6.18 frees it
-/// only for a queued thread), and in the end no budget is granted any more. So the budget is first
-/// made so small that the kernel counts it as none. Between the two calls the thread hardly runs.
+/// Changes the class of a thread that may be asleep, and works around a leak of the kernel. When a
+/// sleeping thread loses its deadline class, its budget is never freed (`switched_from_dl` of 6.18
+/// frees it only for a queued thread), so that in the end no budget is granted any more. The budget
+/// is therefore first made so small that the kernel counts it as none. Between the two calls the
+/// thread hardly runs.
 fn change_class(thread: libc::pid_t, before: Class, class: Class, flags: u64) -> io::Result<()> {
     if !matches!(before, Class::Deadline { .. }) {
         return set_class_flagged(thread, class, flags);
     }
-    // If the kernel refuses that, for example by a shorter longest period, the class is changed
-    // nevertheless: a leaked budget is better than a thread that stays capped.
+    // If the kernel refuses that, for example because its longest period is set lower, the class is
+    // changed nevertheless: a leaked budget is better than a thread that stays capped.
     let _ = set_class(thread, LEAST_BUDGET);
     set_class_flagged(thread, class, flags).inspect_err(|_| {
         // The class has not changed. Set the old budget again; it is free unless another thread
@@ -434,7 +435,7 @@ mod tests {
         println!("SKIPPED {test}: needs root");
     }
 
-    /// A container's processors need not be the first, nor follow each other.
+    /// A container's processors need not be the first ones, nor consecutive.
     #[test]
     fn the_worker_has_the_last_of_the_processors_that_are_ours() {
         let division = |cpus: &[u32]| {
@@ -525,8 +526,8 @@ mod tests {
         assert!(error.starts_with("SCHED_DEADLINE runtime 10ms deadline 1ms"), "{error}");
     }
 
-    /// Goal: the budget of a thread that sleeps is the host's again when its class is taken away.
-    /// A kernel that keeps it has none left after a score of times for each processor.
+    /// Goal: the budget of a sleeping thread is free again after its class is taken away. A kernel
+    /// that leaks budgets has none left after some twenty of them for each processor.
     #[test]
     fn a_budget_that_was_taken_away_is_free_again() {
         const TEST: &str = "a_budget_that_was_taken_away_is_free_again";
@@ -541,10 +542,10 @@ mod tests {
         let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let thread = Identity::of(sleeper.id());
         let budgets = 40 * thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        // It ends with the first that is not granted.
+        // The loop ends with the first budget that is not granted.
         let given = (0..budgets).try_for_each(|_| {
             let thread = thread.ok_or(io::ErrorKind::NotFound)?;
-            // It sleeps with its budget: past the instant at which the kernel would free it.
+            // The thread sleeps with its budget until after the kernel would have freed it.
             set_class_of_thread(thread, class)?;
             thread::sleep(std::time::Duration::from_millis(2));
             make_ordinary(thread).map_err(io::Error::other)

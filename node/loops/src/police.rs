@@ -2,17 +2,17 @@
 //! The Policing Mechanism of a node (§3, §8.1): ten times a second it samples all routers, shares
 //! the capacity among them while they contend for it, and punishes those that do not yield.
 //!
-//! Each look takes four steps: sample every router; decide whether there is contention, from the
+//! Each round takes four steps: sample every router; decide whether there is contention, from the
 //! sum of demands and the capacity, with hysteresis; share the capacity (max-min, by guarantee,
-//! limit and weight) and grade each router's conduct; share again what the punished ones leave. The
-//! laws are those of `weir_control::police`. Nothing is changed here: the manager applies each
-//! [`Ruling`].
+//! limit and weight) and grade each router's conduct; share again the capacity that punished
+//! routers leave. The laws are those of `weir_control::police`. Nothing is changed here: the
+//! manager applies each [`Ruling`].
 //!
-//! A router without a set-point in the policy is held during contention only. One with a set-point
-//! is always held at it, and claims exactly that of the capacity. Routers that are paused or off
-//! are left alone; their use is subtracted from the capacity first. So are routers that a lease
-//! holds, which are off in the policy: it bounds their use, guarantees them nothing, and whoever
-//! asked for it judges them.
+//! A router without a set-point in the policy is held during contention only. A router with a
+//! set-point is always held at it, and claims exactly that rate of the capacity. Routers that are
+//! paused or off are left alone; their use is subtracted from the capacity first. The same goes for
+//! routers that a lease holds, which are off in the policy: the lease bounds their use and
+//! guarantees them nothing, and its holder judges them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -40,7 +40,7 @@ pub(crate) struct PolicingLoop {
     /// The routers, in the manager's order.
     watched: Vec<WatchedRouter>,
     judged: u64,
-    /// The time of the next look.
+    /// The time of the next round.
     pub(crate) due: Instant,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct PolicingTerms {
 }
 
 impl PolicingTerms {
-    /// Returns the terms of a policy; `None` where it wants no policing.
+    /// Returns the terms of a policy; `None` if it has no policing.
     pub(crate) fn of(policy: &Policy) -> Option<Self> {
         let capacity = policy.node.capacity.filter(|_| policy.xtc.police)?;
         Some(Self { capacity, rate_most: policy.xtc.rate_most })
@@ -62,7 +62,7 @@ impl PolicingTerms {
 /// The ruling for one router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ruling {
-    /// True if it is held.
+    /// True if the router is held.
     pub(crate) held: bool,
     /// Its set-point, above zero.
     pub(crate) set_point: PacketRate,
@@ -70,7 +70,7 @@ pub(crate) struct Ruling {
     pub(crate) ingress: Option<PacketRate>,
 }
 
-/// The changes that one look brought.
+/// The changes that a round brought.
 pub(crate) struct PolicingChange {
     /// True if contention began, false if it ended; `None` without a change.
     pub(crate) contended: Option<bool>,
@@ -86,7 +86,7 @@ struct WatchedRouter {
     conduct: Conduct,
     /// The newest [`KEPT`] samples.
     recent: VecDeque<Sample>,
-    /// Consecutive looks without a sample.
+    /// Consecutive rounds without a sample.
     missed: u32,
     /// Its allowed rate before any punishment.
     allowed: PacketRate,
@@ -146,7 +146,7 @@ impl PolicingLoop {
         Some(police)
     }
 
-    /// Looks at all routers, after their counters were read.
+    /// Makes a round over all routers, after their counters were read.
     pub(crate) fn step(
         &mut self,
         now: Instant,
@@ -167,7 +167,7 @@ impl PolicingLoop {
         PolicingChange { contended, judged }
     }
 
-    /// Puts the next look on the grid again.
+    /// Puts the next round on the grid again.
     pub(crate) fn reschedule(&mut self, now: Instant) {
         let period = PERIOD.as_nanos();
         let next = (now.as_nanos() / period).saturating_add(1).saturating_mul(period);
@@ -204,8 +204,8 @@ impl PolicingLoop {
         }
     }
 
-    /// Shares the capacity, judges conduct if there are new samples (`now`), and shares again what
-    /// the punished leave. Returns the changed punishments.
+    /// Shares the capacity, judges conduct if there are new samples (`now`), and shares again the
+    /// capacity that punished routers leave. Returns the changed punishments.
     fn rule(&mut self, now: Option<Instant>) -> Vec<(usize, Judgement)> {
         let shared = self.shared();
         let claims: Vec<RateClaim> = self.watched.iter().map(WatchedRouter::claim).collect();
@@ -236,9 +236,9 @@ impl PolicingLoop {
         judged
     }
 
-    /// Returns the capacity to share, less the use of routers that are not held, and less a
-    /// reserve: a router that takes back a share that it had lent is served before the others have
-    /// yielded.
+    /// Returns the capacity to share, without the use of routers that are not held, and without a
+    /// reserve. From the reserve, a router that reclaims a share that it had lent is served before
+    /// the others have yielded.
     fn shared(&self) -> PacketRate {
         let most = u128::from(self.capacity.as_pps()) * u128::from(SHARED_PPM) / 1_000_000;
         let most = u64::try_from(most).unwrap_or(u64::MAX);
@@ -314,10 +314,10 @@ impl WatchedRouter {
         self.newest_few().map(Sample::rate).max().unwrap_or_default()
     }
 
-    /// Returns what a router that is not held takes from the capacity. The cap of a paused one may
-    /// be handed out in slices, so that it forwards in some samples and not in others: its mean
-    /// over all kept samples counts. One that is off has no cap, but for that of a lease, beyond
-    /// which it takes nothing.
+    /// Returns the part of the capacity that a router uses which is not held. A paused router may
+    /// get its cap in slices, and so forward in some samples and not in others; its mean over all
+    /// kept samples counts. A router that is off has no cap. If a lease holds it, it uses no more
+    /// than the lease's set-point.
     fn takes(&self) -> PacketRate {
         if self.terms.state != XtcState::Paused {
             let used = self.most_used();
@@ -328,8 +328,7 @@ impl WatchedRouter {
         Sample { span, packets: sum(|one| one.packets), ..Sample::default() }.rate()
     }
 
-    /// Returns the rate that the router asks for now. A flood that is stopped at ingress asks for
-    /// nothing.
+    /// Returns the router's demand now. A flood that is stopped at ingress has no demand.
     fn demand(&self) -> PacketRate {
         let (used, offered) = self.newest();
         match self.terms.state {
@@ -355,7 +354,7 @@ impl WatchedRouter {
     }
 
     /// Returns the router's claim on the capacity before any punishment. The largest of the newest
-    /// samples counts, so that shares do not move with each of them.
+    /// samples counts, so that shares do not change with each sample.
     fn claim(&self) -> RateClaim {
         let RouterTerms { min, max, weight, set_point, state, .. } = self.terms;
         if state != XtcState::Active {
