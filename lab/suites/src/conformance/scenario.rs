@@ -270,7 +270,8 @@ impl ConformanceScenario {
         })
     }
 
-    /// Returns true if it judges delays or packet rates, which a slow machine cannot show.
+    /// Returns true if the scenario judges delays or packet rates, which a slow machine cannot
+    /// show.
     pub(super) fn is_about_speed(&self) -> bool {
         self.judge.iter().any(|judgement| {
             matches!(
@@ -369,7 +370,7 @@ impl ConformanceScenario {
 }
 
 impl ScenarioVariant {
-    /// Returns a part's name that says all of it.
+    /// Returns a name that describes the whole variant.
     pub(super) fn name(&self) -> String {
         let frames = match self.frames {
             Frames::Of(bytes) => format!("{bytes}B"),
@@ -506,7 +507,7 @@ const fn equal() -> [u32; 2] {
 
 const QUICK_SECONDS: usize = 3;
 
-/// A frame of a VLAN.
+/// The largest frame with a VLAN tag, without FCS.
 const DELAY_FRAME_BYTES: u64 = 1518;
 
 const SIZES: [u16; 3] = [64, 512, 1500];

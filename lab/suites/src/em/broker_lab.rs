@@ -32,7 +32,7 @@ pub(super) struct BrokerScenario<'s> {
     pub(super) routers: &'s [&'s str],
 }
 
-/// The network, its SSH servers and the broker's files. All is gone with this value.
+/// The network, its SSH servers and the broker's files. Dropping this value removes everything.
 pub struct BrokerLab {
     routers: usize,
     program: WeirProgram,
@@ -52,8 +52,8 @@ impl BrokerLab {
         Self::with(CONFIGURATION)
     }
 
-    /// Builds it with links of another rate, such as `10Gbit`, and a broker that compares routers
-    /// every ten seconds: an emulated machine has no time for more.
+    /// Builds the network with links of another rate, such as `10Gbit`, and a broker that compares
+    /// routers only every ten seconds, since an emulated machine is slow.
     pub(super) fn with_links(rate: &str) -> Result<Self> {
         Self::with(&patient(rate, "10s"))
     }
@@ -72,9 +72,9 @@ impl BrokerLab {
         })
     }
 
-    /// Builds it with links of a rate that are VLANs of 8021q on their devices, under the names of
-    /// these, tunnels of `ip6tnl`, and a broker that compares routers that often. None if this
-    /// kernel has no 8021q or no `ip6tnl`.
+    /// Builds the network with links that are VLANs (8021q) on their devices and have the devices'
+    /// names, with tunnels of `ip6tnl`, and with a broker that compares routers at the interval
+    /// `check`. `None` if this kernel has no 8021q or no `ip6tnl`.
     pub(super) fn on_vlans(rate: &str, check: &str) -> Result<Option<Self>> {
         let router = "[[network.router]]\n";
         let with_devices = format!("{router}encapsulation = \"ip6tnl\"\n");
@@ -146,8 +146,8 @@ impl BrokerLab {
         Ok(built)
     }
 
-    /// Removes the queue that every device of a lab has from the links of routers: the broker
-    /// leaves a root of others alone.
+    /// Removes the lab's queueing discipline from the links of routers, since the broker leaves a
+    /// root discipline of others alone.
     fn free_links(&self, configuration: &str) -> Result {
         let wrong = |error: toml::de::Error| ExperimentError::Node(error.to_string());
         let file: Value = toml::from_str(configuration).map_err(wrong)?;
@@ -167,7 +167,7 @@ impl BrokerLab {
     /// Starts a broker, and waits until it answers and reaches all routers.
     ///
     /// # Errors
-    /// It ends, or does not answer in time.
+    /// The broker ends, or does not answer in time.
     pub fn broker(&self) -> Result<RunningProgram> {
         let mut broker = self.program.start(&["broker", "run", "broker.toml"])?;
         let mut missing = "an answer".to_owned();
@@ -196,7 +196,7 @@ impl BrokerLab {
         self.place.folder()
     }
 
-    /// Asks the broker.
+    /// Sends a request to the broker and returns the answer.
     pub(super) fn ask(
         &self,
         method: Method,
@@ -254,8 +254,8 @@ impl BrokerLab {
         Ok(EndedChild(spawn_logged(&self.lab.namespace(node)?, command, &log)?))
     }
 
-    /// Counts the outer addresses that a router has routes or devices for, and its entries, or what
-    /// is left of some: devices, rules. All of it is read from outside.
+    /// Counts the outer addresses for which a router has routes or devices, and its entries, also
+    /// if only a device or a rule of an entry is left. Reads the router itself, not the broker.
     pub(super) fn tunnels_at(&self, router: &str) -> Result<(usize, usize)> {
         let line = "ip -6 -j route show table main proto 87";
         let routes: Vec<Value> = parsed(&self.run(router, Command::line(line))?)?;
@@ -321,7 +321,7 @@ impl BrokerLab {
     /// Takes everything down.
     ///
     /// # Errors
-    /// Something of it cannot be removed.
+    /// A part cannot be removed.
     pub fn down(self) -> Result {
         let Self { servers, lab, place: _place, .. } = self;
         drop(servers);
@@ -381,8 +381,8 @@ impl BrokerLab {
             return Err(ExperimentError::Node(format!("{router} has no server")));
         };
         drop(server);
-        // Sessions are processes of their own, and all others there are theirs. One that has ended
-        // meanwhile is no error; one that is left is.
+        // Kill all processes in the namespace: they are the server's sessions and their children. A
+        // process that has ended meanwhile is no error; a process that is left is one.
         let name = namespace(router);
         let line = format!(
             "of='ip netns pids {name}'; kill -9 $($of) 2>/dev/null; sleep 0.05; \
@@ -392,8 +392,8 @@ impl BrokerLab {
         Ok(number)
     }
 
-    /// Has a router lose what a reboot takes: its sessions and all that the broker put there.
-    /// Returns when its server is there again.
+    /// Simulates a reboot of a router: ends its sessions and removes everything that the broker put
+    /// there. Returns when its server is running again.
     pub(super) fn reboot(&mut self, router: &str) -> Result {
         let number = self.stop_server(router)?;
         self.run(router, Command::new("sh", ["-c", LOSE_ALL]))?;
@@ -401,8 +401,8 @@ impl BrokerLab {
     }
 }
 
-/// Returns the broker's file for links of a rate, comparisons that often, and routers that may take
-/// their time, as on an emulated machine.
+/// Returns the broker's file for links of a rate, comparisons at the interval `check`, and slow
+/// routers, as on an emulated machine.
 fn patient(rate: &str, check: &str) -> String {
     let patience = format!("router_patience = \"30s\"\ncheck = \"{check}\"");
     CONFIGURATION.replace("100Mbit", rate).replace("router_patience = \"1s\"", &patience)
@@ -432,8 +432,8 @@ pub(super) fn make_certificate(address: &str, write: impl Fn(&str, &str) -> Resu
     write("key.pem", &own.signing_key.serialize_pem())
 }
 
-/// Builds the lab, runs a broker in it until a signal comes, and takes all down. Tells how the
-/// broker is asked.
+/// Builds the lab, runs a broker in it until a signal arrives, and takes everything down. Prints
+/// how to send requests to the broker.
 ///
 /// # Errors
 /// The lab cannot be built, or the broker does not start.
@@ -460,7 +460,7 @@ pub(super) struct EndedChild(pub(super) Child);
 
 impl Drop for EndedChild {
     fn drop(&mut self) {
-        // One that ended already needs nothing.
+        // A child that has already ended is no error.
         let _ended = self.0.kill().and_then(|()| self.0.wait());
     }
 }
@@ -494,7 +494,7 @@ pub(super) fn parsed<T: DeserializeOwned>(text: &str) -> Result<T> {
         .map_err(|error| ExperimentError::Node(format!("{error}: {text:.200}")))
 }
 
-/// Takes from a router what the broker put there.
+/// The commands that remove from a router everything that the broker put there.
 const LOSE_ALL: &str = "ip -6 rule flush protocol 87; ip -6 route flush table all proto 87; \
     for of in $(ls /sys/class/net | grep -E '^w[cd]'); do ip link del $of; done 2>/dev/null; \
     for of in $(tc qdisc show | sed -n 's/^qdisc htb 57: dev \\([^ ]*\\) root.*/\\1/p'); do \
@@ -503,14 +503,14 @@ const LOSE_ALL: &str = "ip -6 rule flush protocol 87; ip -6 route flush table al
 /// The name of every lab of the table.
 pub(super) const NAME: &str = "em";
 
-/// The network of both.
+/// The physical network of both virtual networks.
 pub(super) const TOPOLOGY: &str = include_str!("../../../scenarios/em/network.toml");
 const CONFIGURATION: &str = include_str!("../../../scenarios/em/broker.toml");
 
 /// The routers of both networks, in the order of their management links.
 pub(super) const ROUTERS: [&str; 6] = ["b1", "b2", "b3", "b4", "r1", "r2"];
 
-/// The VLAN of each link that is one.
+/// The VLAN of each link in [`BrokerLab::on_vlans`].
 const VLAN: u16 = 10;
 
 const PROBE: &str = "ip link add link mg name probe type vlan id 10
