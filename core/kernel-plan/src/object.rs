@@ -198,7 +198,7 @@ pub struct BridgeObject {
 }
 
 /// The filter that keeps a bridge's frames from the host itself. The host has no address there, but
-/// without the filter it would answer ARP and accept router advertisements all the same.
+/// without the filter it would still answer requests and accept router advertisements.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealObject {
     /// The bridge.

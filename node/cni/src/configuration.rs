@@ -230,8 +230,8 @@ impl NetworkConfiguration {
 }
 
 impl ShareKeys {
-    /// Returns the share in one direction; `None` if it is empty. The runtime's limits are for one
-    /// container, and the network's keys for all of its containers. The lower of the two rates and
+    /// Returns the share in one direction; `None` if it is empty. The runtime's limits are for this
+    /// container, and the network's keys for each of its containers. The lower of the two rates and
     /// the lower of the two bursts apply.
     fn share(
         self,

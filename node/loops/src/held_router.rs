@@ -192,7 +192,7 @@ impl HeldRouter {
             // The quota of a control group is shaped for its sampling period.
             let shaped = self.wanted.xtc.actuator == ActuatorKind::Cgroup && !self.wanted.realtime;
             if shaped && self.control.is_attached() {
-                // A new shape has a new range, and with it a new controller.
+                // Forget the range, so that the new endpoint comes with a new controller.
                 self.range = None;
                 return true;
             }

@@ -3,8 +3,8 @@
 //!
 //! For one second, let *arrived* be the bytes that came in (without frames that were refused as
 //! malformed, spoofed, filtered or without a destination), *queued* the bytes in the queue when the
-//! second began, *above* the bytes dropped at the tenant's own limits, and *got* the bytes that
-//! were forwarded:
+//! second began, *above* the bytes that were dropped at limits, and *got* the bytes that were
+//! forwarded:
 //!
 //! - *owed* is the guarantee, or arrived + queued − above if that is less;
 //! - the second is *below* if got + slack < owed. The *slack* allows for bytes in flight at either
