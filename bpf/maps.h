@@ -64,6 +64,22 @@ struct {
 	__type(value, struct member);
 } members SEC(".maps");
 
+/* One list is in force while the other is written. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct five_tuples);
+} five_tuples SEC(".maps");
+
+/* The list in force, and FIVE_TUPLES_CHANGE. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} five_tuples_active SEC(".maps");
+
 #define SHARED_ARRAY(name, entry)                                                                  \
 	struct {                                                                                   \
 		__uint(type, BPF_MAP_TYPE_ARRAY);                                                  \

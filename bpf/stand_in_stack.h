@@ -20,6 +20,7 @@
 #include <linux/ip.h>
 #include <linux/pkt_cls.h>
 
+#include "five_tuples.h"
 #include "measure.h"
 #include "stand_in.h"
 
@@ -203,6 +204,22 @@ static __always_inline long forward_from_vif(struct __sk_buff *skb, const struct
 	return bpf_redirect(ifindex, 0);
 }
 
+/* Does bridge_by_five_tuple for a frame whose headers may lie elsewhere. A global function, as
+ * copy_to_member. */
+__noinline int stack_bridge_by_five_tuple(struct __sk_buff *skb, __u32 protocol)
+{
+	/* With options of IPv4, or the header of a fragment, and ports. */
+	__u32 head = sizeof(struct ethhdr) + 60 + 4;
+
+	if (!five_tuples_state() && !five_tuples_in_force())
+		return 0;
+	/* A shorter frame has all there is. */
+	bpf_skb_pull_data(skb, skb->len < head ? skb->len : head);
+	return bridge_by_five_tuple((void *)(long)skb->data + sizeof(struct ethhdr),
+				    (void *)(long)skb->data_end,
+				    skb->len - sizeof(struct ethhdr), protocol);
+}
+
 static __always_inline long forward_from_port(struct __sk_buff *skb, const struct device *device,
 					      const struct ethhdr *ethernet,
 					      const struct tally *size)
@@ -220,6 +237,14 @@ static __always_inline long forward_from_port(struct __sk_buff *skb, const struc
 	}
 	if (has_header(ethernet->h_proto))
 		return -1;
+	if (!key.bridge) {
+		int told = stack_bridge_by_five_tuple(skb, ethernet->h_proto);
+
+		/* ARP and neighbour discovery reach the slices that have no five-tuples. */
+		if (told == UNDECIDED)
+			return -1;
+		key.bridge = told > 0 ? told : 0;
+	}
 	/* The address of a vif from beyond the port: a loop, or a forgery. */
 	__builtin_memcpy(key.mac, ethernet->h_source, ETH_ALEN);
 	station = bpf_map_lookup_elem(&stations, &key);

@@ -4,15 +4,16 @@
  * frame, and either hands the frame to the worker's socket or drops and counts it.
  *
  * The gate of a frame from a vif is that of the device. The gate of a frame from a port is that of
- * the vif that has the destination address in that VLAN; unknown and multicast frames share the
- * flood gate of the port. The frames of a redirected vif and direction never enter user space
- * (redirect.h). While no worker has its sockets here, frames pass on to weir_stand_in behind the
- * kernel's receive path (stand_in_stack.h); where that is not attached, and for parallel internets,
- * this program forwards what it can (stand_in.h). No frame ever reaches the protocols of the
- * kernel's own stack: the host is a vif like any other.
+ * the vif that has the destination address in that VLAN, or in the slice that a five-tuple tells;
+ * unknown and multicast frames share the flood gate of the port. The frames of a redirected vif and
+ * direction never enter user space (redirect.h). While no worker has its sockets here, frames pass
+ * on to weir_stand_in behind the kernel's receive path (stand_in_stack.h); where that is not
+ * attached, and for parallel internets, this program forwards what it can (stand_in.h). No frame
+ * ever reaches the protocols of the kernel's own stack: the host is a vif like any other.
  */
 #include <linux/pkt_cls.h>
 
+#include "five_tuples.h"
 #include "maps.h"
 #include "redirect.h"
 #include "stand_in.h"
@@ -80,11 +81,28 @@ static __always_inline void count_drop(struct gate *gate, __u64 length)
 }
 
 /*
+ * Does bridge_by_five_tuple for a frame from a port. A global function, which the verifier walks
+ * once: inlined, each way through a packet's headers would multiply with all that follows.
+ */
+__noinline int device_bridge_by_five_tuple(struct xdp_md *ctx, __u32 is_tagged, __u32 protocol)
+{
+	void *start = (void *)(long)ctx->data + sizeof(struct ethhdr);
+	void *end = (void *)(long)ctx->data_end;
+
+	if (is_tagged)
+		start += sizeof(struct vlan_header);
+	if (start > end)
+		return UNDECIDED;
+	return bridge_by_five_tuple(start, end, end - start, protocol);
+}
+
+/*
  * Finds the vif that a frame from a port is for. NULL: the address is unknown, a group's, or behind
  * the port itself. `headers`: the bytes of the slice's headers on the port; -1 if the tag is cut
  * short. User space counts frames whose parallel internet has no vif, or whose header is cut short.
  */
-static __always_inline struct station *find_station(const struct device *device, void *data,
+static __always_inline struct station *find_station(struct xdp_md *ctx,
+						    const struct device *device, void *data,
 						    void *end, int *headers)
 {
 	struct ethhdr *ethernet = data;
@@ -92,6 +110,7 @@ static __always_inline struct station *find_station(const struct device *device,
 	__be16 protocol = ethernet->h_proto;
 	struct pih_header *pih = (void *)(ethernet + 1);
 	struct station *station;
+	int told;
 
 	*headers = 0;
 	if (ethernet->h_proto == bpf_htons(ETH_P_8021Q)) {
@@ -119,7 +138,12 @@ static __always_inline struct station *find_station(const struct device *device,
 		}
 		key.bridge = plain;
 	}
-	station = bpf_map_lookup_elem(&stations, &key);
+	told = key.bridge || protocol == bpf_htons(ETH_P_PIH)
+		       ? 0
+		       : device_bridge_by_five_tuple(ctx, *headers, protocol);
+	if (told > 0)
+		key.bridge = told;
+	station = told < 0 ? 0 : bpf_map_lookup_elem(&stations, &key);
 	/* A port whose frames carry bare numbers has no other stations. */
 	if (!station && protocol != bpf_htons(ETH_P_PIH) && (void *)(&pih->number + 1) <= end) {
 		key.bridge = PIH_BYTE_BRIDGES | pih->number;
@@ -178,7 +202,7 @@ int weir_xdp(struct xdp_md *ctx)
 		return count_fault(device, NO_SOCKET);
 	index = device->gate;
 	if (device->kind == DEVICE_PORT) {
-		station = find_station(device, data, end, &headers);
+		station = find_station(ctx, device, data, end, &headers);
 		if (headers < 0)
 			return count_fault(device, MALFORMED);
 		if (station)

@@ -85,7 +85,46 @@ struct member {
 #define PIH_BRIDGES 0x1000
 #define PIH_BYTE_BRIDGES 0x1100
 
-/* A receiver on a port's bridge: a parallel internet, else a VLAN, else 0. */
+/* Five-tuples of all slices together. */
+#define FIVE_TUPLES 64
+
+/* Of the word beside the lists: numbers of bridges become other slices', so that only the switch
+ * knows whose a frame is. The lowest bit is the list in force. */
+#define FIVE_TUPLES_CHANGE 2
+
+/*
+ * Packets of a slice: what each value differs in under its mask is 0 for a packet that matches.
+ * Masks are zeros, for any value, or ones. Addresses and ports are in network order.
+ */
+struct five_tuple {
+	/* IPv4 in the first word. */
+	__u32 source[4];
+	__u32 source_mask[4];
+	__u32 destination[4];
+	__u32 destination_mask[4];
+	__u16 source_port;
+	__u16 source_port_mask;
+	__u16 destination_port;
+	__u16 destination_port_mask;
+	__u8 protocol;
+	__u8 protocol_mask;
+	/* 4 or 6. */
+	__u8 family;
+	__u8 family_mask;
+	/* That of the slice, on all ports. */
+	__u16 bridge;
+	__u16 reserved;
+};
+
+/* The first that matches counts. */
+struct five_tuples {
+	__u32 count;
+	__u32 reserved;
+	struct five_tuple list[FIVE_TUPLES];
+};
+
+/* A receiver on a port's bridge: that of a parallel internet, of a slice that is told by
+ * five-tuples, or of a VLAN, else 0. */
 struct station_key {
 	__u16 device;
 	__u16 bridge;

@@ -10,6 +10,7 @@ use weir_api_types::change::{
     RouterChange, ShareChange, UndoRequest, VifChange, VifQueueKind, VifShareChange,
 };
 use weir_api_types::error::ErrorCode;
+use weir_api_types::packet_match::PacketMatch;
 use weir_client::{Client, ClientError, Method, escaped};
 use weir_platform::output;
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
@@ -102,6 +103,10 @@ pub(crate) enum Add {
         /// Number of the parallel internet that it is
         #[arg(long)]
         pih: Option<u8>,
+        /// Packets without a header that are its own, such as protocol=udp,dst=10.0.0.0/8; also
+        /// `src`, `src_port` and `dst_port`, and more than once
+        #[arg(long = "match", value_name = "CONDITIONS")]
+        matches: Vec<PacketMatch>,
         /// Its phase of the cycle of each port that has one, such as 130us
         #[arg(long)]
         phase: Option<Nanos>,
@@ -309,10 +314,10 @@ impl Add {
                 };
                 share.view.change(Method::POST, "/v1/vifs", &new)
             }
-            Self::Slice { name, vlan, pih, phase, share } => {
+            Self::Slice { name, vlan, pih, matches, phase, share } => {
                 let (send, receive) = share.given_sides(share.values());
                 let phase_ns = phase.map(Nanos::as_nanos);
-                let new = NewSlice { name, vlan, pih, phase_ns, send, receive };
+                let new = NewSlice { name, vlan, pih, matches, phase_ns, send, receive };
                 share.view.change(Method::POST, "/v1/slices", &new)
             }
         }

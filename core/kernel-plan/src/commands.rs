@@ -246,7 +246,7 @@ fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem> {
         list.extend(held::given(&keys, |key| format!("port {:?}.{key}", port.name), NOT_HELD));
     }
     for slice in &policy.slices {
-        let Slice { name, vlan, pih, send, receive, phase: _ } = slice;
+        let Slice { name, vlan, pih, five_tuples, send, receive, phase: _ } = slice;
         let at = |key: &str| format!("slice {name:?}.{key}");
         if vlan.is_none() {
             let reason = "missing: without programs a slice is told by its VLAN";
@@ -254,6 +254,7 @@ fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem> {
         }
         let keys = [
             ("pih", pih.is_some()),
+            ("match", !five_tuples.is_empty()),
             ("send.max_pps", send.max_pps.is_some()),
             ("receive.max_pps", receive.max_pps.is_some()),
             ("receive.rate", receive.rate.is_some()),

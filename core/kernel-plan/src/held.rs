@@ -82,7 +82,11 @@ pub(crate) fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem>
     }
     for slice in &policy.slices {
         let at = |key: &str| format!("slice {:?}.{key}", slice.name);
-        let keys = [("vlan", slice.vlan.is_some()), ("pih", slice.pih.is_some())];
+        let keys = [
+            ("vlan", slice.vlan.is_some()),
+            ("pih", slice.pih.is_some()),
+            ("match", !slice.five_tuples.is_empty()),
+        ];
         list.extend(given(&keys, at, NOT_YET));
     }
     for router in &policy.routers {

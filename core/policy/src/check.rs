@@ -11,7 +11,8 @@ use core::net::IpAddr;
 use weir_units::ByteCount;
 
 use crate::api;
-use crate::bounds::FRAMES_MAX;
+use crate::bounds::{FRAMES_MAX, PORTED};
+use crate::bridges;
 use crate::cycle;
 use crate::dataplane_check;
 use crate::finding::Finding;
@@ -32,6 +33,7 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
     dataplane_check::check(policy, findings);
     check_devices(policy, findings);
     check_vlans(policy, findings);
+    bridges::check(policy, findings);
     cycle::check(policy, findings);
     check_macs(policy, findings);
     let packet = policy.node.frame_size.packet_max();
@@ -220,8 +222,10 @@ fn check_macs(policy: &Policy, findings: &mut Vec<Finding>) {
     for (index, vif) in policy.vifs.iter().enumerate() {
         let slice = policy.slices.get(vif.slice.0 as usize);
         let port = policy.ports.get(vif.port.0 as usize);
-        let (Some(slice), Some(port)) = (slice, port) else { continue };
-        let bridge = port.bridge_of(slice);
+        if slice.is_none() || port.is_none() {
+            continue;
+        }
+        let bridge = policy.bridge_of(vif.port, vif.slice);
         for (number, mac) in vif.macs.iter().enumerate() {
             let key = format!("mac.{number}");
             if mac.is_multicast() || mac.is_zero() {
@@ -358,7 +362,5 @@ fn is_linux_device(name: &str) -> bool {
 
 /// `IFNAMSIZ` less the terminating zero.
 const DEVICE_MAX: usize = 15;
-/// Protocols whose header begins with two ports: TCP, UDP, SCTP.
-const PORTED: [u8; 3] = [6, 17, 132];
 /// Frames in one batch of a port in memory or a file.
 const FRAMES_IN_MEMORY: u64 = 64;

@@ -18,8 +18,9 @@ use crate::bounds::SECOND;
 use crate::finding::Finding;
 use crate::format::{Text, quoted};
 use crate::guarantee::Guarantees;
-use crate::model::{Layer, PihForm, Policy, Port, PortCycle, PortId, Slice, SliceId};
+use crate::model::{Layer, Policy, Port, PortCycle, PortId, Slice, SliceId};
 use crate::phase::filled_at_most;
+use crate::pih::PihForm;
 use crate::share::Direction;
 
 /// The cycle of a port.
@@ -69,43 +70,6 @@ impl Policy {
         let packet = self.node.frame_size.packet_max().get() + headers;
         let bytes = packet.saturating_add_signed(port.packet_overhead().into());
         ByteCount::new(bytes.max(1))
-    }
-}
-
-impl PihForm {
-    /// Bytes by which a frame is longer on the link.
-    #[must_use]
-    pub const fn bytes(self) -> u8 {
-        match self {
-            Self::Header => 3,
-            Self::Byte => 1,
-        }
-    }
-
-    /// The number of the bridge of parallel internet 0 on a port of this form; the others follow.
-    /// All are beyond the VLANs.
-    #[must_use]
-    pub const fn bridges(self) -> u16 {
-        match self {
-            Self::Header => 0x1000,
-            Self::Byte => 0x1100,
-        }
-    }
-}
-
-impl Port {
-    /// Numbers of bridges are less than this: see [`Self::bridge_of`].
-    pub const BRIDGES: u16 = 0x1200;
-
-    /// The number of a slice's bridge on the port: its parallel internet, which is no other
-    /// slice's, else its VLAN; 0 for the one of frames without headers.
-    #[must_use]
-    pub const fn bridge_of(&self, slice: &Slice) -> u16 {
-        match (slice.pih, slice.vlan) {
-            (Some(number), _) => self.pih.bridges() + number as u16,
-            (None, Some(vlan)) => vlan,
-            (None, None) => 0,
-        }
     }
 }
 

@@ -21,10 +21,12 @@ use crate::cycle::CycleTable;
 use crate::dataplane::Dataplane;
 use crate::device_pattern::{DevicePattern, NameTemplate};
 use crate::filter::FilterAction;
+use crate::five_tuple::FiveTuple;
 use crate::format::{Factor, Protocol, Text};
 use crate::model::{
-    Idle, Kind, Layer, Node, PihForm, Port, Reservation, SchedulerKind, Slice, Vif, VifRule,
+    Idle, Kind, Layer, Node, Port, Reservation, SchedulerKind, Slice, Vif, VifRule,
 };
+use crate::pih::PihForm;
 use crate::realtime::RouterRealtimeTable;
 use crate::report::ReportTable;
 use crate::share::{Codel, Direction, Queue, QueueKind, Share, SmoothWindow};
@@ -224,6 +226,12 @@ pub(crate) struct SliceTable {
     /// header that its frames carry on every port, unique among slices. Vifs see frames without it.
     #[schemars(range(min = 0, max = 255), extend("x-default" = "no header"))]
     pub(crate) pih: Option<u8>,
+    /// Packets that ports receive without VLAN and number, and that are the slice's: those which
+    /// match one of these. The first of all slices' that matches counts. Not beside `vlan` or
+    /// `pih`.
+    #[serde(rename = "match")]
+    #[schemars(length(max = FiveTuple::MOST), extend("x-default" = "none"))]
+    pub(crate) matches: Option<Vec<MatchTable>>,
     /// The slice's phase in each cycle of a port that has one. Phases follow each other in the
     /// order of the slices; the longest frame of the slice must fit.
     #[schemars(extend("x-minimum" = 1_000, "x-maximum" = SECOND, "x-default" = "none"))]
@@ -484,6 +492,29 @@ pub(crate) struct FilterTable {
     /// Source or destination port; needs `protocol` tcp, udp or sctp.
     #[schemars(range(min = 1), extend("x-default" = "any"))]
     pub(crate) port: Option<u16>,
+}
+
+/// Packets told by their five-tuple. All conditions hold of a packet that matches; at least one is
+/// needed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "match")]
+pub(crate) struct MatchTable {
+    /// IP protocol.
+    #[schemars(extend("type" = ["string", "integer"], "x-default" = "any"))]
+    pub(crate) protocol: Option<Text<Protocol>>,
+    /// Source address.
+    #[schemars(extend("x-default" = "any"))]
+    pub(crate) src: Option<Text<Prefix>>,
+    /// Destination address, of the same family as `src`.
+    #[schemars(extend("x-default" = "any"))]
+    pub(crate) dst: Option<Text<Prefix>>,
+    /// Source port; needs `protocol` tcp, udp or sctp.
+    #[schemars(range(min = 1), extend("x-default" = "any"))]
+    pub(crate) src_port: Option<u16>,
+    /// Destination port; needs `protocol` tcp, udp or sctp.
+    #[schemars(range(min = 1), extend("x-default" = "any"))]
+    pub(crate) dst_port: Option<u16>,
 }
 
 /// Defaults, as the reference says them.

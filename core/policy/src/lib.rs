@@ -49,6 +49,7 @@ extern crate alloc;
 mod address;
 mod api;
 mod bounds;
+mod bridges;
 mod check;
 pub mod count;
 mod cycle;
@@ -62,12 +63,14 @@ mod draft;
 mod filter;
 mod finding;
 mod fit;
+mod five_tuple;
 mod format;
 mod guarantee;
 mod key_path;
 mod model;
 mod overbooking;
 mod phase;
+mod pih;
 mod problem;
 mod queue_defaults;
 mod read;
@@ -103,15 +106,17 @@ pub use digest::Digest;
 pub use draft::{Draft, Edit, EditError};
 pub use filter::{Filter, FilterAction};
 pub use finding::FindingList;
+pub use five_tuple::FiveTuple;
 pub use format::{Text, Written};
 pub use guarantee::Guarantees;
 pub use key_path::KeyPath;
 pub use model::{
-    FrameSize, Idle, Kind, Layer, Node, PihForm, Policy, Port, PortCycle, PortId, Reservation,
-    Router, RouterId, SchedulerKind, Slice, SliceId, Vif, VifId, VifRule,
+    FrameSize, Idle, Kind, Layer, Node, Policy, Port, PortCycle, PortId, Reservation, Router,
+    RouterId, SchedulerKind, Slice, SliceId, Vif, VifId, VifRule,
 };
 pub use overbooking::Overbooking;
 pub use phase::{phase_for, phase_frames};
+pub use pih::PihForm;
 pub use problem::{ItemName, Problem, ProblemPlace, Problems, UnsoundPolicy};
 pub use read::{parse, read_document};
 pub use realtime::{RealtimeKind, RouterRealtime, ThreadSource};

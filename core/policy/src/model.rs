@@ -23,8 +23,9 @@ use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 use crate::bounds::CATCH_UP_DEFAULT;
 use crate::{
-    Api, Dataplane, DevicePattern, Direction, Filter, MacAddr, NameTemplate, Overbooking, Queue,
-    QueueKind, Report, RouterRealtime, RouterXtc, Share, SmoothWindow, Xtc,
+    Api, Dataplane, DevicePattern, Direction, Filter, FiveTuple, MacAddr, NameTemplate,
+    Overbooking, PihForm, Queue, QueueKind, Report, RouterRealtime, RouterXtc, Share, SmoothWindow,
+    Xtc,
 };
 
 /// The policy of one node. Ids are indexes into its own vectors.
@@ -150,6 +151,8 @@ pub struct Slice {
     /// The parallel internet of its frames on every port, in the form of [`Port::pih`]; `None`:
     /// frames have no number.
     pub pih: Option<u8>,
+    /// Packets without a header that are its own on every port; empty: it is not told by them.
+    pub five_tuples: Vec<FiveTuple>,
     /// Its phase of the cycle of each port that has one; `None`: none.
     pub phase: Option<Nanos>,
     /// Guarantees and limits of frames from its vifs.
@@ -233,19 +236,6 @@ pub struct VifRule {
     pub vif: Vif,
     /// The template of a slice, without its name. Made if the policy has no slice of the name.
     pub slice: Slice,
-}
-
-/// The form in which frames on a link carry the number of their parallel internet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "pih")]
-pub enum PihForm {
-    /// Three bytes behind the addresses and any tag: the Ethernet type 0x88b5, the number, then the
-    /// frame's own type. Frames without a number can share the link.
-    Header,
-    /// One byte behind the Ethernet header. Nothing tells that it is there, so that every frame on
-    /// the link has one.
-    Byte,
 }
 
 /// The worker's behaviour when nothing is due.
@@ -473,7 +463,8 @@ impl Slice {
     #[must_use]
     pub fn new(name: &str) -> Self {
         let (send, receive) = (Share::default(), Share::default());
-        Self { name: name.to_string(), vlan: None, pih: None, phase: None, send, receive }
+        let name = name.to_string();
+        Self { name, vlan: None, pih: None, five_tuples: Vec::new(), phase: None, send, receive }
     }
 
     /// The share of one direction.

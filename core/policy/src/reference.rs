@@ -181,6 +181,7 @@ const TABLES: &[(&str, &str)] = &[
     ("`cycle` of a port", "cycle"),
     ("`[[port.rule]]`", "rule"),
     ("`[[slice]]`", "slice"),
+    ("`match` of a slice", "match"),
     ("`[[router]]`", "router"),
     ("`xtc` of a router", "router-xtc"),
     ("`realtime` of a router", "router-realtime"),

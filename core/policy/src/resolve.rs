@@ -14,8 +14,8 @@ use crate::check::frames_needed;
 use crate::cycle::CycleTable;
 use crate::device_pattern::NameTemplate;
 use crate::document::{
-    Document, FilterTable, NodeTable, PortTable, RouterTable, RuleTable, ShaperKind, ShareTable,
-    SliceTable, VifShareTable, VifTable,
+    Document, FilterTable, MatchTable, NodeTable, PortTable, RouterTable, RuleTable, ShaperKind,
+    ShareTable, SliceTable, VifShareTable, VifTable,
 };
 use crate::finding::Finding;
 use crate::format::{Text, quoted};
@@ -25,8 +25,8 @@ use crate::rule_check::of_rule;
 use crate::suggest::nearest;
 use crate::xtc::{RouterXtcTable, XtcTable};
 use crate::{
-    Api, Filter, FilterAction, FrameSize, Layer, Node, Overbooking, Policy, Port, PortId, Report,
-    Router, RouterId, Share, Slice, SliceId, SmoothWindow, Vif, VifRule, Xtc,
+    Api, Filter, FilterAction, FiveTuple, FrameSize, Layer, Node, Overbooking, Policy, Port,
+    PortId, Report, Router, RouterId, Share, Slice, SliceId, SmoothWindow, Vif, VifRule, Xtc,
 };
 
 /// Returns the policy that `document` describes. A reference that does not resolve becomes an index
@@ -152,10 +152,12 @@ impl Resolver<'_> {
     }
 
     fn slice(&self, table: &SliceTable) -> Slice {
+        let matches = table.matches.as_deref().unwrap_or_default();
         Slice {
             name: table.name.clone().unwrap_or_default(),
             vlan: table.vlan,
             pih: table.pih,
+            five_tuples: matches.iter().map(five_tuple).collect(),
             phase: table.phase.map(|text| text.0),
             send: self.share(table.send.as_ref()),
             receive: self.share(table.receive.as_ref()),
@@ -362,6 +364,16 @@ fn rule(table: &FilterTable) -> Filter {
         dst: table.dst.map(|text| text.0),
         protocol: table.protocol.map(|text| text.0.0),
         port: table.port,
+    }
+}
+
+fn five_tuple(table: &MatchTable) -> FiveTuple {
+    FiveTuple {
+        protocol: table.protocol.map(|text| text.0.0),
+        src: table.src.map(|text| text.0),
+        dst: table.dst.map(|text| text.0),
+        src_port: table.src_port,
+        dst_port: table.dst_port,
     }
 }
 

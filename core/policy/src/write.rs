@@ -10,16 +10,16 @@ use serde_json::Value;
 use crate::api::ApiTable;
 use crate::cycle::CycleTable;
 use crate::document::{
-    AqmKind, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, RuleTable,
-    ShaperKind, ShareTable, SliceTable, VifShareTable, VifTable,
+    AqmKind, Document, FilterTable, MatchTable, NodeTable, PortTable, QueueTable, RouterTable,
+    RuleTable, ShaperKind, ShareTable, SliceTable, VifShareTable, VifTable,
 };
 use crate::format::{Factor, Protocol, Text};
 use crate::realtime::RouterRealtimeTable;
 use crate::report::ReportTable;
 use crate::xtc::{RouterXtcTable, XtcTable};
 use crate::{
-    Direction, Filter, KeyPath, Node, Policy, Port, Problems, Router, Share, Slice, Vif, VifRule,
-    count, parse,
+    Direction, Filter, FiveTuple, KeyPath, Node, Policy, Port, Problems, Router, Share, Slice, Vif,
+    VifRule, count, parse,
 };
 
 impl Policy {
@@ -188,6 +188,7 @@ fn slice(slice: &Slice) -> SliceTable {
         name: Some(slice.name.clone()),
         vlan: slice.vlan,
         pih: slice.pih,
+        matches: some(slice.five_tuples.iter().map(five_tuple).collect()),
         phase: slice.phase.map(Text),
         send: Some(share(&slice.send)),
         receive: Some(share(&slice.receive)),
@@ -246,6 +247,16 @@ fn rule(rule: &Filter) -> FilterTable {
         dst: rule.dst.map(Text),
         protocol: rule.protocol.map(|number| Text(Protocol(number))),
         port: rule.port,
+    }
+}
+
+fn five_tuple(tuple: &FiveTuple) -> MatchTable {
+    MatchTable {
+        protocol: tuple.protocol.map(|number| Text(Protocol(number))),
+        src: tuple.src.map(Text),
+        dst: tuple.dst.map(Text),
+        src_port: tuple.src_port,
+        dst_port: tuple.dst_port,
     }
 }
 

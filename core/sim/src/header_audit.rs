@@ -2,15 +2,16 @@
 //! How a port tells slices apart, checked on random and malformed frames against an oracle.
 //!
 //! The node has slices of each kind: without headers, with a VLAN, with the number of a parallel
-//! internet, with both; the same address is a vif's in each of them, so that only the headers can
-//! tell which is meant. Where numbers are bare bytes, every slice has one. The oracle reads a frame
-//! byte by byte and says who gets what, or why nobody does. It knows the format and shares no code
-//! with the switch.
+//! internet, with both, and told by five-tuples; the same address is a vif's in each of them, so
+//! that only headers and five-tuples can tell which is meant. Where numbers are bare bytes, every
+//! slice has one. The oracle reads a frame byte by byte and says who gets what, or why nobody does.
+//! It knows the format and shares no code with the switch.
 
 use weir_policy::{Kind, MacAddr, PihForm, Policy, Port, Slice, SliceId, Vif};
 use weir_switch::{Direction, IfaceId, Reason};
 use weir_units::{BitRate, Nanos};
 
+use crate::tuple_audit::{AuditedTuple, audit_packet, audit_tuples, packet_told, tell};
 use crate::{Seed, SimError, SimNode};
 
 /// The findings of an audit.
@@ -20,6 +21,8 @@ pub struct HeaderAudit {
     pub frames: u64,
     /// Frames of those that a vif got.
     pub delivered: u64,
+    /// Frames of those whose slice was told by five-tuples.
+    pub told: u64,
     /// Frames of those that the oracle calls malformed or nobody's.
     pub refused: u64,
     /// Frames of those that are malformed within the header of a parallel internet, or of one that
@@ -41,12 +44,13 @@ pub enum ExpectedFrame {
     Refused(Reason),
 }
 
-/// The slices of the audit on a port of this form: VLAN and parallel internet.
+/// The slices of the audit on a port of this form: VLAN and parallel internet. Where the last two
+/// have no number, they have the five-tuples of [`audit_tuples`].
 #[must_use]
 pub const fn audit_slices(form: PihForm) -> [(Option<u16>, Option<u8>); AUDIT_SLICES] {
-    let (first, second) = match form {
-        PihForm::Header => (None, None),
-        PihForm::Byte => (Some(1), Some(200)),
+    let (first, second, told) = match form {
+        PihForm::Header => (None, None, [None, None]),
+        PihForm::Byte => (Some(1), Some(200), [Some(50), Some(51)]),
     };
     [
         (None, first),
@@ -55,6 +59,8 @@ pub const fn audit_slices(form: PihForm) -> [(Option<u16>, Option<u8>); AUDIT_SL
         (Some(200), Some(9)),
         (None, Some(0)),
         (Some(4094), Some(255)),
+        (None, told[0]),
+        (None, told[1]),
     ]
 }
 
@@ -66,7 +72,10 @@ pub fn audit_policy(form: PihForm) -> Policy {
     (port.kind, port.pih) = (Kind::Memory, form);
     let port = policy.add_port(port);
     for (index, (vlan, pih)) in (0..).zip(audit_slices(form)) {
-        let slice = Slice { vlan, pih, ..Slice::new(&format!("s{index}")) };
+        let mut slice = Slice { vlan, pih, ..Slice::new(&format!("s{index}")) };
+        if let Some(told) = tuples_of(form, index as usize) {
+            slice.five_tuples = audit_tuples()[told].clone();
+        }
         let slice = policy.add_slice(slice);
         debug_assert_eq!(slice, SliceId(index), "slices are numbered from 0");
         for member in 0..2 {
@@ -118,6 +127,11 @@ pub fn audit_frame(form: PihForm, draw: &mut Seed) -> Vec<u8> {
     if form == PihForm::Header && !draw.one_in(3) {
         frame.extend([0x88, 0xb5, number]);
     }
+    let is_changed = draw.one_in(8);
+    if form == PihForm::Header && draw.one_in(2) {
+        frame.extend(audit_packet(draw));
+        return changed(frame, is_changed, draw);
+    }
     let kinds = [[0x08, 0x00], [0x86, 0xdd], [0x08, 0x06], [0x90, 0x00]];
     let nested = [[0x81, 0x00], [0x88, 0xa8], [0x88, 0xb5], [0x00, 0x2e]];
     frame.extend(if draw.one_in(16) { nested } else { kinds }[draw_index(draw)]);
@@ -129,12 +143,28 @@ pub fn audit_frame(form: PihForm, draw: &mut Seed) -> Vec<u8> {
     if draw.one_in(8) {
         frame.truncate(usize::try_from(draw.between(0, 24)).unwrap_or(0));
     }
-    if draw.one_in(8) && !frame.is_empty() {
-        let most = frame.len().min(24) as u64 - 1;
+    changed(frame, is_changed, draw)
+}
+
+/// Changes a byte of the headers, if the frame has one.
+fn changed(mut frame: Vec<u8>, is_changed: bool, draw: &mut Seed) -> Vec<u8> {
+    if is_changed && !frame.is_empty() {
+        let most = frame.len().min(HEADERS) as u64 - 1;
         let at = usize::try_from(draw.between(0, most)).unwrap_or(0);
         frame[at] = byte(draw);
     }
     frame
+}
+
+/// True for a vif whose slice is told by five-tuples.
+#[must_use]
+pub fn audit_tells(form: PihForm, vif: usize) -> bool {
+    tuples_of(form, vif / 2).is_some()
+}
+
+/// The index in [`audit_tuples`] of the five-tuples that a slice of the audit is told by.
+fn tuples_of(form: PihForm, slice: usize) -> Option<usize> {
+    slice.checked_sub(TOLD).filter(|_| form == PihForm::Header)
 }
 
 /// Says who gets a frame from the port of [`audit_policy`].
@@ -161,6 +191,7 @@ fn classify(form: PihForm, frame: &[u8]) -> Result<(Vec<usize>, Vec<u8>), Reason
     }
     let vlan = vlan.filter(|vlan| *vlan != 0);
     let slices = audit_slices(form);
+    let mut to = AuditedTuple::Plain;
     let numbered = |pih: u8| {
         let slice = slices.iter().position(|slice| slice.1 == Some(pih));
         let slice = slice.ok_or(Reason::PihUnknown)?;
@@ -176,6 +207,13 @@ fn classify(form: PihForm, frame: &[u8]) -> Result<(Vec<usize>, Vec<u8>), Reason
             }
             numbered(pih)?
         }
+        (PihForm::Header, false) if vlan.is_none() => {
+            to = tell(&frame[at - 2..]);
+            match to {
+                AuditedTuple::Told(told) => TOLD + told,
+                AuditedTuple::Plain | AuditedTuple::All => 0,
+            }
+        }
         (PihForm::Header, false) => {
             let slice = slices.iter().position(|slice| *slice == (vlan, None));
             slice.ok_or(Reason::UnknownVlan)?
@@ -189,25 +227,32 @@ fn classify(form: PihForm, frame: &[u8]) -> Result<(Vec<usize>, Vec<u8>), Reason
     let mut bare = frame[..12].to_vec();
     bare.extend(kind.to_be_bytes());
     bare.extend(&frame[at..]);
+    let slices = if to == AuditedTuple::All { vec![0, TOLD, TOLD + 1] } else { vec![slice] };
+    let members = members(&bare)?;
+    let vifs = slices.iter().flat_map(|slice| members.iter().map(move |member| 2 * slice + member));
+    Ok((vifs.collect(), bare))
+}
+
+/// Says which of the vifs of a slice get a frame, by its addresses and its length.
+fn members(frame: &[u8]) -> Result<Vec<usize>, Reason> {
     if frame[6] & 1 == 1 || frame[6..12] == [0; 6] {
         return Err(Reason::BadSource);
     }
     if frame[..5] == [0x01, 0x80, 0xc2, 0, 0] && frame[5] < 16 {
         return Err(Reason::ReservedGroup);
     }
-    if bare.len() > 1518 {
+    if frame.len() > 1518 {
         return Err(Reason::Oversize);
     }
     let own = |member: u8| frame[6..12] == audit_mac(member);
     if own(0) || own(1) {
         return Err(Reason::Moved);
     }
-    let vifs = match (0..2u8).find(|member| frame[..6] == audit_mac(*member)) {
-        Some(member) => vec![2 * slice + usize::from(member)],
-        None if frame[0] & 1 == 1 => vec![2 * slice, 2 * slice + 1],
-        None => return Err(Reason::NoDestination),
-    };
-    Ok((vifs, bare))
+    match (0..2u8).find(|member| frame[..6] == audit_mac(*member)) {
+        Some(member) => Ok(vec![usize::from(member)]),
+        None if frame[0] & 1 == 1 => Ok(vec![0, 1]),
+        None => Err(Reason::NoDestination),
+    }
 }
 
 /// Compares the switch with the oracle on `frames` random frames, and on one of each vif for every
@@ -260,6 +305,7 @@ fn receive(
     let is_same = match expected(form, frame) {
         ExpectedFrame::Delivered(to, bare) => {
             audit.delivered += 1;
+            audit.told += u64::from(to.iter().all(|vif| audit_tells(form, *vif)));
             got.len() == to.len()
                 && got.iter().zip(to).all(|((vif, bytes), to)| *vif == to && *bytes == bare)
         }
@@ -285,8 +331,14 @@ fn send(
     let mut frame = vec![0x06, 0x99, 0, 0, 0, 1];
     frame.extend(audit_mac(u8::try_from(vif % 2).unwrap_or(0)));
     let addresses = frame.clone();
-    let payload = draw.between(0, 1504);
-    let rest: Vec<u8> = [0x08, 0x00].into_iter().chain((0..payload).map(|_| byte(draw))).collect();
+    let rest: Vec<u8> = match tuples_of(form, vif / 2) {
+        Some(told) => packet_told(draw, told),
+        None => {
+            let payload = draw.between(0, 1504);
+            // Of a slice that is told by nothing.
+            [0x90, 0x00].into_iter().chain((0..payload).map(|_| byte(draw))).collect()
+        }
+    };
     frame.extend(&rest);
     let mut on_wire = addresses;
     on_wire.extend(audit_headers_of(form, (vlan, pih), &rest));
@@ -332,7 +384,11 @@ pub fn audit_headers_of(
 }
 
 /// Slices of the audit.
-pub const AUDIT_SLICES: usize = 6;
+pub const AUDIT_SLICES: usize = 8;
+/// The first of those that are told by five-tuples.
+const TOLD: usize = 6;
+/// Bytes of a frame up to the end of the longest header that the audit changes: that of IPv6.
+const HEADERS: usize = 54;
 
 fn byte(draw: &mut Seed) -> u8 {
     draw.draw().to_be_bytes()[0]
@@ -356,6 +412,7 @@ mod tests {
             assert_eq!(audit.delivered + audit.refused, audit.frames);
             assert!(audit.delivered > 10_000 && audit.headers_refused > 3_000, "{audit:?}");
             assert!(audit.sent > 1_000, "{audit:?}");
+            assert!(form == PihForm::Byte || audit.told > 1_000, "{audit:?}");
         }
     }
 

@@ -67,6 +67,7 @@ mod shaper_faults;
 mod sink;
 mod source;
 mod tcp;
+mod tuple_audit;
 
 pub use cycle_audit::{CycleAudit, audit_cycle};
 pub use edf::{EdfJob, EdfOutcome, EdfServer, run_edf};
@@ -78,7 +79,7 @@ pub use forwarding::{
 };
 pub use header_audit::{
     AUDIT_SLICES, ExpectedFrame, HeaderAudit, audit_frame, audit_headers, audit_headers_of,
-    audit_mac, audit_policy, audit_slices, expected,
+    audit_mac, audit_policy, audit_slices, audit_tells, expected,
 };
 pub use host::HostTimes;
 pub use link::SimLink;
@@ -112,3 +113,4 @@ pub use tcp::{
     ScheduledLink, ShapedLink, SimEndpoint, TcpApplication, TcpConnection, TcpNetwork, TcpPath,
     TcpSimError, TcpSocket, discard_received,
 };
+pub use tuple_audit::audit_tuples;

@@ -97,8 +97,11 @@ enum HttpEvent {
 }
 
 impl HttpClients {
-    /// Clients that fetch a file of `bytes` bytes; `steps` says how many are at work from when on.
-    /// After `requests_max` requests in all they stop.
+    /// The longest file, in bytes: all segments of its answer may be scheduled at once.
+    pub const FILE_MAX: u32 = SEGMENTS_MAX * SEGMENT_DATA - HTTP_HEADER;
+
+    /// Clients that fetch a file of `bytes` bytes, at most [`Self::FILE_MAX`]; `steps` says how
+    /// many are at work from when on. After `requests_max` requests in all they stop.
     #[must_use]
     pub fn new(
         bytes: u32,
@@ -108,11 +111,11 @@ impl HttpClients {
     ) -> Self {
         let most = steps.iter().map(|(_, count)| *count).max().unwrap_or(0) as usize;
         let mut made = Self {
-            segments: (bytes + HTTP_HEADER).div_ceil(SEGMENT_DATA).max(1),
+            segments: (bytes.min(Self::FILE_MAX) + HTTP_HEADER).div_ceil(SEGMENT_DATA).max(1),
             round_trip,
             steps,
             clients: vec![HttpClient::default(); most],
-            events: EventQueue::new(most * SEGMENTS_MAX),
+            events: EventQueue::new(most * SEGMENTS_MAX as usize),
             offered: None,
             answers: Vec::new(),
             requests_max,
@@ -228,7 +231,7 @@ const FIRST_WINDOW: u32 = 10;
 /// The least retransmission time-out of Linux.
 const TIME_OUT: Nanos = Nanos::from_millis(200);
 /// Segments that a client may have scheduled at once.
-const SEGMENTS_MAX: usize = 256;
+const SEGMENTS_MAX: u32 = 256;
 
 #[cfg(test)]
 mod tests {

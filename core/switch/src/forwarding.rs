@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Forwarding: checks that a frame is what it claims to be, and finds where it goes.
 //!
-//! Each port is a bridge for every VLAN that a slice with a vif on the port has, and for every
-//! parallel internet. A frame from a vif goes to the vifs of its own slice on that bridge and to
-//! the port; a frame from the port goes to the vifs of its bridge. Before that, a vif's frame has
-//! to pass the vif's filter, carry no tag, come from an address that is the vif's, and be within
-//! the limit of flooded frames ([`Storm`]).
+//! Each port is a bridge for every VLAN that a slice with a vif on the port has, for every parallel
+//! internet, and for every slice that is told by five-tuples. A frame from a vif goes to the vifs
+//! of its own slice on that bridge and to the port; a frame from the port goes to the vifs of its
+//! bridge. Before that, a vif's frame has to pass the vif's filter, carry no tag, come from an
+//! address that is the vif's, and be within the limit of flooded frames ([`Storm`]).
 //!
 //! The part holds no frame and no queue. Its one invariant: every address in the table ([`Fdb`])
 //! belongs to an interface and a bridge that exist, so a reused slot starts without addresses.
+
+mod from_port;
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -21,15 +23,18 @@ use weir_units::Instant;
 use crate::checksum;
 use crate::fdb::{AddressSource, Fdb};
 use crate::filter::{self, number};
+use crate::five_tuples::FiveTuples;
 use crate::frame::{Ethernet, is_group};
 use crate::ids::{IdChanges, Ids, NO_IFACE};
-use crate::pih::{ETHERTYPE_PIH, Pih, PortHeaders, read_pih};
+use crate::pih::{ETHERTYPE_PIH, Pih};
 use crate::pool::{Frame, FramePool};
 use crate::reason::Reason;
 use crate::spoof;
 use crate::storm::Storm;
 use crate::types::IfaceId;
 use crate::vlan;
+
+pub(crate) use from_port::{MemberPlace, PortBridges};
 
 /// The bridges of a switch, with their ports, vifs and addresses.
 #[derive(Default)]
@@ -49,6 +54,8 @@ pub(crate) struct Forwarding {
     length_max: u16,
     /// Set if any slice is a parallel internet. Vifs may then send no frame with such a header.
     has_pih: bool,
+    /// All of the policy: frames without a header are compared with them.
+    five_tuples: FiveTuples,
 }
 
 /// A frame that passed the checks of its interface, untagged.
@@ -75,11 +82,13 @@ pub(crate) enum Destination {
 #[derive(Clone)]
 struct BridgePort {
     iface: u32,
-    /// The bridge of each number of [`Port::bridge_of`]; [`NO_BRIDGE`] where there is none.
+    /// The bridge of each number of [`Policy::bridge_of`]; [`NO_BRIDGE`] where there is none.
     by_number: Box<[u16]>,
     /// The form of the numbers of parallel internets; `None` without any.
     pih: Option<PihForm>,
-    /// Set if the switch completes unfinished checksums of frames from the port.
+    /// The bridges of slices that have no header, if some are told by five-tuples.
+    untagged: Vec<u16>,
+    /// Set if unfinished checksums of frames from it are completed.
     completes: bool,
 }
 
@@ -126,6 +135,7 @@ impl Forwarding {
         self.length_max =
             u16::try_from(policy.node.frame_size.packet_max().get()).unwrap_or(u16::MAX);
         self.has_pih = policy.slices.iter().any(|slice| slice.pih.is_some());
+        self.five_tuples = FiveTuples::of(policy);
         self.follow_bridges(policy, ids);
         self.follow_ports(policy, ids, changes);
         self.follow_vifs(policy, ids, changes);
@@ -165,12 +175,17 @@ impl Forwarding {
             state.iface = ids.iface(ids.port_slot(id)).0;
             state.by_number.fill(NO_BRIDGE);
             state.pih = None;
+            state.untagged.clear();
         }
         for ((port, number), slot) in ids.bridges.iter() {
             let state = &mut self.ports[*port as usize];
             state.pih = state.pih.or_else(|| Pih::of_bridge(*number).map(|pih| pih.form));
+            let slot = u16::try_from(slot).unwrap_or(NO_BRIDGE);
             if let Some(place) = state.by_number.get_mut(usize::from(*number)) {
-                *place = u16::try_from(slot).unwrap_or(NO_BRIDGE);
+                *place = slot;
+            }
+            if *number == 0 || Port::is_by_five_tuple(*number) {
+                state.untagged.push(slot);
             }
         }
     }
@@ -258,7 +273,11 @@ impl Forwarding {
         }
         for (id, _) in policy.ports() {
             let own = self.bridges.iter().filter(|bridge| bridge.port == ids.port(id));
-            let widest = own.map(|bridge| bridge.members.len()).max().unwrap_or(0);
+            let of = |bridge: &Bridge| bridge.members.len();
+            // ARP and neighbour discovery reach all bridges without a header at once.
+            let untagged = self.ports[ids.port(id) as usize].untagged.iter();
+            let untagged = untagged.filter_map(|slot| self.bridges.get(usize::from(*slot)));
+            let widest = own.map(of).max().unwrap_or(0).max(untagged.map(of).sum());
             self.storms[ids.port_slot(id)].set(now, Storm::of_port(now, widest as u64));
         }
         for (vif, slot) in policy.vifs.iter().zip(ids.vif_slots()) {
@@ -347,117 +366,14 @@ impl Forwarding {
         }
     }
 
-    /// Checks a frame from a port; returns it without headers of its slice, with its bridge.
-    ///
-    /// # Errors
-    /// The reason to drop it.
-    pub(crate) fn admit_from_port<P: FramePool>(
-        &mut self,
-        now: Instant,
-        port: u32,
-        frame: Frame,
-        pool: &mut P,
-    ) -> Result<(Arrival, u16), Reason> {
-        let data = pool.data(frame);
-        let state = &self.ports[port as usize];
-        let (mut ethernet, bridge, pih) = self.bridge_of(state, data)?;
-        let tagged = ethernet.vlan.is_some();
-        let headers = ethernet.payload - UNTAGGED;
-        // The headers lie within the frame.
-        let bare = frame.len - u16::try_from(headers).unwrap_or(0);
-        check_ethernet(&ethernet, bare, self.length_max)?;
-        if state.completes {
-            checksum::complete(data, &ethernet);
-        }
-        let ecn = ethernet.ecn(data);
-        match self.fdb.learn(now, bridge, ethernet.source, AddressSource::port(state.iface)) {
-            // A full table only means that frames to this address are flooded.
-            Ok(()) | Err(Reason::MacsFull) => {}
-            Err(reason) => return Err(reason),
-        }
-        let wire = frame.len;
-        let mut frame = frame;
-        if tagged {
-            frame = vlan::pop(pool, frame)?;
-        }
-        if pih.is_some() {
-            frame = PortHeaders { vlan: 0, pih }.pop(pool, frame)?;
-        }
-        (ethernet.vlan, ethernet.payload) = (None, UNTAGGED);
-        Ok((Arrival { frame, ethernet, ecn, wire }, bridge))
-    }
-
-    /// Finds the bridge of a frame from a port. Returns the frame's Ethernet header as it is
-    /// without the header of its parallel internet, the bridge, and that header, if there is one.
-    #[inline]
-    fn bridge_of(
-        &self,
-        state: &BridgePort,
-        data: &[u8],
-    ) -> Result<(Ethernet, u16, Option<Pih>), Reason> {
-        let ethernet = Ethernet::read(data)?;
-        let tag = ethernet.vlan.unwrap_or(0);
-        let bridge = |number: u16| {
-            let bridge = state.by_number.get(usize::from(number)).copied();
-            bridge.filter(|bridge| *bridge != NO_BRIDGE)
-        };
-        let read = match state.pih {
-            Some(form) => read_pih(data, &ethernet, form)?,
-            None => None,
-        };
-        let Some((pih, ethernet)) = read else {
-            return Ok((ethernet, bridge(tag).ok_or(Reason::UnknownVlan)?, None));
-        };
-        let bridge = bridge(pih.bridge()).ok_or(Reason::PihUnknown)?;
-        let expected = self.bridges.get(usize::from(bridge)).map(|bridge| bridge.tag);
-        if expected != Some(tag) {
-            return Err(Reason::UnknownVlan);
-        }
-        Ok((ethernet, bridge, Some(pih)))
-    }
-
-    /// Finds the one vif that a frame from a port is for; `None`: it is flooded.
-    ///
-    /// # Errors
-    /// The destination is behind the port that the frame came from.
-    #[inline]
-    pub(crate) fn route_from_port(
-        &self,
-        now: Instant,
-        ids: &Ids,
-        bridge: u16,
-        ethernet: &Ethernet,
-    ) -> Result<Option<usize>, Reason> {
-        if ethernet.is_group() {
-            return Ok(None);
-        }
-        match self.fdb.lookup(now, bridge, ethernet.destination) {
-            None => Ok(None),
-            Some(iface) => ids.vif_of(IfaceId(iface)).map(Some).ok_or(Reason::NoDestination),
-        }
-    }
-
     /// Counts the copies of a flooded frame against the limit of the interface that it came from.
     pub(crate) fn admit_flood(&mut self, now: Instant, interface: usize, copies: usize) -> bool {
         self.storms.get_mut(interface).is_none_or(|storm| storm.admit(now, copies as u64))
     }
 
-    /// Finds the next vif that gets a frame which the bridge's port floods, from index `member` of
-    /// the bridge's members on. Returns the vif and the index to continue from. A frame to an
-    /// unknown address skips vifs whose addresses are all given, since it cannot be for them.
-    pub(crate) fn next_from_port(
-        &self,
-        bridge: u16,
-        group: bool,
-        member: usize,
-    ) -> Option<(usize, usize)> {
-        let members = &self.bridges.get(usize::from(bridge))?.members;
-        let wants = |vif: usize| group || !self.vifs[vif].source.fixed;
-        next_member(members, member, wants)
-    }
-
-    /// Finds the next vif that gets a frame which a vif floods, among the other vifs of its slice.
-    /// Continues as [`Self::next_from_port`] does.
+    /// The next vif, among the members of its bridge from `member` on, that gets a frame which a
+    /// vif floods, the others of its slice, and where to go on. An unknown address is not that of a
+    /// vif whose addresses are all given.
     pub(crate) fn next_from_vif(&self, vif: usize, member: usize) -> Option<(usize, usize)> {
         let from = &self.vifs[vif];
         let members = &self.bridges.get(usize::from(from.bridge))?.members;
@@ -524,7 +440,7 @@ impl Forwarding {
         }
     }
 
-    /// Every address: the number of its port, that of its bridge there ([`Port::bridge_of`]),
+    /// Every address: the number of its port, that of its bridge there ([`Policy::bridge_of`]),
     /// itself, its interface, whether it is given.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (u32, u16, u64, u32, bool)> + '_ {
         self.fdb.iter().filter_map(|address| {
@@ -536,7 +452,8 @@ impl Forwarding {
 
 impl BridgePort {
     fn none() -> Self {
-        Self { iface: NO_IFACE, by_number: Box::default(), pih: None, completes: false }
+        let (by_number, untagged) = (Box::default(), Vec::new());
+        Self { iface: NO_IFACE, by_number, pih: None, untagged, completes: false }
     }
 }
 
@@ -592,5 +509,6 @@ const UNTAGGED: usize = 14;
 const NO_BRIDGE: u16 = u16::MAX;
 /// Addresses learned behind a port, and most behind a vif: a large layer-2 network.
 const PORT_MACS: u32 = 4096;
-/// One for each VLAN, each parallel internet in each form, and frames with neither.
+/// One for each VLAN, each parallel internet in each form, each slice that is told by five-tuples,
+/// and frames of none of them.
 const BRIDGES: usize = Port::BRIDGES as usize;

@@ -28,7 +28,7 @@ pub(crate) struct Ids {
     pub(crate) ports: SlotTable<String>,
     pub(crate) slices: SlotTable<String>,
     pub(crate) routers: SlotTable<String>,
-    /// Bridges: a port and a number on it, [`weir_policy::Port::bridge_of`].
+    /// Bridges: a port and a number on it, [`weir_policy::Policy::bridge_of`].
     pub(crate) bridges: SlotTable<(u32, u16)>,
     /// Ports and vifs together.
     interfaces: SlotTable<InterfaceKey>,
@@ -106,7 +106,7 @@ impl Ids {
 
     /// The port of a vif's bridge, and its number there.
     pub(crate) fn bridge_key(&self, policy: &Policy, vif: &weir_policy::Vif) -> (u32, u16) {
-        let number = policy[vif.port].bridge_of(&policy[vif.slice]);
+        let number = policy.bridge_of(vif.port, vif.slice);
         (self.ports.slot(vif.port.0 as usize), number)
     }
 

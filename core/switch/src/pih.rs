@@ -98,11 +98,13 @@ impl PortHeaders {
 }
 
 impl Pih {
-    /// The parallel internet that has a bridge of this number ([`Port::bridge_of`]).
+    /// The parallel internet that has a bridge of this number ([`weir_policy::Policy::bridge_of`]).
     #[inline]
     pub(crate) const fn of_bridge(bridge: u16) -> Option<Self> {
         let [_, number] = bridge.to_be_bytes();
-        if bridge >= PihForm::Byte.bridges() {
+        if Port::is_by_five_tuple(bridge) {
+            None
+        } else if bridge >= PihForm::Byte.bridges() {
             Some(Self { number, form: PihForm::Byte })
         } else if bridge >= PihForm::Header.bridges() {
             Some(Self { number, form: PihForm::Header })

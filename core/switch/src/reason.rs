@@ -29,6 +29,9 @@ pub enum Reason {
     PihShort,
     /// No slice with a vif on this port is the parallel internet of the frame.
     PihUnknown,
+    /// The frame matches the five-tuple of no slice on this port, and no slice here is without
+    /// five-tuples and header.
+    FiveTupleUnknown,
     /// The frame's chunk lies beyond the table of the switch, or the interface does not exist.
     Unknown,
     /// Anti-spoofing: a source MAC that is not the vif's.
@@ -86,7 +89,7 @@ impl Reason {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All, in the order of their discriminants.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::Truncated,
         Self::Oversize,
         Self::BadSource,
@@ -96,6 +99,7 @@ impl Reason {
         Self::NestedTag,
         Self::PihShort,
         Self::PihUnknown,
+        Self::FiveTupleUnknown,
         Self::Unknown,
         Self::SpoofedMac,
         Self::SpoofedAddress,
@@ -146,6 +150,7 @@ impl Reason {
             Self::NestedTag => "nested_tag",
             Self::PihShort => "pih_short",
             Self::PihUnknown => "pih_unknown",
+            Self::FiveTupleUnknown => "five_tuple_unknown",
             Self::Unknown => "unknown",
             Self::SpoofedMac => "spoofed_mac",
             Self::SpoofedAddress => "spoofed_address",

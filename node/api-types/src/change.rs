@@ -11,6 +11,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::given::given;
+use crate::packet_match::PacketMatch;
 use crate::realtime::RealtimeChange;
 use crate::xtc::XtcChange;
 
@@ -88,6 +89,10 @@ pub struct NewSlice {
     /// Number of the parallel internet that it is. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pih: Option<u8>,
+    /// Packets without a header that are its own; not beside `vlan` or `pih`. Default: none.
+    #[serde(rename = "match", default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 64)]
+    pub matches: Vec<PacketMatch>,
     /// Length of its phase of the cycle of each port that has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1000, maximum = 1_000_000_000)]

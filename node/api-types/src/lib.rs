@@ -16,6 +16,7 @@ pub mod error;
 pub mod explain;
 pub mod exposition;
 mod given;
+pub mod packet_match;
 pub mod policy;
 pub mod query;
 pub mod realtime;

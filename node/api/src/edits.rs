@@ -62,6 +62,10 @@ pub(crate) fn of_new_slice(new: &NewSlice) -> Vec<Edit> {
     for (key, number) in [("vlan", new.vlan), ("pih", new.pih.map(u16::from))] {
         item.extend(number.map(|number| (key.to_owned(), Value::from(number))));
     }
+    if !new.matches.is_empty() {
+        let matches = new.matches.iter().filter_map(|one| serde_json::to_value(one).ok());
+        item.insert("match".to_owned(), matches.collect());
+    }
     let slice = Edit::set(KeyPath::slice(&new.name, ""), item);
     let (send, receive) = (new.send.clone(), new.receive.clone());
     let shares = GroupChange { send, receive, phase_ns: new.phase_ns.map(Some) };

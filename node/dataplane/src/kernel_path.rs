@@ -60,7 +60,7 @@ impl PathBuckets {
         let (port, slice) = (&policy[vif.port], &policy[vif.slice]);
         let mut path = Redirect {
             bridge,
-            number: port.bridge_of(slice),
+            number: policy.bridge_of(vif.port, vif.slice),
             headers: PortHeaders::of(port, slice),
             slice: vif.slice.0,
             stand_in_only: true,

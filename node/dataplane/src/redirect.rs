@@ -132,7 +132,7 @@ impl PortConflicts {
         let mut minimums = vec![[None, None]; policy.ports.len()];
         let mut bridges = BTreeMap::new();
         for (id, vif) in policy.vifs() {
-            let key = (vif.port, policy[vif.port].bridge_of(&policy[vif.slice]));
+            let key = (vif.port, policy.bridge_of(vif.port, vif.slice));
             let there = bridges.entry(key).or_insert((vif.slice, None));
             if there.0 != vif.slice {
                 there.1 = Some(vif.slice);
@@ -168,7 +168,7 @@ impl PortConflicts {
         if vif.filter.iter().any(|rule| rule.direction.is_none_or(|only| only == direction)) {
             return Err(QueuedReason::Filter);
         }
-        let bridge = (vif.port, policy[vif.port].bridge_of(&policy[vif.slice]));
+        let bridge = (vif.port, policy.bridge_of(vif.port, vif.slice));
         if let Some((first, Some(second))) = self.bridges.get(&bridge) {
             let other = if *first == vif.slice { second } else { first };
             return Err(QueuedReason::SharedVlan(policy[*other].name.clone()));

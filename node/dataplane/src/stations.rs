@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_policy::{Policy, PortId};
+use weir_policy::{FiveTuple, Policy, PortId};
 use weir_ports::{BridgeMember, GateId, PortError, Route, XdpPlane, XdpPort};
 use weir_switch::Switch;
 use weir_units::{Instant, Nanos};
@@ -37,6 +37,10 @@ pub(crate) struct Stations {
     learnable: BTreeMap<Bridge, Destination>,
     /// The vifs that frames to a group reach while no worker runs.
     members: BTreeMap<Bridge, Vec<BridgeMember>>,
+    /// The five-tuples in force; none before the first policy.
+    five_tuples: Option<Vec<(u16, FiveTuple)>>,
+    /// The slices that have five-tuples, by the numbers of their bridges.
+    owners: BTreeMap<u16, String>,
     /// The table had no room for another station at the last attempt.
     full: bool,
 }
@@ -47,6 +51,10 @@ pub(crate) struct GivenStations {
     stations: BTreeMap<Station, Destination>,
     learnable: BTreeMap<Bridge, Destination>,
     members: BTreeMap<Bridge, Vec<BridgeMember>>,
+    /// Tell whose a frame without a header is, each by the number of a bridge.
+    five_tuples: Vec<(u16, FiveTuple)>,
+    /// The slices that have five-tuples, by the numbers of their bridges.
+    owners: BTreeMap<u16, String>,
 }
 
 /// The destination of frames for a station.
@@ -73,7 +81,7 @@ impl GivenStations {
             let (Some(send), Some(receive)) = (paths.get(&from), paths.get(&gate)) else {
                 continue;
             };
-            let number = policy[vif.port].bridge_of(&policy[vif.slice]);
+            let number = policy.bridge_of(vif.port, vif.slice);
             let (bridge, slice) = (port.device_index(), vif.slice.0);
             let device = xdp_port(attached, policy.ports.len() + id.0 as usize);
             let device = device.map(XdpPort::device_index);
@@ -94,7 +102,10 @@ impl GivenStations {
                 learnable.insert((bridge, number), Destination::Route(remote));
             }
         }
-        Self { stations, learnable, members }
+        let five_tuples = policy.five_tuples().map(|(bridge, tuple)| (bridge, *tuple)).collect();
+        let owners = policy.by_five_tuple().map(|(number, _, slice)| (number, slice.name.clone()));
+        let owners = owners.collect();
+        Self { stations, learnable, members, five_tuples, owners }
     }
 }
 
@@ -107,10 +118,13 @@ impl Stations {
                 remove(station, plane);
             }
         }
-        for station in self.given.keys().filter(|station| !new.stations.contains_key(*station)) {
+        let stays = |station: &Station| {
+            new.stations.contains_key(station) && !has_new_owner(&self.owners, new, station.1)
+        };
+        for station in self.given.keys().filter(|station| !stays(station)) {
             remove(*station, plane);
         }
-        self.given.retain(|station, _| new.stations.contains_key(station));
+        self.given.retain(|station, _| stays(station));
         let is_new = |(station, destination): (&Station, &Destination)| {
             matches!(destination, Destination::Route(_))
                 && self.given.get(station) != Some(destination)
@@ -127,6 +141,12 @@ impl Stations {
         new: GivenStations,
         plane: &mut XdpPlane,
     ) -> Result<(), PortError> {
+        let mut numbers = new.owners.keys();
+        let begins = self.five_tuples.is_none()
+            || numbers.any(|number| has_new_owner(&self.owners, &new, *number));
+        if begins {
+            plane.begin_five_tuples()?;
+        }
         self.learnable = new.learnable;
         self.set_members(new.members, plane)?;
         let old = std::mem::take(&mut self.given);
@@ -137,6 +157,13 @@ impl Stations {
             self.learned.remove(&station);
             self.given.insert(station, destination);
         }
+        // Now each frame that they tell finds the stations of its slice, and of no other.
+        if begins || self.five_tuples.as_ref() != Some(&new.five_tuples) {
+            let each = new.five_tuples.iter().map(|(bridge, tuple)| (*bridge, tuple));
+            plane.set_five_tuples(each)?;
+            self.five_tuples = Some(new.five_tuples);
+        }
+        self.owners = new.owners;
         Ok(())
     }
 
@@ -259,6 +286,14 @@ impl Stations {
             let _gone = plane.set_members(bridge, *number, &[]);
         }
         self.members.retain(|place, _| place.0 != bridge);
+    }
+}
+
+/// Returns true if the number of a bridge was that of another slice.
+fn has_new_owner(owners: &BTreeMap<u16, String>, new: &GivenStations, number: u16) -> bool {
+    match (owners.get(&number), new.owners.get(&number)) {
+        (Some(before), Some(now)) => before != now,
+        _ => false,
     }
 }
 

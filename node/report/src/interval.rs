@@ -62,6 +62,7 @@ impl DropCause {
             | Reason::NestedTag
             | Reason::PihShort
             | Reason::PihUnknown
+            | Reason::FiveTupleUnknown
             | Reason::Unknown
             | Reason::SpoofedMac
             | Reason::SpoofedAddress

@@ -115,7 +115,7 @@ impl Queues {
                 send_floor: floor(Direction::Send),
                 receive_floor: floor(Direction::Receive),
                 receive_bound: vif.receive_queue.packets,
-                bridge: policy[vif.port].bridge_of(&policy[vif.slice]),
+                bridge: policy.bridge_of(vif.port, vif.slice),
                 send_traits: traits(policy, vif, Direction::Send),
                 receive_traits: traits(policy, vif, Direction::Receive),
                 ..*state

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Parallel internets: the headers of a vif's frames on its port, the phases that they wait for.
 
-use weir_policy::Policy;
+use weir_policy::{Policy, Port};
 use weir_units::Instant;
 
 use super::Queues;
@@ -24,6 +24,7 @@ impl Queues {
     pub(crate) fn headers(&self, vif: usize) -> PortHeaders {
         let bridge = self.vifs[vif].bridge;
         match Pih::of_bridge(bridge) {
+            None if Port::is_by_five_tuple(bridge) => PortHeaders::NONE,
             None => PortHeaders { vlan: bridge, pih: None },
             Some(pih) => {
                 PortHeaders { vlan: self.pih_vlans[usize::from(pih.number)], pih: Some(pih) }

@@ -5,7 +5,7 @@ use weir_policy::Direction;
 use weir_units::Instant;
 
 use super::Switch;
-use crate::forwarding::Arrival;
+use crate::forwarding::{Arrival, MemberPlace, PortBridges};
 use crate::police::PacketMeasure;
 use crate::pool::{Frame, FramePool};
 use crate::reason::Reason;
@@ -22,32 +22,35 @@ impl Switch {
         let slot = self.queues.port(port).slot as usize;
         self.ledger.of(slot, Direction::Receive).received.add(frame.len);
         let admitted = self.forwarding.admit_from_port(now, port, frame, pool);
-        let found = admitted.and_then(|(arrival, bridge)| {
-            let to = self.forwarding.route_from_port(now, &self.ids, bridge, &arrival.ethernet)?;
-            Ok((arrival, bridge, to))
+        let found = admitted.and_then(|(arrival, bridges)| {
+            let to = self.forwarding.route_from_port(now, &self.ids, bridges, &arrival.ethernet)?;
+            Ok((arrival, bridges, to))
         });
         match found {
             Ok((arrival, _, Some(to))) => {
                 self.count_forwarded(slot, arrival.wire);
                 self.deliver(now, to, arrival, pool);
             }
-            Ok((arrival, bridge, None)) => self.flood_from_port(now, slot, bridge, arrival, pool),
+            Ok((arrival, bridges, None)) => {
+                let place = (port, bridges);
+                let bridges = self.forwarding.narrowed(now, &self.ids, place, &arrival.ethernet);
+                self.flood_from_port(now, (port, bridges), arrival, pool);
+            }
             Err(reason) => self.drop_at_port(slot, reason, frame, pool),
         }
     }
 
-    /// Copies a frame for each vif of its bridge that may want it.
+    /// Copies a frame for each vif of its bridges that may want it.
     fn flood_from_port<P: FramePool>(
         &mut self,
         now: Instant,
-        slot: usize,
-        bridge: u16,
+        place: (u32, PortBridges),
         arrival: Arrival,
         pool: &mut P,
     ) {
-        let group = arrival.ethernet.is_group();
-        let (mut count, mut member) = (0, 0);
-        while let Some((_, next)) = self.forwarding.next_from_port(bridge, group, member) {
+        let slot = self.queues.port(place.0).slot as usize;
+        let (mut count, mut member) = (0, MemberPlace::default());
+        while let Some((_, next)) = self.next_from_port(now, place, &arrival, member) {
             (count, member) = (count + 1, next);
         }
         // The port counted it with its tag, which is gone by now.
@@ -59,8 +62,8 @@ impl Switch {
             return self.drop_at_port(slot, Reason::Storm, arrived, pool);
         }
         self.count_forwarded(slot, arrival.wire);
-        let (mut last, mut member) = (None, 0);
-        while let Some((vif, next)) = self.forwarding.next_from_port(bridge, group, member) {
+        let (mut last, mut member) = (None, MemberPlace::default());
+        while let Some((vif, next)) = self.next_from_port(now, place, &arrival, member) {
             member = next;
             let Some(to) = last.replace(vif) else { continue };
             let copied = self.copy(arrival.frame, pool);
@@ -76,6 +79,16 @@ impl Switch {
         if let Some(to) = last {
             self.deliver(now, to, arrival, pool);
         }
+    }
+
+    fn next_from_port(
+        &self,
+        now: Instant,
+        place: (u32, PortBridges),
+        arrival: &Arrival,
+        member: MemberPlace,
+    ) -> Option<(usize, MemberPlace)> {
+        self.forwarding.next_from_port((now, &self.ids), place, &arrival.ethernet, member)
     }
 
     /// Queues a frame from a port for a vif.

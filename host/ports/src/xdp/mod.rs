@@ -3,6 +3,7 @@
 
 mod bounce;
 mod devices;
+mod five_tuples;
 mod gate;
 mod limits;
 mod pinned_links;

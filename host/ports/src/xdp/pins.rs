@@ -179,7 +179,7 @@ fn is_bpf(folder: &Path) -> bool {
 }
 
 /// The layout of the structs in `bpf/weir.h`: tables of another one are not adopted.
-const LAYOUT: &str = "v3";
+const LAYOUT: &str = "v4";
 
 const SYSTEMS: &str = "/sys/fs/bpf";
 const SYSTEMS_STATE: &str = "/run/weir";

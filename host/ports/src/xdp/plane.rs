@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, OpenObject};
 use weir_platform::program::load_object;
+use weir_switch::FiveTuple;
 use weir_units::Instant;
 
 use super::devices::{DeviceRole, Devices, failed};
+use super::five_tuples::FiveTupleLists;
 use super::gate::{GateId, Gates};
 use super::limits::PlaneLimits;
 use super::pins::Pins;
@@ -26,6 +28,7 @@ pub struct XdpPlane {
     devices: Arc<Devices>,
     stations: MapHandle,
     members: MapHandle,
+    five_tuples: FiveTupleLists,
     gates: Arc<Gates>,
     redirects: Redirects,
     faults: Mapping,
@@ -143,6 +146,7 @@ impl XdpPlane {
             devices: Arc::new(devices),
             stations: map("stations")?,
             members: map("members")?,
+            five_tuples: FiveTupleLists::new(map("five_tuples")?, map("five_tuples_active")?),
             gates,
             redirects,
             faults,
@@ -150,10 +154,10 @@ impl XdpPlane {
         })
     }
 
-    /// Lets frames that a port receives for `mac` on the bridge `number`
-    /// (`weir_policy::Port::bridge_of`) enter by `gate` from now on. `device` is the port's
-    /// [`super::XdpPort::device_index`]. `stand_in` is the vif's device index and slice, if frames
-    /// may go there while no worker runs.
+    /// Frames that a port receives for `mac` on the bridge `number`
+    /// (`weir_policy::Policy::bridge_of`) enter by `gate` from now on.
+    /// `device` is the port's [`super::XdpPort::device_index`]; `stand_in` the vif's and its slice,
+    /// if frames may go there while no worker is here.
     ///
     /// # Errors
     /// The table is full, or the kernel refuses.
@@ -219,8 +223,30 @@ impl XdpPlane {
         Ok(())
     }
 
-    /// When a frame was last redirected to that station; `None` if never since it was set. The
-    /// caller keeps addresses that are in use from aging out of the bridge's table.
+    /// Leaves each frame of a port that has no header to user space, until
+    /// [`Self::set_five_tuples`]: while numbers of bridges become other slices', none may be
+    /// redirected by an old one.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn begin_five_tuples(&mut self) -> Result<(), PortError> {
+        self.five_tuples.begin_change()
+    }
+
+    /// Frames of ports that have no header are told by these five-tuples from now on, the first
+    /// that matches, each with the number of its slice's bridge (`weir_policy::Policy::bridge_of`).
+    ///
+    /// # Errors
+    /// There are more than [`FiveTuple::MOST`], or the kernel refuses.
+    pub fn set_five_tuples<'t>(
+        &mut self,
+        tuples: impl Iterator<Item = (u16, &'t FiveTuple)>,
+    ) -> Result<(), PortError> {
+        self.five_tuples.set(tuples)
+    }
+
+    /// When a frame was last redirected to that station; `None` if never since it was set. What
+    /// is used must not age out of the bridge's table.
     #[must_use]
     pub fn route_used(&self, bridge: u32, number: u16, mac: [u8; 6]) -> Option<Instant> {
         let value =

@@ -30,7 +30,7 @@ use crate::memory_map::Mapping;
 pub struct Redirect {
     /// The bridge of the vif, by the port's device index.
     pub bridge: u32,
-    /// The number of the slice's bridge at that port (`weir_policy::Port::bridge_of`).
+    /// The slice's bridge there (`weir_policy::Policy::bridge_of`).
     pub number: u16,
     /// The headers that the slice's frames carry at that port.
     pub headers: PortHeaders,

@@ -26,6 +26,10 @@ fn show_switch(rec: &mut Recording<'_>, form: PihForm, name: &str) -> Result {
     count("different", text, audit.different, Bound::at_most(0.0))?;
     count("frames", "frames from the port", audit.frames, at_least(frames))?;
     count("delivered", "frames of those that a vif got", audit.delivered, at_least(frames / 5))?;
+    if form == PihForm::Header {
+        let text = "frames of those whose slice was told by five-tuples";
+        count("told", text, audit.told, at_least(frames / 50))?;
+    }
     let text = "frames that were refused, each counted under the oracle's reason";
     count("refused", text, audit.refused, at_least(frames / 5))?;
     let text = "frames of those with a short or unknown number of a parallel internet";
@@ -48,6 +52,10 @@ pub(super) fn show_in_kernel(rec: &mut Recording<'_>) -> Result {
         count("frames", "frames from the port", audit.frames, at_least(frames / 10 * 9))?;
         let text = "frames of those that it handed to their vif without headers";
         count("redirected", text, audit.redirected, at_least(frames / 10))?;
+        if form == PihForm::Header {
+            let text = "frames of those whose slice was told by five-tuples";
+            count("told", text, audit.told, at_least(frames / 100))?;
+        }
         let text = "frames of vifs that left with the headers of their slice";
         count("pushed", text, audit.pushed, at_least(frames / 100))?;
     }

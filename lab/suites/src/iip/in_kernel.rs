@@ -10,13 +10,13 @@ use std::process::Command;
 
 use weir_experiment::prelude::*;
 use weir_platform::netns;
-use weir_policy::{PihForm, Port, Slice};
+use weir_policy::PihForm;
 use weir_ports::{
     DeviceRole, GateId, PlaneLimits, Pool, PortError, Redirect, Route, XdpConfig, XdpPlane, XdpPort,
 };
 use weir_sim::{
-    AUDIT_SLICES, ExpectedFrame, Seed, audit_frame, audit_headers_of, audit_mac, audit_slices,
-    expected,
+    AUDIT_SLICES, ExpectedFrame, Seed, audit_frame, audit_headers_of, audit_mac, audit_policy,
+    audit_slices, audit_tells, expected,
 };
 use weir_switch::PortHeaders;
 
@@ -26,6 +26,8 @@ pub(super) struct KernelAudit {
     pub(super) frames: u64,
     /// Frames that the program handed to a vif.
     pub(super) redirected: u64,
+    /// Frames of those whose slice was told by five-tuples.
+    pub(super) told: u64,
     /// Frames of vifs that left with headers.
     pub(super) pushed: u64,
     /// Frames with which it did another thing than the oracle says.
@@ -64,7 +66,7 @@ struct KernelBench {
 
 impl KernelBench {
     fn new(form: PihForm) -> std::result::Result<Self, PortError> {
-        let limits = PlaneLimits { gates: 64, devices: 16, sockets: 16, stations: 128 };
+        let limits = PlaneLimits { gates: 64, devices: 32, sockets: 32, stations: 128 };
         let (mut plane, mut pool) = (XdpPlane::load(limits)?, Pool::new(8192, 2048)?);
         let mut open = |name: &str, role, plane: &mut XdpPlane| {
             let peer = format!("{name}p");
@@ -80,11 +82,11 @@ impl KernelBench {
         }
         (0..64).for_each(|gate| plane.gates().open(GateId(gate)));
         let bridge = port.device_index();
-        let on = Port { pih: form, ..Port::new("wire", BitRate::from_mbps(1000)) };
-        for (vif, device) in vifs.iter().enumerate() {
-            let (vlan, pih) = audit_slices(form)[vif / 2];
-            let of = Slice { vlan, pih, ..Slice::new("s") };
-            let (number, headers) = (on.bridge_of(&of), PortHeaders::of(&on, &of));
+        let policy = audit_policy(form);
+        plane.set_five_tuples(policy.five_tuples())?;
+        for ((_, of), (vif, device)) in policy.vifs().zip(vifs.iter().enumerate()) {
+            let number = policy.bridge_of(of.port, of.slice);
+            let headers = PortHeaders::of(&policy[of.port], &policy[of.slice]);
             let slice = number.into();
             let path = Redirect { bridge, number, headers, slice, ..Redirect::default() };
             for gate in [send_gate(vif), receive_gate(vif)] {
@@ -116,7 +118,7 @@ impl KernelBench {
         let is_same = match (expected(self.form, frame), &by[..]) {
             (ExpectedFrame::Delivered(to, bare), [vif]) => to == [*vif] && trial.frame == bare,
             (ExpectedFrame::Delivered(to, _), []) => {
-                let decides = to.len() == 1 && known && frame.len() >= LEAST;
+                let decides = to.len() == 1 && known && frame.len() >= LEAST && !is_left(frame);
                 !decides && trial.frame == frame
             }
             // The program does not know the longest frame that a vif may get.
@@ -127,6 +129,8 @@ impl KernelBench {
         self.drain();
         audit.frames += 1;
         audit.redirected += by.len() as u64;
+        let told = by.iter().filter(|vif| audit_tells(self.form, **vif));
+        audit.told += told.count() as u64;
         audit.different += u64::from(!is_same);
         Ok(())
     }
@@ -160,6 +164,38 @@ impl KernelBench {
     fn has_redirected(&mut self, vif: usize) -> bool {
         let now = self.plane.redirect_counters(receive_gate(vif)).redirected.packets;
         std::mem::replace(&mut self.redirected[vif], now) != now
+    }
+}
+
+/// True for a frame without a number about which the program may leave the decision to the switch,
+/// since it does not read all of a packet: extension headers but that of fragments, lengths that do
+/// not fit.
+fn is_left(frame: &[u8]) -> bool {
+    let at = if frame[12..14] == [0x81, 0] { 16 } else { 12 };
+    let (kind, packet) = frame[at..].split_at(2);
+    let length = |at: usize| {
+        packet.get(at..at + 2).map(|length| usize::from(length[0]) << 8 | usize::from(length[1]))
+    };
+    match kind {
+        [0x08, 0x00] => {
+            let header = packet.first().map_or(0, |first| usize::from(first & 15) * 4);
+            let fits = length(2).is_some_and(|total| (header..=packet.len()).contains(&total));
+            !fits || header < 20 || packet[0] >> 4 != 4
+        }
+        [0x86, 0xdd] => {
+            let fits = length(4).is_some_and(|length| 40 + length <= packet.len());
+            let (mut next, mut rest) = (packet.get(6), packet.get(40..).unwrap_or_default());
+            let is_later = rest.get(3).is_some_and(|low| rest[2] != 0 || low & 0xf8 != 0);
+            let is_later = next == Some(&44) && is_later;
+            if next == Some(&44) {
+                (next, rest) = (rest.first(), rest.get(8..).unwrap_or_default());
+            }
+            let is_extended = next.is_none_or(|next| [0, 43, 44, 51, 60].contains(next));
+            // No message of ICMPv6 is empty.
+            let is_empty = next == Some(&58) && rest.is_empty();
+            !fits || packet[0] >> 4 != 6 || (is_extended || is_empty) && !is_later
+        }
+        _ => false,
     }
 }
 
