@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The token bucket of a tunnel's entry, and how it holds packets while their path becomes shorter.
+//! The token bucket of a tunnel's entry, and how it holds packets while their path changes.
 //!
-//! Packets on a shorter path would overtake those that are still under way on the longer one. So
-//! the bucket lets none pass for the difference, the path is replaced, and it lets none pass for
-//! the difference again. `tc` cannot stop a bucket, but packets can be made dear: by an overhead of
-//! 65 000 bytes each, with tokens for one. That one may pass at any moment; with a pause before the
-//! replacement and one after it, it overtakes nobody and nobody overtakes it.
+//! Packets on a shorter path, or on one whose queues are shorter, would overtake those that are
+//! still under way on the old one. So the bucket lets none pass for a hold time, the path is
+//! replaced, and it lets none pass for that time again. `tc` cannot stop a bucket, but packets can
+//! be made dear: by an overhead of 65 000 bytes each, with tokens for one. That one may pass at any
+//! moment; with a pause before the replacement and one after it, it overtakes nobody and nobody
+//! overtakes it.
 //!
 //! The next packet's tokens are there some time after the hold. Until then nothing of what waits
 //! passes by itself, since the kernel looks at a bucket when a packet comes or when it has tokens.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use weir_units::Nanos;
 
 use crate::connection::{ByDirection, ConnectionRequest, FlowDirection, RoutedPath};
-use crate::ids::{ConnectionId, NodeId};
+use crate::ids::{ArcId, ConnectionId, NodeId};
 use crate::intent::{
     ConnectionPlan, ConnectionStep, EntryTarget, NodeInstruction, NodeIntent, TunnelEntry,
     TunnelFarEnd, TunnelId, TunnelTransit,
@@ -63,8 +63,8 @@ impl ConnectionPlan {
     }
 
     /// Leads a connection from old tunnels to new ones, and lets what is under way leave the old
-    /// ones: for their delay and `margin` more. Onto a shorter path packets are held; once the old
-    /// one is empty, its entry is told that they no longer are.
+    /// ones: for their delay and `margin` more. Packets are held where they could overtake others;
+    /// once the old path is empty, its entry is told that they no longer are.
     #[must_use]
     pub fn change(
         topology: &NetworkTopology,
@@ -83,7 +83,7 @@ impl ConnectionPlan {
             drain = drain.max(flow.path.delay);
             let is_moved = from.target != to.target;
             let path = new.flows.of(direction).as_ref().filter(|_| is_moved);
-            let hold = path.map_or(0, |new| hold(&flow.path, &new.path));
+            let hold = path.map_or(0, |new| hold(topology, &flow.path, &new.path));
             if hold > 0 {
                 let usual = NodeInstruction::ChangeEntry { from: to, to, hold: 0 };
                 held.entry(node).or_default().push(usual);
@@ -164,15 +164,16 @@ impl ConnectionTunnels {
 }
 
 /// Returns the nanoseconds for which packets are held so that none on the new path overtakes one on
-/// the old path: the difference of the delays, and [`HOLD_MARGIN`] for queues and what links do not
-/// declare; 0 if the new path is no shorter, and [`HOLD_MAX`] at most.
-fn hold(old: &RoutedPath, new: &RoutedPath) -> u64 {
-    let is_shorter = new.delay < old.delay || new.arcs.len() < old.arcs.len();
-    let hold = old.delay.saturating_sub(new.delay).saturating_add(HOLD_MARGIN.as_nanos());
-    if is_shorter { hold.min(HOLD_MAX.as_nanos()) } else { 0 }
+/// the old path: [`HOLD_MARGIN`] and what the old path's delay is greater, [`HOLD_MAX`] at most. On
+/// an old path of which a link is down, nothing is under way.
+fn hold(topology: &NetworkTopology, old: &RoutedPath, new: &RoutedPath) -> u64 {
+    let is_up = |id: &ArcId| topology.arc(*id).is_some_and(|arc| arc.is_up);
+    let hold = old.delay.saturating_add(HOLD_MARGIN.as_nanos()).saturating_sub(new.delay);
+    if old.arcs.iter().all(is_up) { hold.min(HOLD_MAX.as_nanos()) } else { 0 }
 }
 
-/// Time beside the difference of two paths' delays for which packets are held.
+/// Time for queues on the old path, and for what links do not declare. Paths of one delay need it,
+/// too: a packet can wait behind another connection's burst, and the next one finds no queue.
 const HOLD_MARGIN: Nanos = Nanos::from_millis(2);
 
 /// Longest time for which packets are held: with a greater difference some may be overtaken.
@@ -189,7 +190,7 @@ mod tests {
 
     use super::*;
     use crate::connection::{AdmittedFlow, FlowSelector, RateBasis, RequestedRate, TimeWindow};
-    use crate::ids::{ArcId, EndNodeId, LinkId, NetworkId};
+    use crate::ids::{EndNodeId, LinkId, NetworkId};
     use crate::topology::{LinkArc, NetworkNode};
 
     /// Two paths from node 0 to node 3: by node 1, and by node 2.
@@ -275,17 +276,19 @@ mod tests {
             [
                 (PathChangeStep::Transit, vec![2, 3]),
                 (PathChangeStep::ReplaceEntry, vec![0]),
-                (PathChangeStep::Remove, vec![1, 3]),
+                // The entry, too: it no longer holds packets.
+                (PathChangeStep::Remove, vec![0, 1, 3]),
             ]
         );
         // The old path's delay and the margin.
         assert_eq!(plan.steps[1].wait, 25);
     }
 
-    /// Goal: onto a shorter path packets are held for the difference and the margin, until the old
-    /// path is empty; onto one of equal length, or a longer one, they are not.
+    /// Goal: packets are held for the difference of the delays and the margin until the old path is
+    /// empty; onto a path that is longer by more than the margin, or off one that failed, they are
+    /// not.
     #[test]
-    fn packets_are_held_onto_a_shorter_path_alone() {
+    fn packets_are_held_until_none_can_be_overtaken() {
         let (mut long, short) = (tunnels([0, 1], 1), tunnels([2, 3], 2));
         long.flows.forward.as_mut().unwrap().path.delay = 5_000_020;
         let hold = |from: &ConnectionTunnels, to: &ConnectionTunnels, step| {
@@ -300,8 +303,18 @@ mod tests {
         assert_eq!(hold(&long, &short, PathChangeStep::Remove), Some(0));
         assert_eq!(hold(&short, &long, PathChangeStep::ReplaceEntry), Some(0));
         assert_eq!(hold(&short, &long, PathChangeStep::Remove), None);
+        let equal = tunnels([0, 1], 1);
+        assert_eq!(hold(&equal, &short, PathChangeStep::ReplaceEntry), Some(2_000_000));
         long.flows.forward.as_mut().unwrap().path.delay = 5_000_000_000;
         assert_eq!(hold(&long, &short, PathChangeStep::ReplaceEntry), Some(500_000_000));
+        let mut failed = topology();
+        failed.arcs[1].is_up = false;
+        let plan = ConnectionPlan::change(&failed, &equal, &short, Nanos::ZERO);
+        let entry = &plan.step(PathChangeStep::ReplaceEntry).unwrap().intents[0];
+        let [NodeInstruction::ChangeEntry { hold, .. }] = entry.commands.as_slice() else {
+            unreachable!("an entry is changed once");
+        };
+        assert_eq!(*hold, 0);
     }
 
     #[test]

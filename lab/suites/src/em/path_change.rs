@@ -9,15 +9,16 @@ use serde_json::{Value, json};
 use weir_client::Method;
 use weir_experiment::prelude::*;
 use weir_experiment::{clock, joined, median, round_trips};
-use weir_platform::run::Command;
+use weir_platform::run::{Command, Host, Platform};
 
-use super::broker_lab::{BrokerLab, connection_path};
+use super::broker_lab::{BrokerLab, connection_path, namespace};
 use super::guarantee::{LabPath, send};
 use crate::jitter::timely::percentile;
 
 /// Shows the part with equal paths.
 pub(super) fn equal(rec: &mut Recording<'_>) -> Result {
     let lab = BrokerLab::up()?;
+    keep_order()?;
     let broker = lab.broker()?;
     let flows = [connect(&lab, "60Mbit", None)?, connect(&lab, "25Mbit", Some("tcp"))?];
     let rest = pings(&lab, PINGS)?;
@@ -32,6 +33,7 @@ pub(super) fn equal(rec: &mut Recording<'_>) -> Result {
 /// Shows the part with a path that is longer.
 pub(super) fn unequal(rec: &mut Recording<'_>) -> Result {
     let lab = BrokerLab::with_longer_path()?;
+    keep_order()?;
     let broker = lab.broker()?;
     let flows = [connect(&lab, "60Mbit", None)?, connect(&lab, "25Mbit", Some("tcp"))?];
     // In their first seconds devices of entries announce themselves, and their buckets count that.
@@ -40,6 +42,21 @@ pub(super) fn unequal(rec: &mut Recording<'_>) -> Result {
     rec.keep("unequal/delay", Series::unordered("s", trips))?;
     broker.terminate();
     lab.down()
+}
+
+/// Has the devices of the lab deliver packets in the order in which they were sent, as cables do.
+///
+/// A veth pair queues a packet at the processor that sent it, so two packets of one flow from two
+/// processors can change places before any router has seen them. The devices of entries come later
+/// and stay as the broker makes them.
+fn keep_order() -> Result {
+    for node in ["bh1", "b1", "b2", "b3", "b4", "bh2"] {
+        let script = "for queue in /sys/class/net/*/queues/rx-*/rps_cpus; do echo 1 >$queue; done";
+        // Only `ip netns exec` shows the namespace's own devices in `/sys`.
+        let words = ["netns", "exec", &namespace(node), "sh", "-ec", script];
+        Host::default().run(&Command::new("ip", words))?;
+    }
+    Ok(())
 }
 
 /// Asks for all packets of a protocol, or for what no other connection has.
