@@ -3,7 +3,8 @@
 //!
 //! Exit status: 0 success, 1 the command failed, 2 the command line was wrong, 4 a node was not
 //! confirmed in time and has undone its changes, 5 the slices of a plan do not fit, 6 a plan does
-//! not hold. (3 is `weir-lab`'s: a case does not hold.)
+//! not hold, 7 nothing of a plan is broken, but not all is proven. (3 is `weir-lab`'s: a case does
+//! not hold.)
 
 mod broker;
 mod broker_command;

@@ -4,6 +4,7 @@
 
 mod apply;
 mod change_set;
+mod delay;
 #[cfg(test)]
 mod fake_node;
 mod file;
@@ -12,6 +13,7 @@ mod recover;
 mod running;
 mod text;
 mod verdict;
+mod verified;
 mod verify;
 mod view;
 

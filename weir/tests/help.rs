@@ -83,8 +83,8 @@ const HEAD: &str = "# Command line
 
 What the program says of itself, command by command. A test holds this page to it. Exit status: 0
 done, 1 it could not be done, 2 the command line was wrong, 4 a node was not confirmed in time and
-has undone what it did, 5 the slices of a plan do not fit, 6 a plan is not held. The laboratory's
-program has [a page of its own](cli-lab.md).
+has undone what it did, 5 the slices of a plan do not fit, 6 a plan is not held, 7 nothing of a plan
+is broken and not all is proven. The laboratory's program has [a page of its own](cli-lab.md).
 
 State (journals, control sockets) is in `/run/weir`, or where `WEIR_STATE` says.
 

@@ -178,6 +178,22 @@ impl SliceRequest {
         Some(if borrows { wait.saturating_add(kind.blocking()) } else { wait })
     }
 
+    /// The longest that a node of a kind may keep a frame which finds its queue empty, as the plan
+    /// predicts it: with a cycle by the phase, else by the delay that rates were reserved for;
+    /// `None` without either.
+    #[must_use]
+    pub fn node_delay(
+        &self,
+        kind: &NodeKind,
+        phase: Option<Nanos>,
+        borrows: bool,
+    ) -> Option<Nanos> {
+        match kind.cycle {
+            Some(_) => self.longest_wait(kind, phase?, borrows),
+            None => self.delay,
+        }
+    }
+
     /// The delay of the slice's curve on a node without a cycle: the requested delay less the time
     /// of another slice's frame. `None` if no delay is requested, or on a node with a cycle.
     #[must_use]
@@ -336,6 +352,12 @@ mod tests {
         let [own, lent] = [false, true].map(|lent| fast.longest_wait(&kind(), needs, lent));
         assert_eq!(own, Some(Nanos::from_micros(520)));
         assert_eq!(lent, Some(Nanos::new(520_000 + 12_392)));
+        let micros = |of| Some(Nanos::from_micros(of));
+        assert_eq!(fast.node_delay(&kind(), Some(needs), false), micros(520));
+        assert_eq!(fast.node_delay(&kind(), micros(600), false), micros(420), "less than it asked");
+        let paced = NodeKind { cycle: None, ..kind() };
+        assert_eq!(fast.node_delay(&paced, None, false), micros(520));
+        assert_eq!(slice().node_delay(&paced, None, false), None, "it asked for none");
     }
 
     /// Goal: without a cycle, the longest frame of another slice may go first, and the curve has

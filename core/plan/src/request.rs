@@ -216,10 +216,35 @@ impl FrameMix {
     #[must_use]
     pub fn on_wire(&self, rate: BitRate) -> u64 {
         let wire = self.weighted(|size| size + WIRE_EXTRA);
+        self.rate_as(rate, wire)
+    }
+
+    /// The rate that a port counts for a rate of layer 2 without checksum, rounded up. The port
+    /// counts `overhead` bytes more for each frame than layer 2 without checksum, or less.
+    #[must_use]
+    pub fn counted(&self, rate: BitRate, overhead: i32) -> u64 {
+        let port = self.weighted(|size| counted_bytes(size, overhead));
+        self.rate_as(rate, port)
+    }
+
+    /// The longest frame, in bytes as a port counts them: see [`Self::counted`].
+    #[must_use]
+    pub fn longest_counted(&self, overhead: i32) -> u64 {
+        let sizes = self.sizes.iter().map(|(size, _)| counted_bytes(u64::from(*size), overhead));
+        sizes.max().unwrap_or(0)
+    }
+
+    /// A rate of layer 2 without checksum, of a mix that has `bytes` by another count.
+    fn rate_as(&self, rate: BitRate, bytes: u128) -> u64 {
         let counted = self.weighted(|size| size - CHECKSUM);
-        let bits = (u128::from(rate.as_bps()) * wire).div_ceil(counted.max(1));
+        let bits = (u128::from(rate.as_bps()) * bytes).div_ceil(counted.max(1));
         u64::try_from(bits).unwrap_or(u64::MAX)
     }
+}
+
+/// The bytes that a port counts for a frame of `size` bytes with checksum: at least one.
+fn counted_bytes(size: u64, overhead: i32) -> u64 {
+    (size - CHECKSUM).saturating_add_signed(overhead.into()).max(1)
 }
 
 /// Most kinds of node.
@@ -251,6 +276,14 @@ mod tests {
         let mix = FrameMix::of_size(1024);
         assert_eq!(mix.on_wire(BitRate::from_bps(8 * 1020)), 8 * 1044);
         assert_eq!(FrameMix::imix().longest_on_wire(), 1538);
+        // Layer 1 counts 24 bytes more, which is the wire; layer 3 counts no Ethernet header.
+        let counted = |overhead| mix.counted(BitRate::from_bps(8 * 1020), overhead);
+        assert_eq!([24, 0, -14].map(counted), [8 * 1044, 8 * 1020, 8 * 1006]);
+        let rate = BitRate::from_bps(12_345_678);
+        assert_eq!(FrameMix::imix().counted(rate, 24), FrameMix::imix().on_wire(rate));
+        let small = FrameMix::of_size(64);
+        assert_eq!(small.counted(BitRate::from_bps(8 * 60), -78), 8, "no frame counts nothing");
+        assert_eq!([24, 100, -14].map(|more| mix.longest_counted(more)), [1044, 1120, 1006]);
         assert!((FrameMix::imix().mean_bytes() - 4342.0 / 12.0).abs() < 1e-9);
         let packets = |mix: FrameMix, bps| mix.packets(BitRate::from_bps(bps)).as_pps();
         assert_eq!(packets(FrameMix::of_size(1004), 80_000), 10);

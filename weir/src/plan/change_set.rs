@@ -6,14 +6,20 @@
 //! are changed, and, for routers that the node controls, the cap of their processor time and the
 //! set-point.
 //!
+//! A plan's rates count layer 2 without checksum. A slice's guarantees and limits on a node count
+//! what its ports count (`layer`, `overhead`), so they are converted by the slice's frames.
+//!
 //! A cap bounds the processor time of a router itself (`router_cpu`). The time that the node spends
 //! to forward a slice's frames (`cpu`, or the node's CPU model) is only a forecast, and sets no
 //! cap.
+
+use std::collections::BTreeMap;
 
 use weir_api_types::change::{ChangeSet, GroupChange, RouterChange, ShareChange, VifChange};
 use weir_api_types::policy::{PolicyView, PortView};
 use weir_api_types::xtc::{RouterView, XtcChange, XtcView};
 use weir_plan::{NodeKind, PlanRequest, PlannedNode, PlannedSlice, SliceRequest};
+use weir_policy::Port;
 use weir_units::{BitRate, CpuShare, Nanos};
 
 /// The changes of one node, and notes on parts of the plan that the node cannot enforce.
@@ -46,12 +52,17 @@ pub(super) fn change_set(
             problems.extend(unlike(port, kind));
             problems.extend(late(port, kind, slice, of));
         }
-        let group = GroupChange {
-            send: Some(share(slice, slice.send, kind)),
-            receive: Some(share(slice, slice.receive, kind)),
-            phase_ns: of.demand.phase.map(|phase| Some(phase.as_nanos())),
-        };
-        planned.set.slices.insert(slice.name.clone(), group);
+        match overhead(slice, kind, policy) {
+            Ok(overhead) => {
+                let group = GroupChange {
+                    send: Some(share(slice, slice.send, overhead)),
+                    receive: Some(share(slice, slice.receive, overhead)),
+                    phase_ns: of.demand.phase.map(|phase| Some(phase.as_nanos())),
+                };
+                planned.set.slices.insert(slice.name.clone(), group);
+            }
+            Err(problem) => problems.push(problem),
+        }
         delays(slice, kind, policy, &mut planned);
         routers(slice, xtc, &mut planned);
     }
@@ -62,15 +73,16 @@ pub(super) fn change_set(
 
 /// Sets the delay bound of a slice's vifs on a node without a cycle, where the scheduler's curves
 /// of the vifs hold it. (With a cycle, the phase holds it.) A curve counts the length of a packet
-/// on the wire, as the plan does, whatever layer the port counts.
+/// on the wire, as the plan does, or what the port counts if that is more.
 fn delays(slice: &SliceRequest, kind: &NodeKind, policy: &PolicyView, planned: &mut PlannedChange) {
     let Some((delay, curve)) = slice.delay.zip(slice.curve_delay(kind)) else { return };
     let own = policy.vifs.iter().filter(|vif| vif.slice == slice.name);
     let bound = curve.as_nanos().min(DELAY_MAX);
-    let packet = slice.frames.longest_on_wire();
     // A delay bound holds only for traffic within a guarantee.
     let (sure, without): (Vec<_>, Vec<_>) = own.partition(|vif| vif.send.min_rate_bps > 0);
     for vif in sure {
+        let counted = slice.frames.longest_counted(vif.overhead_bytes);
+        let packet = slice.frames.longest_on_wire().max(counted);
         let change = VifChange {
             delay_ns: Some(Some(bound)),
             delay_packet_bytes: Some(Some(packet)),
@@ -91,15 +103,36 @@ fn delays(slice: &SliceRequest, kind: &NodeKind, policy: &PolicyView, planned: &
     }
 }
 
-/// The guarantee and limit of one direction. A port with a cycle counts bytes on the wire.
-fn share(slice: &SliceRequest, min_rate: BitRate, kind: &NodeKind) -> ShareChange {
-    let counted = |rate: BitRate| match kind.cycle {
-        Some(_) => slice.frames.on_wire(rate),
-        None => rate.as_bps(),
+/// Returns the bytes that the ports of a slice count for a frame beyond layer 2 without checksum.
+/// Without a port, they are those of a port of the planned kind: one with a cycle counts the wire.
+///
+/// # Errors
+/// The ports do not count alike, so that no one number is the slice's rate on all of them.
+fn overhead(slice: &SliceRequest, kind: &NodeKind, policy: &PolicyView) -> Result<i32, String> {
+    let own = policy.vifs.iter().filter(|vif| vif.slice == slice.name);
+    let ports: BTreeMap<_, _> = own.map(|vif| (&vif.port, vif.overhead_bytes)).collect();
+    let mut each = ports.values();
+    let Some(first) = each.next() else {
+        return Ok(if kind.cycle.is_some() { Port::WIRE } else { 0 });
     };
+    if each.all(|other| other == first) {
+        return Ok(*first);
+    }
+    let said: Vec<_> = ports.iter().map(|(port, more)| format!("{port} {more:+}")).collect();
+    Err(format!(
+        "the ports of slice {} do not count alike (bytes of a frame beyond layer 2: {}), and its \
+         rates are one number for all of them: give the ports the same layer and overhead",
+        slice.name,
+        said.join(", ")
+    ))
+}
+
+/// The guarantee and limit of one direction, as the slice's ports count.
+fn share(slice: &SliceRequest, min_rate: BitRate, overhead: i32) -> ShareChange {
+    let counted = |rate: BitRate| Some(slice.frames.counted(rate, overhead));
     ShareChange {
-        min_rate_bps: Some(Some(counted(min_rate))),
-        rate_bps: slice.limit.map(|limit| Some(counted(limit))),
+        min_rate_bps: Some(counted(min_rate)),
+        rate_bps: slice.limit.map(counted),
         ..ShareChange::default()
     }
 }
@@ -227,13 +260,15 @@ mod tests {
 
     fn node(cycle: &str, slice: &str) -> PolicyView {
         let queue = r#"{"kind":"fifo","packets":1,"bytes":1}"#;
+        // A port with a cycle counts the wire.
+        let overhead = if cycle.is_empty() { 0 } else { 24 };
         policy(&format!(
             r#"{{"node":"edge","routers":[],
                 "ports":[{{"name":"up0","rate_bps":1000000000{cycle}}}],
                 "slices":[{{"name":"{slice}","send":{SHARE},"receive":{SHARE}}}],
                 "vifs":[{{"name":"v","slice":"{slice}","port":"up0","device":"v","send":{SHARE},
                     "send_queue":{queue},"receive":{SHARE},"receive_queue":{queue},
-                    "overhead_bytes":0}}]}}"#
+                    "overhead_bytes":{overhead}}}]}}"#
         ))
     }
 
@@ -252,6 +287,37 @@ mod tests {
         // 1254 bytes are 10.192 µs on the wire; 100 Mb/s of 1250 counted bytes need ten a cycle.
         assert_eq!(gold["phase_ns"], 102_000);
         assert_eq!(change.notes, ["no router of slice gold is held, so that its cap, 10%, is not"]);
+    }
+
+    /// Goal: a guarantee is the planned one on a port of any layer, with a cycle or without.
+    #[test]
+    fn rates_are_those_that_the_slices_ports_count() {
+        let plan = PLAN.replace("cycle = \"1ms\"", "");
+        let mut policy = node("", "gold");
+        let mut asked = |overhead: i32| {
+            policy.vifs[0].overhead_bytes = overhead;
+            let change = planned_of(&plan, &policy, r#"{"routers":[]}"#).unwrap();
+            let gold = change.set.slices["gold"].clone();
+            let [send, receive] = [gold.send, gold.receive].map(Option::unwrap);
+            [send.min_rate_bps, send.rate_bps, receive.min_rate_bps].map(|of| of.flatten().unwrap())
+        };
+        assert_eq!(asked(0), [100_000_000, 200_000_000, 20_000_000]);
+        // Layer 1 counts 1274 bytes for 1250 of layer 2, layer 3 1236.
+        assert_eq!(asked(24), [101_920_000, 203_840_000, 20_384_000]);
+        assert_eq!(asked(-14), [98_880_000, 197_760_000, 19_776_000]);
+        // A slice is on two ports: its rate is one number on both, or there is none.
+        let mut policy = node("", "gold");
+        let (mut port, mut vif) = (policy.ports[0].clone(), policy.vifs[0].clone());
+        (port.name, vif.name, vif.port) = ("up1".into(), "w".into(), "up1".into());
+        policy.ports.push(port);
+        policy.vifs.push(vif);
+        assert!(planned_of(&plan, &policy, r#"{"routers":[]}"#).is_ok());
+        policy.vifs[1].overhead_bytes = 24;
+        let problems = planned_of(&plan, &policy, r#"{"routers":[]}"#).unwrap_err();
+        let said = "the ports of slice gold do not count alike (bytes of a frame beyond layer 2: \
+                    up0 +0, up1 +24), and its rates are one number for all of them: give the ports \
+                    the same layer and overhead";
+        assert_eq!(problems, [said]);
     }
 
     /// Goal: on a node without a cycle, a delay is set if a vif can hold it, and noted otherwise.
@@ -273,6 +339,10 @@ mod tests {
         assert_eq!(vif.delay_ns, Some(Some(2_000_000 - 12_392)));
         assert_eq!(vif.delay_packet_bytes, Some(Some(1274)));
         assert!(!change.notes.iter().any(|note| note.contains("delay")), "{:?}", change.notes);
+        // No frame is longer than its promise, if a port counts more than the wire.
+        policy.vifs[0].overhead_bytes = 100;
+        let change = planned_of(&plan, &policy, r#"{"routers":[]}"#).unwrap();
+        assert_eq!(change.set.vifs["v"].delay_packet_bytes, Some(Some(1350)));
         // With a cycle, the phase bounds the delay.
         let change = planned_of(
             &PLAN.replace("limit", "delay = \"2ms\"\nlimit"),

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A node's interface without a node, for tests: it numbers, records and undoes changes as a node
-//! does, and fails on request.
+//! does, fails on request, and carries made-up traffic.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weir_api_types::change::{ChangeSet, GroupChange};
+use weir_api_types::status::NodeStatus;
 
 use super::running::RunningNode;
 
@@ -25,6 +27,14 @@ struct FakeState {
     tenant: bool,
     refuse_next: bool,
     lose_next_answer: bool,
+    carried: Option<FakeTraffic>,
+}
+
+/// The policy and the counters of a node that a plan is in force on.
+struct FakeTraffic {
+    policy: Value,
+    since: Instant,
+    status: fn(Duration) -> NodeStatus,
 }
 
 impl FakeNode {
@@ -46,6 +56,15 @@ impl FakeNode {
     pub(super) fn node(&self) -> RunningNode {
         let address = serde_json::from_value(json!({ "api": self.socket })).unwrap();
         RunningNode::new(self.name.clone(), address).unwrap()
+    }
+
+    /// Has this policy in force, as any plan wants it, and counts by the time since now.
+    pub(super) fn carry(&self, policy: Value, status: fn(Duration) -> NodeStatus) {
+        self.state().carried = Some(FakeTraffic { policy, since: Instant::now(), status });
+    }
+
+    pub(super) fn api(&self) -> &Path {
+        &self.socket
     }
 
     /// A change that all fake nodes take.
@@ -138,11 +157,17 @@ fn answer(path: &str, body: &Value, post: bool, state: &mut FakeState) -> Option
             let role = if state.tenant { "tenant" } else { "administrator" };
             (200, json!({"who": "token t", "role": role}))
         }
+        ("/v1/policy", false) => (200, state.carried.as_ref()?.policy.clone()),
+        ("/v1/status", false) => {
+            let carried = state.carried.as_ref()?;
+            (200, json!((carried.status)(carried.since.elapsed())))
+        }
+        ("/v1/xtc", false) => (200, json!({"routers": []})),
         ("/v1/changes", false) => (200, json!(state.record)),
         ("/v1/changes", true) => {
             let next = state.record.len() as u64 + 1;
             let number = given("number").and_then(|number| number.parse::<u64>().ok());
-            let edits = body.get("slices").is_some();
+            let edits = body.get("slices").is_some() && state.carried.is_none();
             if number.is_some_and(|number| number != next) {
                 return Some(refused(409, "conflict", "another number"));
             }

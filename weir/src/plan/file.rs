@@ -127,6 +127,8 @@ pub(super) fn beside(plan: &Path, end: &str) -> PathBuf {
 pub(super) const REFUSED: u8 = 5;
 /// The exit status of a plan that is not held.
 pub(super) const NOT_HELD: u8 = 6;
+/// The exit status of a plan of which nothing is broken, and not all is proven.
+pub(super) const UNPROVEN: u8 = 7;
 
 #[cfg(test)]
 mod tests {

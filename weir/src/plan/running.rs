@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use weir_api_types::change::{ChangeSet, ChangeView, UndoRequest};
+use weir_api_types::error::ErrorCode;
 use weir_api_types::policy::{CallerView, RoleView};
 use weir_client::{Client, ClientError, Method};
 use weir_plan::{NodePlan, PlanRequest, PlannedNode};
@@ -96,6 +97,18 @@ impl RunningNode {
     /// Reads from the node; a failure names it.
     pub(super) fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         Ok(self.client.get(path).map_err(|error| self.named(&error))?)
+    }
+
+    /// Reads from the node; `None` if it has no time to answer.
+    pub(super) fn get_if_idle<T: serde::de::DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> Result<Option<T>, Failure> {
+        match self.client.get(path) {
+            Ok(found) => Ok(Some(found)),
+            Err(ClientError::Refused(refusal)) if refusal.code == ErrorCode::Busy => Ok(None),
+            Err(error) => Err(self.named(&error).into()),
+        }
     }
 
     /// Refuses a caller that the node takes for a tenant, which would see and change only a part.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Judges what planned slices got, by the counters of their nodes.
 //!
-//! A guarantee is a promise for who asks. So a slice that offered less than it was planned is
-//! judged by what it offered: all of that must have passed. Only a slice that offered its rate
-//! shows that the rate is held.
+//! A guarantee is a promise for who asks, so a slice that offered less than its rate shows nothing
+//! about that rate: it is unproven. It is broken all the same if some of the little that it offered
+//! did not pass.
 
 use std::collections::BTreeMap;
 
@@ -11,45 +11,94 @@ use serde::Serialize;
 use weir_api_types::policy::PolicyView;
 use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
 use weir_api_types::xtc::XtcView;
+use weir_plan::SliceRequest;
+use weir_units::BitRate;
 
-/// The verdict on one direction of one slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// The verdict on a measured promise of a plan, or on all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PlanVerdict {
-    /// It got 99 % of its rate.
+    /// The load asked for all of it, and it was kept.
     Held,
-    /// It offered less than its rate, and 99 % of that passed.
-    AskedLess,
-    /// It offered nothing.
-    Idle,
-    /// It got less than it asked for and was planned.
-    Below,
+    /// The load did not ask for all of it, and nothing was broken.
+    Unproven,
+    /// It was not kept.
+    Broken,
+}
+
+/// A reason why a measurement does not prove a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum UnprovenReason {
+    /// The slice offered nothing.
+    OfferedNothing,
+    /// The slice offered less than its rate.
+    OfferedLess,
+    /// Too few samples met traffic of the slice.
+    FewSamples,
+    /// Frames waited for longer than the bound, perhaps behind frames of their own slice.
+    OwnQueue,
+    /// The node does not tell how long frames wait.
+    NotMetered,
+}
+
+/// The reason why a promise is not proven, and the load that would prove it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct UnprovenView {
+    pub(super) reason: UnprovenReason,
+    /// The reason in words.
+    pub(super) text: String,
+    /// The load in words.
+    pub(super) load: String,
+    /// The load: bytes of layer 2 without checksum.
+    pub(super) offer_bps: u64,
+    /// The load in packets, by the slice's frames.
+    pub(super) offer_pps: u64,
 }
 
 /// The traffic of one direction of one slice over the measured time.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct SideView {
     pub(super) planned_bps: u64,
     pub(super) offered_bps: u64,
     pub(super) got_bps: u64,
     pub(super) verdict: PlanVerdict,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unproven: Option<UnprovenView>,
 }
 
-/// The directions of a vif.
-pub(super) type SideOf = fn(&IfaceStatus) -> &DirectionStatus;
+/// A direction of a slice: what the plan gives it, and where its counters are.
+#[derive(Clone, Copy)]
+pub(super) struct PlannedSide {
+    pub(super) rate: BitRate,
+    /// The end that has to offer its load.
+    pub(super) from: &'static str,
+    pub(super) of: fn(&IfaceStatus) -> &DirectionStatus,
+}
+
+impl PlannedSide {
+    /// The direction from the slice to the link.
+    pub(super) fn send(slice: &SliceRequest) -> Self {
+        Self { rate: slice.send, from: "from the slice", of: |vif| &vif.send }
+    }
+
+    /// The direction from the link to the slice.
+    pub(super) fn receive(slice: &SliceRequest) -> Self {
+        Self { rate: slice.receive, from: "towards the slice", of: |vif| &vif.receive }
+    }
+}
 
 /// Judges one direction of a slice between two readings of its node.
 pub(super) fn side(
-    slice: &str,
-    planned_bps: u64,
+    slice: &SliceRequest,
+    planned: PlannedSide,
     policy: &PolicyView,
     [then, now]: [&NodeStatus; 2],
-    side: SideOf,
 ) -> SideView {
     let sum = |status: &NodeStatus, of: fn(&DirectionStatus) -> Amount| -> u64 {
-        let vifs = policy.vifs.iter().filter(|vif| vif.slice == slice);
+        let vifs = policy.vifs.iter().filter(|vif| vif.slice == slice.name);
         let found = vifs.filter_map(|vif| status.vif(&vif.name));
-        found.map(|vif| of(side(vif)).bytes).sum()
+        found.map(|vif| of((planned.of)(vif)).bytes).sum()
     };
     let span = u128::from(now.now_ns.saturating_sub(then.now_ns).max(1));
     let rate = |of: fn(&DirectionStatus) -> Amount| {
@@ -63,26 +112,45 @@ pub(super) fn side(
     });
     // Frames that came shortly before the end are still on their way.
     let kept_bps = dropped_bps + rate(|of| of.backlog);
-    SideView {
-        planned_bps,
-        offered_bps,
-        got_bps,
-        verdict: verdict(planned_bps, offered_bps, got_bps, kept_bps),
-    }
+    let planned_bps = planned.rate.as_bps();
+    let verdict = verdict(planned_bps, offered_bps, got_bps, kept_bps);
+    let is_unproven = verdict == PlanVerdict::Unproven;
+    let unproven = is_unproven.then(|| too_little(slice, planned, offered_bps));
+    SideView { planned_bps, offered_bps, got_bps, verdict, unproven }
 }
 
 /// Judges rates: the planned, the offered, the forwarded, and what was dropped or waits.
 fn verdict(planned: u64, offered: u64, got: u64, kept: u64) -> PlanVerdict {
     let reaches =
         |part: u64, whole: u64| u128::from(part) * 100 >= u128::from(whole) * HELD_PERCENT;
-    if offered == 0 && got == 0 {
-        PlanVerdict::Idle
-    } else if reaches(got, planned) {
+    if reaches(got, planned) {
         PlanVerdict::Held
-    } else if offered < planned && reaches(offered.saturating_sub(kept), offered) {
-        PlanVerdict::AskedLess
+    } else if offered >= planned || !reaches(offered.saturating_sub(kept), offered) {
+        PlanVerdict::Broken
+    } else if reaches(offered, planned) {
+        // A sender of just the rate may offer a little less within the measured time.
+        PlanVerdict::Held
     } else {
-        PlanVerdict::Below
+        PlanVerdict::Unproven
+    }
+}
+
+/// Says that a slice offered too little, and what it has to offer.
+fn too_little(slice: &SliceRequest, planned: PlannedSide, offered_bps: u64) -> UnprovenView {
+    let (reason, text) = match offered_bps {
+        0 => (UnprovenReason::OfferedNothing, "it offered nothing"),
+        _ => (UnprovenReason::OfferedLess, "it offered less than planned, and that passed"),
+    };
+    let pps = slice.frames.packets(planned.rate).as_pps();
+    UnprovenView {
+        reason,
+        text: text.to_owned(),
+        load: format!(
+            "offer {} ({pps} packets a second) {} all the time",
+            planned.rate, planned.from
+        ),
+        offer_bps: planned.rate.as_bps(),
+        offer_pps: pps,
     }
 }
 
@@ -142,23 +210,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_asked_for_its_rate_is_judged_by_it() {
-        assert_eq!(verdict(1000, 0, 0, 0), PlanVerdict::Idle);
+    fn only_who_asked_for_its_rate_shows_that_it_is_held() {
+        assert_eq!(verdict(1000, 0, 0, 0), PlanVerdict::Unproven);
         assert_eq!(verdict(1000, 1000, 990, 0), PlanVerdict::Held);
         assert_eq!(verdict(1000, 5000, 1200, 3800), PlanVerdict::Held, "it offered more than that");
-        assert_eq!(verdict(1000, 1000, 989, 11), PlanVerdict::Below);
-        assert_eq!(verdict(1000, 500, 490, 0), PlanVerdict::AskedLess, "the rest is on its way");
-        assert_eq!(verdict(1000, 500, 400, 100), PlanVerdict::Below, "it lost of what it asked");
-        assert_eq!(verdict(1000, 5000, 500, 4500), PlanVerdict::Below);
+        assert_eq!(verdict(1000, 1000, 989, 11), PlanVerdict::Broken);
+        assert_eq!(verdict(1000, 500, 490, 0), PlanVerdict::Unproven, "the rest is on its way");
+        assert_eq!(verdict(1000, 500, 400, 100), PlanVerdict::Broken, "it lost of what it asked");
+        assert_eq!(verdict(1000, 5000, 500, 4500), PlanVerdict::Broken);
     }
 
     /// A sender of just the planned rate offers a little less in a short time, and a few of its
     /// frames wait at the end of it.
     #[test]
     fn a_slice_that_offered_almost_its_rate_is_judged_by_what_it_offered() {
-        assert_eq!(verdict(1000, 991, 988, 3), PlanVerdict::AskedLess, "it lost nothing");
-        assert_eq!(verdict(1000, 991, 980, 11), PlanVerdict::Below, "it lost of what it asked");
-        assert_eq!(verdict(1000, 1000, 988, 3), PlanVerdict::Below, "it asked for all of it");
+        assert_eq!(verdict(1000, 991, 988, 3), PlanVerdict::Held, "it lost nothing");
+        assert_eq!(verdict(1000, 989, 989, 0), PlanVerdict::Unproven, "that is not almost");
+        assert_eq!(verdict(1000, 991, 980, 11), PlanVerdict::Broken, "it lost of what it asked");
+        assert_eq!(verdict(1000, 1000, 988, 3), PlanVerdict::Broken, "it asked for all of it");
+    }
+
+    #[test]
+    fn who_offered_too_little_is_told_what_to_offer() {
+        let plan = "[[node]]\nname = \"n\"\nlink = \"1Gbit\"\ncpu = \"100%\"\n[[slice]]\n\
+                    name = \"gold\"\nsend = \"10Mbit\"\nreceive = \"2Mbit\"\n\
+                    frames = \"1004B\"\ncpu = \"1%\"\n";
+        let request = weir_plan::read_request(plan).unwrap();
+        let gold = &request.slices[0];
+        let view = too_little(gold, PlannedSide::send(gold), 5_000_000);
+        assert_eq!(view.reason, UnprovenReason::OfferedLess);
+        let load = "offer 10Mbit (1250 packets a second) from the slice all the time";
+        assert_eq!(view.load, load);
+        let view = too_little(gold, PlannedSide::receive(gold), 0);
+        assert_eq!(view.reason, UnprovenReason::OfferedNothing);
+        assert_eq!((view.offer_bps, view.offer_pps), (2_000_000, 250));
+        assert!(view.load.ends_with("towards the slice all the time"), "{}", view.load);
     }
 
     #[test]

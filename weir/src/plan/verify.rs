@@ -4,18 +4,20 @@
 //! The nodes' own counters are read twice. They count what left for the wire, so that nothing needs
 //! to be connected; a tester outside is `weir measure`, on the interfaces of one slice.
 //!
+//! In between, each node's queues are read again and again, for how long frames wait in them: see
+//! [`super::delay`].
+//!
 //! Counters show nothing about a plan that is not in force. So each node is asked before and after
 //! what an apply would change on it. Both answers must be nothing, of one number: then nobody
 //! changed the policy in between. And both readings must be of one run of the node.
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde::Serialize;
 use weir_api_types::change::{ChangeView, EditView};
 use weir_api_types::policy::PolicyView;
 use weir_api_types::status::NodeStatus;
@@ -23,17 +25,21 @@ use weir_api_types::xtc::XtcView;
 use weir_plan::{NodePlan, PlanRequest, PlannedNode, Resource};
 use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output;
-use weir_units::{BitRate, CpuShare, Nanos};
+use weir_units::{CpuShare, Nanos};
 
 use super::apply::{foresee, policy_of};
-use super::file::{NOT_HELD, placed, print_refused, read};
+use super::delay::{DelayPromise, WaitSamples};
+use super::file::{NOT_HELD, UNPROVEN, placed, print_refused, read};
 use super::running::{self, RunningNode, pairs};
-use super::verdict::{PlanVerdict, RouterLoads, SideView, side, worker_ppm};
+use super::verdict::{PlanVerdict, PlannedSide, RouterLoads, side, worker_ppm};
+use super::verified::{VerifiedNodeView, VerifiedSliceView, VerifiedView};
 
 /// Measure on the running nodes whether what was planned is in force and held: each slice 99 % of
-/// its rate, each node at most 3 points of a processor above what was planned. A slice that offers
-/// less than its rate is judged by what it offers. Exit status 6: not held.
+/// its rate and its delay in the node, each node at most 3 points of a processor above what was
+/// planned. A slice that offers less than its rate proves nothing: then the answer says what load
+/// would.
 #[derive(Debug, Args)]
+#[command(after_help = EXIT_STATUS)]
 pub(crate) struct PlanVerify {
     /// The plan's file, where each node has its address: docs/planning.md
     file: PathBuf,
@@ -43,38 +49,6 @@ pub(crate) struct PlanVerify {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-/// The findings on all nodes.
-#[derive(Debug, Serialize)]
-struct VerifiedView {
-    held: bool,
-    /// Directions of slices that offered their rate and got it.
-    proven: usize,
-    /// Directions of slices in all.
-    sides: usize,
-    nodes: Vec<VerifiedNodeView>,
-}
-
-#[derive(Debug, Serialize)]
-struct VerifiedNodeView {
-    name: String,
-    held: bool,
-    /// Why the counters say nothing about this plan: it is not in force, or was not all the time.
-    problems: Vec<String>,
-    /// Mean processor time of the worker and of held routers that are planned; null if the node
-    /// has no worker, or a router's time is not metered.
-    cpu_ppm: Option<u64>,
-    /// The sum of the slices' bounds, and the node's own time.
-    cpu_planned_ppm: u64,
-    slices: Vec<VerifiedSliceView>,
-}
-
-#[derive(Debug, Serialize)]
-struct VerifiedSliceView {
-    name: String,
-    send: SideView,
-    receive: SideView,
 }
 
 impl PlanVerify {
@@ -88,30 +62,37 @@ impl PlanVerify {
             Ok(plan) => plan,
             Err(answer) => return print_refused(&request, &answer, self.json),
         };
-        let nodes = running::nodes(&request, &plan, &self.file)?;
-        let begin = read_all(&request, &plan, &nodes)?;
-        let routers = sampled(&nodes, Duration::from_nanos(self.span.as_nanos()))?;
-        let end = read_all(&request, &plan, &nodes)?;
-        let found = pairs(&plan, &nodes).zip(routers).zip(begin.iter().zip(&end));
-        let found = found.map(|(((planned, node), routers), ends)| {
-            verified(&request, planned, &node.name, &routers, ends)
-        });
-        let view = VerifiedView::of(found.collect());
+        let view = self.measured(&request, &plan)?;
         if self.json {
             output::print_own(&view)?;
         } else {
-            output::print(&text(&view))?;
+            output::print(&view.text())?;
         }
-        Ok(if view.held { ExitCode::SUCCESS } else { ExitCode::from(NOT_HELD) })
+        Ok(ExitCode::from(match view.verdict {
+            PlanVerdict::Held => 0,
+            PlanVerdict::Broken => NOT_HELD,
+            PlanVerdict::Unproven => UNPROVEN,
+        }))
     }
-}
 
-impl VerifiedView {
-    fn of(nodes: Vec<VerifiedNodeView>) -> Self {
-        let each = nodes.iter().flat_map(|node| &node.slices);
-        let sides: Vec<_> = each.flat_map(|slice| [slice.send, slice.receive]).collect();
-        let proven = sides.iter().filter(|side| side.verdict == PlanVerdict::Held).count();
-        Self { held: nodes.iter().all(|node| node.held), proven, sides: sides.len(), nodes }
+    /// Measures the nodes of a plan.
+    ///
+    /// # Errors
+    /// A node does not answer, or takes the caller for a tenant.
+    fn measured(&self, request: &PlanRequest, plan: &NodePlan) -> Result<VerifiedView, Failure> {
+        let nodes = running::nodes(request, plan, &self.file)?;
+        let begin = read_all(request, plan, &nodes)?;
+        let promised = pairs(plan, &nodes).zip(&begin);
+        let mut samples: Vec<_> = promised
+            .map(|((planned, _), begin)| NodeSamples::new(request, planned, &begin.policy))
+            .collect();
+        sample(request, &nodes, &mut samples, Duration::from_nanos(self.span.as_nanos()))?;
+        let end = read_all(request, plan, &nodes)?;
+        let found = pairs(plan, &nodes).zip(&samples).zip(begin.iter().zip(&end));
+        let found = found.map(|(((planned, node), samples), ends)| {
+            verified(request, planned, &node.name, samples, ends)
+        });
+        Ok(VerifiedView::of(found.collect()))
     }
 }
 
@@ -151,59 +132,120 @@ fn not_in_force(change: &ChangeView) -> Vec<String> {
     change.effective_edits().map(name).collect()
 }
 
-/// Samples the processor time of held routers until `span` is over: for each node, by router.
-fn sampled(nodes: &[RunningNode], span: Duration) -> Result<Vec<RouterLoads>, Failure> {
-    let (start, mut loads) = (Instant::now(), vec![RouterLoads::default(); nodes.len()]);
-    loop {
+/// The samples of a node, taken between both ends of the measurement.
+struct NodeSamples {
+    routers: RouterLoads,
+    /// The policy at its beginning.
+    policy: PolicyView,
+    /// Waits of the slices with a delay to judge, by their number in the request.
+    waits: BTreeMap<usize, WaitSamples>,
+}
+
+impl NodeSamples {
+    fn new(request: &PlanRequest, planned: &PlannedNode, policy: &PolicyView) -> Self {
+        let kind = &request.kinds[planned.kind];
+        let waits = planned.slices.iter().filter_map(|of| {
+            let promise = DelayPromise::of(&request.slices[of.slice], kind, of, policy)?;
+            Some((of.slice, WaitSamples::new(promise)))
+        });
+        Self { routers: RouterLoads::default(), waits: waits.collect(), policy: policy.clone() }
+    }
+
+    /// Reads how long frames wait, and returns the time that it took; that of a slow node if this
+    /// one has no time to answer.
+    fn read_waits(
+        &mut self,
+        request: &PlanRequest,
+        node: &RunningNode,
+    ) -> Result<Duration, Failure> {
+        let asked = Instant::now();
+        let Some(status) = node.get_if_idle::<NodeStatus>("/v1/status")? else {
+            return Ok(SAMPLE / READ_PART);
+        };
+        for (slice, waits) in &mut self.waits {
+            waits.read(&request.slices[*slice].name, &self.policy, &status);
+        }
+        Ok(asked.elapsed())
+    }
+}
+
+/// Samples the nodes until `span` is over: the processor time of held routers, and how long frames
+/// wait where a delay is to judge.
+fn sample(
+    request: &PlanRequest,
+    nodes: &[RunningNode],
+    samples: &mut [NodeSamples],
+    span: Duration,
+) -> Result<(), Failure> {
+    let has_waits = samples.iter().any(|samples| !samples.waits.is_empty());
+    let (start, mut routers_due, mut slowest) = (Instant::now(), SAMPLE, Duration::ZERO);
+    for turn in 0.. {
         let left = span.saturating_sub(start.elapsed());
         if left.is_zero() {
-            return Ok(loads);
+            break;
         }
-        thread::sleep(left.min(SAMPLE));
-        for (node, loads) in nodes.iter().zip(&mut loads) {
-            let xtc: XtcView = node.get("/v1/xtc")?;
-            loads.add(&xtc);
+        let pause = if has_waits { pause(turn).max(slowest * READ_PART) } else { SAMPLE };
+        thread::sleep(left.min(pause));
+        let is_due = start.elapsed() >= routers_due.min(span);
+        slowest = Duration::ZERO;
+        for (node, samples) in nodes.iter().zip(&mut *samples) {
+            if !samples.waits.is_empty() {
+                slowest = slowest.max(samples.read_waits(request, node)?);
+            }
+            if is_due && let Some(xtc) = node.get_if_idle::<XtcView>("/v1/xtc")? {
+                samples.routers.add(&xtc);
+            }
+        }
+        if is_due {
+            routers_due += SAMPLE;
         }
     }
+    Ok(())
+}
+
+/// The time before a sample of waits: 25 to 75 ms, by a sequence in step with nothing else.
+fn pause(turn: u32) -> Duration {
+    // The golden part of 2^32: multiples of it are spread evenly.
+    let spread = u64::from(turn.wrapping_mul(0x9e37_79b9));
+    Duration::from_micros(25_000 + ((spread * 50_000) >> 32))
 }
 
 fn verified(
     request: &PlanRequest,
     planned: &PlannedNode,
     node: &str,
-    routers: &RouterLoads,
+    samples: &NodeSamples,
     (begin, end): (&NodeReading, &NodeReading),
 ) -> VerifiedNodeView {
     let (then, now) = (&begin.status, &end.status);
-    let asked = planned.slices.iter().map(|of| &request.slices[of.slice]);
-    let slices: Vec<_> = asked
-        .map(|slice| {
-            let judge =
-                |rate: BitRate, of| side(&slice.name, rate.as_bps(), &end.policy, [then, now], of);
-            VerifiedSliceView {
-                name: slice.name.clone(),
-                send: judge(slice.send, |vif| &vif.send),
-                receive: judge(slice.receive, |vif| &vif.receive),
-            }
-        })
-        .collect();
+    let slices = planned.slices.iter().map(|of| {
+        let slice = &request.slices[of.slice];
+        let judge = |planned| side(slice, planned, &end.policy, [then, now]);
+        VerifiedSliceView {
+            name: slice.name.clone(),
+            send: judge(PlannedSide::send(slice)),
+            receive: judge(PlannedSide::receive(slice)),
+            delay: samples.waits.get(&of.slice).map(|waits| waits.view(slice)),
+        }
+    });
     // What a router takes is judged only where the plan says how much that may be.
     let of = |name: &str| {
         planned.slices.iter().map(|of| &request.slices[of.slice]).find(|of| of.name == name)
     };
-    let routers = routers.ppm(|name| of(name).is_some_and(|of| of.router_cpu > CpuShare::ZERO));
+    let routers =
+        samples.routers.ppm(|name| of(name).is_some_and(|of| of.router_cpu > CpuShare::ZERO));
     let cpu_ppm = worker_ppm(then, now).zip(routers).map(|(worker, routers)| worker + routers);
     let base = u64::from(request.kinds[planned.kind].cpu_base.as_ppm());
     let cpu_planned_ppm = base + planned.used.of(Resource::Cpu);
-    let problems = problems(begin, end);
-    let is_held = |one: &VerifiedSliceView| {
-        [one.send, one.receive].iter().all(|side| side.verdict != PlanVerdict::Below)
+    let measured = VerifiedNodeView {
+        name: node.to_owned(),
+        verdict: PlanVerdict::Held,
+        problems: problems(begin, end),
+        cpu_ppm,
+        cpu_planned_ppm,
+        slices: slices.collect(),
     };
-    let held = problems.is_empty()
-        && slices.iter().all(is_held)
-        && cpu_ppm.is_none_or(|ppm| ppm <= cpu_planned_ppm + CPU_OVER_PPM);
-    let name = node.to_owned();
-    VerifiedNodeView { name, held, problems, cpu_ppm, cpu_planned_ppm, slices }
+    measured.judged()
 }
 
 /// Returns why two readings of a node say nothing about the plan.
@@ -219,59 +261,15 @@ fn problems(begin: &NodeReading, end: &NodeReading) -> Vec<String> {
     problems
 }
 
-fn text(view: &VerifiedView) -> String {
-    let mut page = String::new();
-    for node in &view.nodes {
-        let percent = |ppm: u64| Resource::Cpu.text(ppm / 1000 * 1000);
-        let cpu = node.cpu_ppm.map_or_else(|| "not metered".to_owned(), percent);
-        let planned = percent(node.cpu_planned_ppm);
-        let _written = writeln!(page, "{}: cpu {cpu}, planned {planned}", node.name);
-        for problem in &node.problems {
-            let _written = writeln!(page, "  NOT IN FORCE: {problem}");
-        }
-        let width = node.slices.iter().map(|slice| slice.name.len()).max().unwrap_or(0).max(5);
-        let _written = writeln!(
-            page,
-            "  {:width$}  {:7}  {:>10}  {:>10}  {:>10}",
-            "slice", "", "planned", "offered", "got"
-        );
-        for slice in &node.slices {
-            for (direction, side) in [("send", slice.send), ("receive", slice.receive)] {
-                let [planned, offered, got] =
-                    [side.planned_bps, side.offered_bps, side.got_bps].map(crate::report::rate);
-                let _written = writeln!(
-                    page,
-                    "  {:width$}  {direction:7}  {planned:>10}  {offered:>10}  {got:>10}  {}",
-                    slice.name,
-                    word(side.verdict)
-                );
-            }
-        }
-    }
-    let is = if view.held { "The plan is held" } else { "The plan is not held" };
-    let _written = writeln!(
-        page,
-        "{is}. {} of {} directions offered their rate and got it; the others offered less.",
-        view.proven, view.sides
-    );
-    page
-}
-
-const fn word(verdict: PlanVerdict) -> &'static str {
-    match verdict {
-        PlanVerdict::Held => "held",
-        PlanVerdict::AskedLess => "offered less",
-        PlanVerdict::Idle => "idle",
-        PlanVerdict::Below => "BELOW",
-    }
-}
-
+const EXIT_STATUS: &str = "\
+Exit status: 0 all of the plan is held, 6 something is broken or not in force, 7 nothing is broken
+and not all is proven: then the answer says which load would prove it.";
 const SPAN_MIN: Nanos = Nanos::from_secs(1);
 const SPAN_MAX: Nanos = Nanos::from_secs(3600);
-/// Three points of a processor above what was planned are allowed.
-const CPU_OVER_PPM: u64 = 30_000;
 /// Time between two samples of routers.
 const SAMPLE: Duration = Duration::from_secs(1);
+/// A node is read for at most a part in so many of the time, since to answer costs it time, too.
+const READ_PART: u32 = 4;
 /// Readings of one run of a node give the same start.
 const SAME_START_NS: u64 = 100_000_000;
 /// The id under which the nodes only check.
@@ -279,6 +277,10 @@ const VERIFY: &str = "verify";
 
 #[cfg(test)]
 mod tests {
+    use weir_api_types::status::{Amount, IfaceStatus, WorkerStatus};
+
+    use super::super::fake_node::FakeNode;
+    use super::super::verdict::UnprovenReason;
     use super::*;
 
     fn reading(now_ns: u64, uptime_ns: u64, number: u64) -> NodeReading {
@@ -303,6 +305,70 @@ mod tests {
         assert_eq!(anew, ["the node was started anew during the measurement"]);
         let changed = problems(&begin, &reading(110 * second, 12 * second, 8));
         assert_eq!(changed, ["its policy was changed during the measurement"]);
+    }
+
+    /// A vif that has sent 8 Mb/s in frames of 1000 bytes, which wait for 1 ms, and received
+    /// nothing.
+    fn sending(elapsed: Duration) -> NodeStatus {
+        let now_ns = u64::try_from(elapsed.as_nanos()).unwrap();
+        let packets = now_ns / 1_000_000;
+        let sent = Amount { packets, bytes: packets * 1000 };
+        let mut vif = IfaceStatus { name: "v".to_owned(), ..IfaceStatus::default() };
+        (vif.send.received, vif.send.enqueued, vif.send.sent) = (sent, sent, sent);
+        vif.send.wait_ns = 1_000_000;
+        let worker = Some(WorkerStatus::default());
+        let (vifs, uptime_ns) = (vec![vif], now_ns);
+        NodeStatus { now_ns, uptime_ns, vifs, worker, ..NodeStatus::default() }
+    }
+
+    /// Goal: what is asked for and held is told from what nobody asked for, from the node's
+    /// interface to the exit status.
+    #[test]
+    fn a_slice_that_receives_nothing_leaves_a_plan_unproven() {
+        let fake = FakeNode::start("verified");
+        let share = r#"{"priority":1,"min_rate_bps":0,"min_pps":0,"burst_bytes":1}"#;
+        let queue = r#"{"kind":"fifo","packets":1,"bytes":1}"#;
+        let policy = format!(
+            r#"{{"node":"n","routers":[],"ports":[{{"name":"up0","rate_bps":1000000000}}],
+                "slices":[{{"name":"gold","send":{share},"receive":{share}}}],
+                "vifs":[{{"name":"v","slice":"gold","port":"up0","device":"v","send":{share},
+                    "send_queue":{queue},"receive":{share},"receive_queue":{queue},
+                    "overhead_bytes":0}}]}}"#
+        );
+        fake.carry(serde_json::from_str(&policy).unwrap(), sending);
+        let file = std::env::temp_dir().join(format!("weir-t-verify-{}.toml", std::process::id()));
+        let plan = format!(
+            "[[node]]\nname = \"n\"\nlink = \"1Gbit\"\ncpu = \"100%\"\napi = \"{}\"\n\
+             [[slice]]\nname = \"gold\"\nsend = \"8Mbit\"\nframes = \"1004B\"\ncpu = \"1%\"\n\
+             delay = \"2ms\"\n",
+            fake.api().display()
+        );
+        std::fs::write(&file, plan).unwrap();
+        let verify = || PlanVerify { file: file.clone(), span: Nanos::from_secs(2), json: true };
+        let request = read(&file).unwrap();
+        let view = verify().measured(&request, &placed(&request).unwrap()).unwrap();
+        let node = &view.nodes[0];
+        assert_eq!((view.verdict, &node.problems[..]), (PlanVerdict::Unproven, &[][..]));
+        let gold = &node.slices[0];
+        assert_eq!(gold.send.verdict, PlanVerdict::Held, "{gold:?}");
+        let unproven = gold.receive.unproven.as_ref().unwrap();
+        assert_eq!(unproven.reason, UnprovenReason::OfferedNothing);
+        let delay = gold.delay.as_ref().unwrap();
+        assert_eq!((delay.verdict, delay.longest_ns), (PlanVerdict::Held, 1_000_000), "{delay:?}");
+        let code = verify().run().unwrap();
+        assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::from(7)));
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    /// Goal: a cycle of whole milliseconds is not met at the same place again and again.
+    #[test]
+    fn samples_are_taken_at_uneven_intervals() {
+        let pauses: Vec<_> = (0..100).map(|turn| pause(turn).as_micros()).collect();
+        assert!(pauses.iter().all(|pause| (25_000..75_000).contains(pause)), "{pauses:?}");
+        let mut places: Vec<_> = pauses.iter().map(|pause| pause % 1000 / 100).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), 10, "each tenth of a millisecond is met");
     }
 
     #[test]

@@ -41,7 +41,8 @@ const ROWS: &[Requirement] = &[
     .correctness(),
     row(2, "the header costs little in the kernel", &[Plain(kernel_cost::show)]),
     row(3, "random cycles: phases, delay, capacity and changes are exact", &[Plain(phases::show)])
-        .correctness(),
+        .correctness()
+        .in_virtual_time(),
     row(4, "phases cost little beside the scheduler inside them", &[Plain(cost::show)]),
     row(
         5,
@@ -53,7 +54,8 @@ const ROWS: &[Requirement] = &[
         "a cycle costs what the formula says, at every size of the text",
         &[With(formula::show, 0), With(formula::show, 1)],
     )
-    .correctness(),
+    .correctness()
+    .in_virtual_time(),
     row(
         7,
         "three streams through three guests: throughput, delay below and past it; native first",
