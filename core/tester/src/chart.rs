@@ -141,10 +141,10 @@ impl Axis {
     }
 }
 
-/// The least of 1, 2, 5 times a power of ten that is not below `least`.
+/// The least of 1, 2, 2.5, 5 times a power of ten that is not below `least`.
 fn nice_step(least: f64) -> f64 {
     let decade = 10_f64.powf(least.log10().floor());
-    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * decade >= least * 0.999);
+    let factor = [1.0, 2.0, 2.5, 5.0].into_iter().find(|factor| factor * decade >= least * 0.999);
     factor.unwrap_or(10.0) * decade
 }
 
@@ -222,6 +222,8 @@ mod tests {
     fn axes_show_all_values_with_round_ticks() {
         let linear = Axis::of([3.0, 47.0].into_iter(), false).unwrap();
         assert_eq!(linear.ticks, [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
+        let loads = Axis::of([10.0, 110.0].into_iter(), false).unwrap();
+        assert_eq!(loads.ticks, [0.0, 25.0, 50.0, 75.0, 100.0, 125.0]);
         let log = Axis::of([0.0, 30.0, 20_000.0].into_iter(), true).unwrap();
         assert_eq!(log.ticks.len(), 5, "10 to 100 000");
         assert!(log.place(30.0) > 0.0 && log.place(20_000.0) < 1.0);

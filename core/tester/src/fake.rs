@@ -204,7 +204,7 @@ impl Measurer for FakeDut {
         let pps = request.pps.min(most);
         let times = (0..packets_in(pps, whole)).map(|at| duration_of(at, pps).as_nanos());
         let arrivals: Vec<u64> = times.filter(|time| !silent.contains(time)).collect();
-        Ok(Some(reset_time(&arrivals, 0, whole.as_nanos(), pps)))
+        Ok(Some(reset_time(&arrivals, (0, from, whole.as_nanos()), pps)))
     }
 }
 

@@ -42,14 +42,16 @@ pub fn recovery_time(arrived: &[bool], sent: u64, pps: u64, over: Nanos) -> Nano
     Nanos::new(sent).saturating_sub(over)
 }
 
-/// The longest time without a packet of a stream of `pps` packets a second that was sent from
-/// `start` to `end`, by the times of arrival in order; all in ns of one clock.
+/// The longest time without a packet that ends after `reset`, of a stream of `pps` packets a second
+/// that was sent from `start` to `end`, by the times of arrival in order; all in ns of one clock. A
+/// pause before the reset is not the reset's.
 ///
 /// At the end of sending, up to [`TAIL`] or [`TAIL_PACKETS`] packets without an arrival are what
 /// any DUT may lose or still have.
 #[must_use]
-pub fn reset_time(arrivals: &[u64], start: u64, end: u64, pps: u64) -> ResetTime {
-    let gaps = arrivals.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+pub fn reset_time(arrivals: &[u64], (start, reset, end): (u64, u64, u64), pps: u64) -> ResetTime {
+    let pairs = arrivals.windows(2).filter(|pair| pair[1] > reset);
+    let gaps = pairs.map(|pair| pair[1].saturating_sub(pair[0]));
     let longest = gaps.max().unwrap_or(0);
     let last = arrivals.last().copied().unwrap_or(start);
     let tail = end.saturating_sub(last);
@@ -77,13 +79,15 @@ mod tests {
     fn reset(silent: std::ops::Range<u64>) -> ResetTime {
         let arrivals: Vec<u64> =
             (0..10_000).filter(|at| !silent.contains(at)).map(|at| at * MS).collect();
-        reset_time(&arrivals, 0, 10_000 * MS, 1_000)
+        reset_time(&arrivals, (0, 3_000 * MS, 10_000 * MS), 1_000)
     }
 
     #[test]
     fn a_dut_that_comes_back_has_its_longest_gap() {
         assert_eq!(reset(4_000..4_500), ResetTime::Back(Nanos::from_millis(501)));
         assert_eq!(reset(0..0), ResetTime::Back(Nanos::from_millis(1)));
+        // A pause before the reset.
+        assert_eq!(reset(1_000..2_000), ResetTime::Back(Nanos::from_millis(1)));
         // The last packets of a sound DUT may be on their way, or lost.
         assert_eq!(reset(9_995..10_000), ResetTime::Back(Nanos::from_millis(1)));
     }

@@ -63,17 +63,57 @@ impl MeasurementReport {
         }
         for size in &self.suite.sizes {
             if let Some(test) = &size.ended_in {
-                let frame = frame(size);
+                let frame = self.frame(size);
                 lines.push(format!("INCOMPLETE: {frame}: the measurement ended in: {test}."));
             }
-            lines.extend(size.notes.iter().map(|note| format!("{}: {note}.", frame(size))));
         }
+        // A note of many sizes and repetitions is one line.
+        let mut notes: Vec<&String> = Vec::new();
+        for note in self.suite.sizes.iter().flat_map(|size| &size.notes) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+        lines.extend(notes.iter().map(|note| format!("{}: {note}.", self.frames_with(note))));
         if lines.is_empty() {
             return String::new();
         }
         let items: String =
             lines.iter().map(|line| format!("<li>{}</li>", escaped(line))).collect();
         format!("<h2>Not measured, or cut</h2>\n<ul>{items}</ul>\n")
+    }
+
+    /// Names the sizes with a note, and a repetition only if others have it not.
+    fn frames_with(&self, note: &String) -> String {
+        let has_note = |size: &SizeResult| size.notes.contains(note);
+        let mut names: Vec<String> = Vec::new();
+        for size in self.suite.sizes.iter().filter(|size| has_note(size)) {
+            let name = match self.repeated(size).all(has_note) {
+                true => frame(size),
+                false => self.frame(size),
+            };
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.join(", ")
+    }
+
+    /// A name for a size, with its number if it was measured more than once.
+    fn frame(&self, size: &SizeResult) -> String {
+        let count = self.repeated(size).count();
+        // By its place: two repetitions may have the same results.
+        let at = self.repeated(size).position(|other| std::ptr::eq(other, size));
+        match at {
+            Some(at) if count > 1 => format!("{} #{}", frame(size), at + 1),
+            _ => frame(size),
+        }
+    }
+
+    /// All repetitions of a size.
+    fn repeated(&self, size: &SizeResult) -> impl Iterator<Item = &SizeResult> {
+        let profile = &size.profile;
+        self.suite.sizes.iter().filter(move |other| other.profile == *profile)
     }
 
     fn throughput(&self) -> String {
@@ -152,22 +192,25 @@ impl MeasurementReport {
     /// Throughput and latency beside those without the device.
     fn native_table(&self) -> String {
         let Some(baseline) = &self.baseline else { return String::new() };
+        let dash = || "–".to_owned();
         let mut rows = Vec::new();
         for size in &self.suite.sizes {
             let other = baseline.suite.sizes.iter().find(|other| other.profile == size.profile);
             let times = [other, Some(size)].map(|one| {
                 let median = one.and_then(median_at_throughput);
-                median.map_or_else(|| "–".to_owned(), micros)
+                median.map_or_else(dash, micros)
             });
-            for result in &size.goals {
+            for result in size.goals.iter().filter(|_| other.is_some()) {
                 let native = self.native(size, &result.goal).map(GoalResult::throughput);
-                let share = native
-                    .filter(|native| *native > 0)
-                    .map(|native| short(100.0 * float(result.throughput()) / float(native)) + " %");
-                let mut row = vec![frame(size), goal_name(&result.goal)];
-                row.push(native.map_or_else(|| "–".to_owned(), |native| native.to_string()));
-                row.push(result.throughput().to_string());
-                row.push(share.unwrap_or_else(|| "–".to_owned()));
+                let least = self.least(size, result);
+                let share = native.filter(|native| *native > 0).map(|native| {
+                    let share = 100.0 * float(result.throughput()) / float(native);
+                    format!("{least}{} %", short(share))
+                });
+                let mut row = vec![self.frame(size), goal_name(&result.goal)];
+                row.push(native.map_or_else(dash, |native| native.to_string()));
+                row.push(format!("{least}{}", result.throughput()));
+                row.push(share.unwrap_or_else(dash));
                 row.extend(times.iter().cloned());
                 rows.push(row);
             }
@@ -176,8 +219,9 @@ impl MeasurementReport {
             ["frame", "goal", "native", "device", "of native", "native median µs", "median µs"];
         format!(
             "<h3>Beside the native baseline, packets/s</h3>\n{}<p class=\"note\">Native: {}, {}. \
-             Median latency is that at each one's own throughput. <code>{}</code></p>",
-            table(&heads, &rows),
+             “–”: it has no such size or goal. Median latency is that at each one's own \
+             throughput. <code>{}</code></p>",
+            if rows.is_empty() { String::new() } else { table(&heads, &rows) },
             escaped(&baseline.dut),
             escaped(&baseline.start),
             escaped(&baseline.command)
@@ -193,10 +237,9 @@ impl MeasurementReport {
     ) -> Vec<String> {
         let line = size.profile.sizes.line_pps(self.line_bps);
         let share = 100.0 * float(result.throughput()) / float(line.max(1));
-        // A figure that is the tester's must not be read as the device's.
-        let least = if self.is_tester_bound(size, result) { "≥ " } else { "" };
+        let least = self.least(size, result);
         vec![
-            frame(size),
+            self.frame(size),
             goal_name(&result.goal),
             format!("{least}{}", result.throughput()),
             result.upper.map_or_else(|| "–".to_owned(), |upper| upper.to_string()),
@@ -207,12 +250,17 @@ impl MeasurementReport {
         ]
     }
 
+    /// A mark for a figure that is the tester's: it must not be read as the device's.
+    fn least(&self, size: &SizeResult, result: &GoalResult) -> &'static str {
+        if self.is_tester_bound(size, result) { "≥ " } else { "" }
+    }
+
     fn latency(&self) -> String {
         let mut rows = Vec::new();
         for size in &self.suite.sizes {
             for point in shown(&size.latency) {
                 let Some(latency) = point.result.latency else { continue };
-                let mut row = vec![frame(size), format!("{} %", point.percent)];
+                let mut row = vec![self.frame(size), format!("{} %", point.percent)];
                 let times = [latency.min_ns, latency.median_ns, latency.mean_ns, latency.p99_ns];
                 row.extend(times.into_iter().chain([latency.max_ns]).map(micros));
                 rows.push(row);
@@ -263,7 +311,7 @@ impl MeasurementReport {
             for point in &size.loss_rate {
                 let outcome = point.result.outcome;
                 rows.push(vec![
-                    frame(size),
+                    self.frame(size),
                     format!("{} %", point.percent),
                     point.pps.to_string(),
                     outcome.lost.to_string(),
@@ -282,7 +330,7 @@ impl MeasurementReport {
             if let Some(burst) = &size.back_to_back {
                 let (least, most) = (burst.bursts.iter().min(), burst.bursts.iter().max());
                 bursts.push(vec![
-                    frame(size),
+                    self.frame(size),
                     burst.pps.to_string(),
                     burst.bursts.len().to_string(),
                     least.map_or_else(String::new, u64::to_string),
@@ -297,14 +345,14 @@ impl MeasurementReport {
             }
             if let Some(recovery) = size.recovery {
                 let text = format!("recovery after {} packets/s", recovery.over_pps);
-                rest.push(vec![frame(size), text, micros(recovery.recovery_ns)]);
+                rest.push(vec![self.frame(size), text, time_text(recovery.recovery_ns)]);
             }
             if let Some(ns) = size.not_back_ns {
                 let text = format!("not back in {}", seconds_text(Nanos::new(ns)));
-                rest.push(vec![frame(size), "reset".to_owned(), text]);
+                rest.push(vec![self.frame(size), "reset".to_owned(), text]);
             }
             if let Some(ns) = size.reset_ns {
-                rest.push(vec![frame(size), "reset".to_owned(), micros(ns)]);
+                rest.push(vec![self.frame(size), "reset".to_owned(), time_text(ns)]);
             }
         }
         let mut text = String::new();
@@ -322,7 +370,7 @@ impl MeasurementReport {
             text += &section("Back-to-back frames", &table(&heads, &bursts), &[]);
         }
         if !rest.is_empty() {
-            let heads = ["frame", "test", "µs"];
+            let heads = ["frame", "test", "time"];
             text += &section("Recovery and reset", &table(&heads, &rest), &[]);
         }
         text
@@ -407,13 +455,18 @@ impl MeasurementReport {
         section("Method", &text, &[])
     }
 
-    /// A point for each size of equal frames, by size.
+    /// A point for each size of equal frames, by size: the median of its repetitions.
     fn fixed_sizes(&self, value: impl Fn(&SizeResult) -> Option<f64>) -> Vec<(f64, f64)> {
         let fixed = self.suite.sizes.iter().filter(|size| size.profile.sizes.list().len() == 1);
         let mut points: Vec<(f64, f64)> =
             fixed.filter_map(|size| Some((size.frame_bytes, value(size)?))).collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        points
+        points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let each = points.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq());
+        let median = |same: &[(f64, f64)]| {
+            let [low, high] = [(same.len() - 1) / 2, same.len() / 2].map(|at| same[at]);
+            (low.0, f64::midpoint(low.1, high.1))
+        };
+        each.map(median).collect()
     }
 
     /// A line for each size.
@@ -427,7 +480,7 @@ impl MeasurementReport {
             let pairs = points(size).iter().filter_map(|point| Some((x(point), y(point)?)));
             let mut points: Vec<(f64, f64)> = pairs.collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            ChartLine { name: frame(size), points }
+            ChartLine { name: self.frame(size), points }
         });
         lines.filter(|line| !line.points.is_empty()).collect()
     }
@@ -485,6 +538,15 @@ fn mbps(pps: u64, frame_bytes: f64) -> f64 {
 
 fn micros(ns: u64) -> String {
     short(float(ns) / 1e3)
+}
+
+/// A time in the unit that fits it.
+fn time_text(ns: u64) -> String {
+    match float(ns) {
+        ns if ns >= 1e9 => format!("{} s", short(ns / 1e9)),
+        ns if ns >= 1e6 => format!("{} ms", short(ns / 1e6)),
+        ns => format!("{} µs", short(ns / 1e3)),
+    }
 }
 
 fn seconds_text(time: Nanos) -> String {

@@ -286,12 +286,18 @@ fn cpu_point(size: &SizeResult, point: &LadderPoint) -> Option<CpuPoint> {
 /// more, the node forwarded frames of others too.
 const MEAN_OFF: f64 = 0.05;
 
-/// The lines of CPU by packet rate for each size, and the surface over all of them.
+/// The lines of CPU by packet rate for each size, of all its repetitions together, and the surface
+/// over all of them.
 pub fn cpu_fits(suite: &SuiteResult) -> Vec<CpuFit> {
     let mut fits = Vec::new();
     let mut all = Vec::new();
-    for size in &suite.sizes {
-        let points = cpu_points(size);
+    for (index, size) in suite.sizes.iter().enumerate() {
+        let is_same = |other: &&SizeResult| other.profile == size.profile;
+        if suite.sizes[..index].iter().any(|other| is_same(&other)) {
+            continue;
+        }
+        let same = suite.sizes.iter().filter(is_same);
+        let points: Vec<CpuPoint> = same.flat_map(cpu_points).collect();
         if let Ok(line) = CpuLine::of(&points) {
             fits.push(CpuFit {
                 sizes: size.profile.sizes.to_string(),

@@ -112,6 +112,7 @@ fn the_native_baseline_stands_beside_the_device() {
     let equal = with(native);
     let size = &equal.suite.sizes[0];
     assert_eq!(equal.end_text(size, &size.goals[0]), "or more: as without the device");
+    assert!(equal.page().contains("<td>≥ 100 %</td>"), "the cable's figure: {}", equal.page());
     let half = with(slower);
     let size = &half.suite.sizes[0];
     assert_eq!(half.end_text(size, &size.goals[0]), "regular");
@@ -157,6 +158,19 @@ fn repetitions_are_summed_up() {
     assert!(report.page().contains("<td>250</td><td>300</td>"), "{}", report.page());
     report.suite.sizes[2].goals[0].end = SearchEnd::Tester;
     assert!(report.page().contains("<td>≥ 250</td><td>≥ 300</td>"), "{}", report.page());
+}
+
+/// Goal: who reads the page can tell repetitions apart, and reads once what is true of all.
+#[test]
+fn repetitions_have_numbers_and_share_their_notes() {
+    let (found, _) = suite(&mut dut(), 2, NONE, &LIMITS);
+    let mut found = found.unwrap();
+    found.sizes[0].notes = vec!["of both".to_owned(), "of one".to_owned()];
+    found.sizes[1].notes = vec!["of both".to_owned()];
+    let page = report(found).page();
+    assert!(page.contains("<td>128 bytes #1</td>") && page.contains("<td>128 bytes #2</td>"));
+    assert_eq!(page.matches("<li>128 bytes: of both.</li>").count(), 1, "{page}");
+    assert!(page.contains("<li>128 bytes #1: of one.</li>"), "{page}");
 }
 
 /// Goal: a load without a packet is left out by name, and the other loads are measured.

@@ -34,7 +34,7 @@ use super::spec::{
     FrameSizes, Mac, Rate, RunSpec, SendMethod, SendSpec, SinkSpec, XdpSend, XdpStream,
 };
 use super::stop::is_stopped;
-use super::thread::run_inside;
+use super::thread::{monotonic_ns, run_inside};
 use super::trial_sink::{RECORDED, STREAMS, TrialSink};
 use weir_result::Delays;
 
@@ -482,20 +482,22 @@ impl Measurer for WireMeasurer<'_> {
         let reset = thread::scope(|scope| {
             let resetting = scope.spawn(move || {
                 thread::sleep(half);
+                let begun = monotonic_ns();
                 let command = Command::new("sh", ["-c", command.as_str()]).limit(limit);
-                Host::unless(is_stopped).run(&command).map(drop)
+                Host::unless(is_stopped).run(&command).map(|_| begun)
             });
             let sent = self.measure(streams, count, duration);
             let reset = resetting.join();
             sent.map(|(_, sent)| (sent.span, reset))
         })?;
         let (span, reset) = reset;
-        if let Err(error) = reset.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
-            return Ok(Some(ResetTime::Failed(error.to_string())));
-        }
+        let begun = match reset.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+            Ok(begun) => begun,
+            Err(error) => return Ok(Some(ResetTime::Failed(error.to_string()))),
+        };
         let arrivals = self.sink.arrivals()?;
         let times: Vec<u64> = arrivals.iter().map(|arrival| arrival.time_ns).collect();
-        Ok(Some(reset_time(&times, span.start_ns, span.end_ns, pps)))
+        Ok(Some(reset_time(&times, (span.start_ns, begun, span.end_ns), pps)))
     }
 }
 
