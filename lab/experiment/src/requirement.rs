@@ -28,6 +28,8 @@ pub struct Requirement {
     /// processor free for it.
     pub correctness: bool,
     parts: &'static [RowPart],
+    /// The parts that run in virtual time, where the row has such.
+    simulated: &'static [RowPart],
 }
 
 /// A part of a row: series and claims go into the recording.
@@ -49,13 +51,31 @@ impl Requirement {
         title: &'static str,
         parts: &'static [RowPart],
     ) -> Self {
-        Self { table, number, title, correctness: false, parts }
+        Self { table, number, title, correctness: false, parts, simulated: &[] }
     }
 
     /// Marks the row as one that judges no speed.
     pub const fn correctness(mut self) -> Self {
         self.correctness = true;
         self
+    }
+
+    /// Marks the row as one whose parts all run in virtual time.
+    pub const fn in_virtual_time(mut self) -> Self {
+        self.simulated = self.parts;
+        self
+    }
+
+    /// Adds parts that show the row in virtual time, without a lab: its own experiments with the
+    /// simulator in the middle.
+    pub const fn simulated(mut self, parts: &'static [RowPart]) -> Self {
+        self.simulated = parts;
+        self
+    }
+
+    /// Returns true if the row can be shown in virtual time.
+    pub const fn is_simulated(&self) -> bool {
+        !self.simulated.is_empty()
     }
 
     /// Returns the identifier of the row: `first-light.4`.
@@ -68,13 +88,23 @@ impl Requirement {
     /// for windows whose lengths are `ROW/machine/looked`. An experiment that was late while the
     /// host took much is repeated (docs/verify.md); the row's name then says how often.
     pub fn run(&self, recording: &mut Recording<'_>) -> Result<bool> {
+        self.run_parts(recording, self.parts)
+    }
+
+    /// Records the parts that run in virtual time as [`Self::run`] does all. It fails if there are
+    /// none.
+    pub fn run_simulated(&self, recording: &mut Recording<'_>) -> Result<bool> {
+        self.run_parts(recording, self.simulated)
+    }
+
+    fn run_parts(&self, recording: &mut Recording<'_>, parts: &[RowPart]) -> Result<bool> {
         let id = self.id();
         recording.say(&format!("{id} {}", self.title));
         let before = recording.result.cases().len();
         let watch = StealWatch::begin();
         let uncounted = recording.uncounted;
         recording.within(&format!("{id}/"), |recording| {
-            for part in self.parts {
+            for part in parts {
                 match *part {
                     RowPart::Plain(run) => recording.attempt(self.title, run)?,
                     RowPart::With(run, parameter) => {

@@ -257,7 +257,7 @@ impl TrafficRun {
     /// Returns the streams of a sender, or the part of it that virtual time lacks.
     fn streams_of(&self, sender: &SendSpec) -> std::result::Result<Vec<SimStream>, String> {
         let at = Nanos::new(sender.start_ns.unwrap_or(0));
-        if let Some(nice) = sender.run.nice.filter(|nice| *nice > 0) {
+        if let Some(nice) = sender.run.nice.filter(|nice| *nice != 0) {
             return Err(format!("nice = {nice}: a processor that senders share"));
         }
         match &sender.method {

@@ -7,6 +7,7 @@
 
 mod browser;
 mod change_load;
+mod checks;
 pub mod conformance;
 pub mod demo;
 pub mod demo_plots;
@@ -70,6 +71,21 @@ mod tests {
         let cases = rec.result.cases();
         let broken: Vec<&Case> = cases.iter().filter(|case| !case.holds()).collect();
         assert!(broken.is_empty() && cases.len() > cases_least, "{broken:#?}");
+    }
+
+    /// Goal: rows that are shown on the wire hold in virtual time as well. Those that are always in
+    /// virtual time have tests of their own below.
+    #[test]
+    fn rows_of_the_wire_hold_on_sim() {
+        let mut silent = |_: &str| {};
+        let mut rec = Recording::new(ResultFile::new(Origin::default()), true, &mut silent);
+        for table in [crate::isolation::TABLE, crate::netback::TABLE] {
+            let rows: Vec<_> = table.rows.iter().filter(|row| row.is_simulated()).collect();
+            assert!(rows.len() >= 2, "{}: {}", table.name, rows.len());
+            for row in rows {
+                assert!(row.run_simulated(&mut rec).unwrap(), "{}: {}", row.id(), rec.result);
+            }
+        }
     }
 
     #[test]

@@ -71,10 +71,40 @@ fn what_is_not_there_is_named() {
         shaped,
         "a capture of packets through shapers: needs frames: they have lengths alone"
     );
+    let seeded = SimArm { seed: 7, ..SimArm::default() };
+    let seeded = refused(&text("jitter/rtp-85.toml"), &seeded);
+    assert!(seeded.starts_with("seed 7: needs something random"), "{seeded}");
     let shared =
         text("netback/fig7.toml").replace("name = \"vm1\" }", "name = \"vm1\", nice = 3 }");
     let shared = refused(&shared, &plain);
     assert!(shared.contains("panel \"free\" is left out: its senders share a processor (`nice`)"));
+    let first =
+        text("netback/fig7.toml").replace("name = \"vm1\" }", "name = \"vm1\", nice = -3 }");
+    let first = refused(&first, &plain);
+    assert!(first.contains("panel \"free\" is left out: its senders share"), "{first}");
+}
+
+/// Goal: nothing of a figure is ignored: what Xen's back end is not modelled with leaves it out,
+/// with a note, and Weir's part is still judged.
+#[test]
+fn what_the_back_end_has_not_is_left_out() {
+    let figure = text("netback/fig6.toml");
+    let with = |more: &str| {
+        let text = figure.replacen("name = \"vm1\",", &format!("name = \"vm1\", {more},"), 1);
+        assert_ne!(text, figure);
+        run(&text, "test", &SimArm::default()).unwrap()
+    };
+    for (more, why) in [
+        ("credit = \"60kB\"", "`credit` is of another bucket than that of Xen's back end"),
+        ("frame_min = 1000", "a sender at Xen's back end has frames of one length"),
+    ] {
+        let result = with(more);
+        let note = format!("before is left out: {why}");
+        assert!(result.notes().contains(&note), "{more}: {:?}", result.notes());
+        let series = || result.series().keys();
+        assert!(series().any(|name| name.contains("/hfsc/")), "{more}");
+        assert!(!series().any(|name| name.contains("/before/")), "{more}");
+    }
 }
 
 /// Goal: a capture has the frames that left, and can be read.

@@ -132,13 +132,20 @@ impl DelayLine {
         let due = |one: &DelayedDirection| one.under_way.front().map(|(due, _)| *due);
         let due = self.directions.iter().filter_map(due).min().unwrap_or(Instant::FAR_FUTURE);
         let under_way: usize = self.directions.iter().map(|one| one.under_way.len()).sum();
+        let is_full = self.ports.iter_mut().any(|port| port.pending() > 0);
+        let retry = now + RETRY;
+        let wake = match is_full {
+            // A due frame stays under way only while its device is full.
+            true if due <= now => retry,
+            true => due.min(retry),
+            false => due,
+        };
         if under_way + SPARE >= FRAMES_MAX as usize {
             // The pool is full, so frames that wait to be read must not end the sleep.
-            thread::sleep(Duration::from_nanos(due.saturating_since(now).as_nanos()));
+            thread::sleep(Duration::from_nanos(wake.saturating_since(now).as_nanos()));
             return;
         }
-        let is_full = self.ports.iter_mut().any(|port| port.pending() > 0);
-        self.waiter.wait(now, if is_full { now + RETRY } else { due });
+        self.waiter.wait(now, wake);
     }
 }
 

@@ -9,6 +9,7 @@ mod demo;
 mod lab;
 mod output;
 mod reproduce;
+mod run_on;
 mod sim;
 mod traffic;
 mod verify;

@@ -11,6 +11,7 @@ use weir_platform::output;
 use weir_suites::TABLES;
 
 use crate::output::Output;
+use crate::run_on::RunOn;
 use weir_platform::failure::{Failure, UsageError};
 
 /// Show a table of requirements row by row.
@@ -25,6 +26,9 @@ pub(crate) struct Verify {
     /// Only rows that judge correctness, not speed
     #[arg(long)]
     correctness: bool,
+    /// Place of the runs; sim: in virtual time, without root, the rows that can
+    #[arg(long, value_name = "PLACE", default_value = "lab")]
+    on: RunOn,
     #[command(flatten)]
     output: Output,
 }
@@ -32,7 +36,7 @@ pub(crate) struct Verify {
 impl Verify {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let Some(name) = &self.table else {
-            list(self.output.json)?;
+            list(self.output.json, self.on)?;
             return Ok(ExitCode::SUCCESS);
         };
         let unknown = || UsageError(format!("no table '{name}'"));
@@ -44,12 +48,14 @@ impl Verify {
                 UsageError(format!("{name}: none of these rows judges correctness alone")).into()
             );
         }
-        product::path()?;
-        let (result, broken) = self.output.measure(|rec| run(&rows, rec))?;
+        if self.on == RunOn::Lab {
+            product::path()?;
+        }
+        let (result, broken) = self.output.measure(|rec| run(&rows, self.on, rec))?;
         if !self.output.json {
             println!("{result}");
         }
-        let status = self.output.finish(&format!("verify/{name}"), &result)?;
+        let status = self.output.finish(&self.on.folder(&format!("verify/{name}")), &result)?;
         match broken.first() {
             None => Ok(status),
             Some(first) => Err(not_made(broken.len(), first).into()),
@@ -64,9 +70,20 @@ impl Verify {
                 return Err(UsageError(format!("no row {number}; {table} has {rows}")).into());
             }
         }
+        let is_here = |row: &&Requirement| self.on == RunOn::Lab || row.is_simulated();
+        let chosen = |row: &&Requirement| self.row.is_empty() || self.row.contains(&row.number);
+        // A row that was asked for is never left out silently.
+        let strange = table.rows.iter().filter(chosen).find(|row| !is_here(row));
+        let any = table.rows.iter().any(|row| is_here(&row));
+        if let Some(row) = strange.filter(|_| !any || !self.row.is_empty()) {
+            let what = if any { row.id() } else { table.name.to_owned() };
+            let there = simulated();
+            return Err(
+                UsageError(format!("{what}: not in virtual time, which has {there}")).into()
+            );
+        }
         let wanted = |row: &&Requirement| {
-            (self.row.is_empty() || self.row.contains(&row.number))
-                && (!self.correctness || row.correctness)
+            chosen(row) && is_here(row) && (!self.correctness || row.correctness)
         };
         Ok(table.rows.iter().filter(wanted).collect())
     }
@@ -74,10 +91,14 @@ impl Verify {
 
 /// Runs rows, and returns the reasons for which some were not made. A row that cannot be made does
 /// not keep the others from running.
-fn run(rows: &[&Requirement], rec: &mut Recording<'_>) -> Result<Vec<String>, Failure> {
+fn run(rows: &[&Requirement], on: RunOn, rec: &mut Recording<'_>) -> Result<Vec<String>, Failure> {
     let mut broken = Vec::new();
     for row in rows {
-        match row.run(rec) {
+        let made = match on {
+            RunOn::Lab => row.run(rec),
+            RunOn::Sim => row.run_simulated(rec),
+        };
+        match made {
             Ok(_) => {}
             Err(ExperimentError::Interrupted) => return Err(ExperimentError::Interrupted.into()),
             Err(error) => {
@@ -98,21 +119,36 @@ fn not_made(count: usize, first: &str) -> String {
     }
 }
 
-/// Prints all tables and their rows.
-fn list(as_json: bool) -> std::io::Result<()> {
+/// Returns the tables and numbers of all rows that can be shown in virtual time.
+fn simulated() -> String {
+    let of = |table: &RequirementTable| {
+        let rows = table.rows.iter().filter(|row| row.is_simulated());
+        let rows: Vec<String> = rows.map(|row| row.number.to_string()).collect();
+        (!rows.is_empty()).then(|| format!("{} {}", table.name, rows.join(", ")))
+    };
+    TABLES.iter().filter_map(of).collect::<Vec<_>>().join("; ")
+}
+
+/// Prints all tables and their rows, as far as they run there.
+fn list(as_json: bool, on: RunOn) -> std::io::Result<()> {
+    let of = |table: &'static RequirementTable| {
+        let rows = table.rows.iter().filter(|row| on == RunOn::Lab || row.is_simulated());
+        (table.name, rows.collect::<Vec<_>>())
+    };
+    let tables = TABLES.iter().map(of).filter(|(_, rows)| !rows.is_empty());
     if as_json {
-        let row = |row: &Requirement| json!({ "number": row.number, "title": row.title });
-        let table = |table: &RequirementTable| {
-            let rows: Vec<Value> = table.rows.iter().map(row).collect();
-            json!({ "name": table.name, "rows": rows })
+        let row = |row: &&Requirement| json!({ "number": row.number, "title": row.title });
+        let table = |(name, rows): (&str, Vec<&Requirement>)| {
+            let rows: Vec<Value> = rows.iter().map(row).collect();
+            json!({ "name": name, "rows": rows })
         };
-        let tables: Vec<Value> = TABLES.iter().map(table).collect();
+        let tables: Vec<Value> = tables.map(table).collect();
         return output::print_own(&json!({ "tables": tables }));
     }
     let mut text = String::new();
-    for table in TABLES {
-        text += &format!("{}\n", table.name);
-        for row in table.rows {
+    for (name, rows) in tables {
+        text += &format!("{name}\n");
+        for row in rows {
             text += &format!("  {:>3}  {}\n", row.number, row.title);
         }
     }

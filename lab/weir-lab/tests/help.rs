@@ -34,6 +34,16 @@ fn a_name_that_is_not_known_is_a_wrong_command_line() {
         ("conformance --only fairnes", "fairness, weights, minimum"),
         ("sim swarm --mutant no", "no: not one of shares-too-much, halves-minimums"),
         ("sim swarm --keep 1", "--keep is for one seed, --seeds says 300"),
+        ("verify node --on sim", "node: not in virtual time, which has first-light 4, 6; netback"),
+        ("verify netback --row 1 --on sim", "netback.1: not in virtual time, which has first"),
+        ("verify netback --on moon", "possible values: lab, sim"),
+        ("reproduce xtc fig3 --on sim", "xtc fig3: not in virtual time, which has table1, fig5"),
+        ("reproduce xtc report --on sim", "xtc report: not in virtual time, which has table1"),
+        ("reproduce xtc fig5 --on sim --router process", "--router process: it is of the lab"),
+        ("reproduce em fig2 --on sim", "em fig2: not in virtual time, which has table2, table3"),
+        ("reproduce iip fig5 --on sim", "iip fig5: not in virtual time, which has all"),
+        ("reproduce jitter ping --on sim", "not in virtual time, which has rtp, shares, rtp-85"),
+        ("reproduce netback report --on sim", "report: its page is of results on the lab"),
     ] {
         let words = line.split(' ');
         let output = Command::new(env!("CARGO_BIN_EXE_weir-lab")).args(words).output().unwrap();

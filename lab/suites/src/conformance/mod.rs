@@ -23,6 +23,7 @@ mod measure;
 pub mod oracle;
 pub mod page;
 pub mod planes;
+mod problem;
 mod scale;
 mod scenario;
 mod table;

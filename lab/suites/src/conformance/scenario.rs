@@ -8,7 +8,6 @@
 //! say what must hold; their bounds are the suite's.
 
 use serde::Deserialize;
-use weir_experiment::{ExperimentError, Result};
 use weir_sim::Ability;
 use weir_traffic::{FrameSizes, Rate};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
@@ -38,38 +37,37 @@ pub struct ConformanceScenario {
     /// Senders skip what they were kept from sending, instead of catching up.
     #[serde(default)]
     pub(super) even: bool,
-    /// Length of a run, of which the first second is not judged.
-    #[serde(default = "six")]
-    seconds: usize,
+    /// Length of a run without phases, of which the first second is not judged.
+    pub(super) seconds: Option<usize>,
     /// Seconds of traffic after that.
     #[serde(default)]
-    spare_seconds: usize,
+    pub(super) spare_seconds: usize,
     #[serde(rename = "variant")]
-    variants: Vec<ScenarioVariant>,
+    pub(super) variants: Vec<ScenarioVariant>,
     #[serde(rename = "group")]
-    groups: Vec<Group>,
+    pub(super) groups: Vec<Group>,
     /// Judgements of each run.
     pub(super) judge: Vec<JudgementSpec>,
     #[serde(default)]
-    phase: Vec<PhaseSpec>,
+    pub(super) phase: Vec<PhaseSpec>,
     #[serde(default)]
-    quick_phase: Vec<PhaseSpec>,
+    pub(super) quick_phase: Vec<PhaseSpec>,
 }
 
 /// One run of a scenario.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ScenarioVariant {
-    name: Option<String>,
-    tenants: Option<usize>,
-    link_mbps: u64,
-    frames: Frames,
+    pub(super) name: Option<String>,
+    pub(super) tenants: Option<usize>,
+    pub(super) link_mbps: u64,
+    pub(super) frames: Frames,
     #[serde(default)]
-    weights: Vec<u32>,
+    pub(super) weights: Vec<u32>,
     #[serde(default)]
-    rates_mbps: Vec<u64>,
+    pub(super) rates_mbps: Vec<u64>,
     #[serde(default)]
-    rates_pps: Vec<u64>,
+    pub(super) rates_pps: Vec<u64>,
     /// The factor of all rates.
     #[serde(skip)]
     scale: RunScale,
@@ -78,16 +76,16 @@ pub(super) struct ScenarioVariant {
 /// Lengths of frames, layer 2 without FCS.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(untagged)]
-enum Frames {
+pub(super) enum Frames {
     /// All of one length.
     Of(u16),
     /// By name.
-    Named(FrameMix),
+    Named(NamedFrames),
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum FrameMix {
+pub(super) enum NamedFrames {
     /// Each of a length of its own: random, 64 to 1500.
     Mixed,
     /// Tenants in turn 64, 512, 1500 and mixed.
@@ -97,37 +95,37 @@ enum FrameMix {
 /// Promises to some tenants, and their loads.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Group {
+pub(super) struct Group {
     /// Indices of the tenants; empty: all that no other group names.
     #[serde(default)]
-    tenants: Vec<usize>,
-    weight: Option<u32>,
+    pub(super) tenants: Vec<usize>,
+    pub(super) weight: Option<u32>,
     #[serde(default)]
-    send: Promise,
+    pub(super) send: Promise,
     #[serde(default)]
-    receive: Promise,
+    pub(super) receive: Promise,
     network: Option<u32>,
     /// A delay bound of so many frames of 1518 bytes.
-    delay_frames: Option<u64>,
+    pub(super) delay_frames: Option<u64>,
     #[serde(default)]
-    load: Vec<Stream>,
+    pub(super) load: Vec<Stream>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Promise {
+pub(super) struct Promise {
     /// Guaranteed rate, in per cent of the link.
-    min_percent: Option<u64>,
+    pub(super) min_percent: Option<u64>,
     /// Maximum rate, in per cent of the link.
-    rate_percent: Option<u64>,
-    burst_ms: Option<u64>,
-    burst_frames: Option<u64>,
+    pub(super) rate_percent: Option<u64>,
+    pub(super) burst_ms: Option<u64>,
+    pub(super) burst_frames: Option<u64>,
 }
 
 /// The base of an amount in per cent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Base {
+pub(super) enum Base {
     /// The link's rate.
     Link,
     /// The tenant's share of the link by its weight.
@@ -142,23 +140,23 @@ enum Base {
 /// A load from a tenant or towards it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stream {
+pub(super) struct Stream {
     #[serde(default)]
-    way: StreamWay,
+    pub(super) way: StreamWay,
     /// The neighbour that receives it.
-    to: Option<usize>,
-    frames: Option<u16>,
-    pps: Option<u64>,
-    percent: Option<u64>,
-    of: Option<Base>,
+    pub(super) to: Option<usize>,
+    pub(super) frames: Option<u16>,
+    pub(super) pps: Option<u64>,
+    pub(super) percent: Option<u64>,
+    pub(super) of: Option<Base>,
     /// All tenants of the group divide the amount.
     #[serde(default)]
-    together: bool,
+    pub(super) together: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum StreamWay {
+pub(super) enum StreamWay {
     #[default]
     Send,
     Receive,
@@ -245,16 +243,6 @@ pub(super) enum NeighbourEnd {
 }
 
 impl ConformanceScenario {
-    /// Reads a scenario.
-    pub fn parse(file: &str, text: &str) -> Result<Self> {
-        let wrong = |what: String| ExperimentError::Scenario { name: file.to_owned(), what };
-        let scenario: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        for variant in &scenario.variants {
-            scenario.loads(variant).map_err(wrong)?;
-        }
-        Ok(scenario)
-    }
-
     /// Returns the variants to run: the first one alone if quick. With `rates_max`, each is scaled
     /// down so that its tenants are not promised more than that together.
     pub(super) fn variants(
@@ -292,7 +280,7 @@ impl ConformanceScenario {
     pub(super) fn seconds(&self, quick: bool) -> (usize, usize) {
         let judged = match self.phases(quick).len() {
             0 if quick => QUICK_SECONDS,
-            0 => self.seconds,
+            0 => self.seconds.unwrap_or(SECONDS),
             phases => phases + 2,
         };
         (judged + self.spare_seconds, judged)
@@ -363,7 +351,7 @@ impl ConformanceScenario {
         TenantIntent { send, receive, network: group.network, delay }
     }
 
-    fn group(&self, tenant: usize) -> Option<&Group> {
+    pub(super) fn group(&self, tenant: usize) -> Option<&Group> {
         let named = self.groups.iter().find(|group| group.tenants.contains(&tenant));
         named.or_else(|| self.groups.iter().find(|group| group.tenants.is_empty()))
     }
@@ -374,8 +362,8 @@ impl ScenarioVariant {
     pub(super) fn name(&self) -> String {
         let frames = match self.frames {
             Frames::Of(bytes) => format!("{bytes}B"),
-            Frames::Named(FrameMix::Mixed) => "mixed".to_owned(),
-            Frames::Named(FrameMix::Apart) => "apart".to_owned(),
+            Frames::Named(NamedFrames::Mixed) => "mixed".to_owned(),
+            Frames::Named(NamedFrames::Apart) => "apart".to_owned(),
         };
         let whole = || format!("{}x{}M-{frames}", self.tenants(), self.link_mbps);
         let name = self.name.clone().unwrap_or_else(whole);
@@ -405,7 +393,7 @@ impl ScenarioVariant {
     }
 
     /// Returns how many tenants there are: as many as it has values for.
-    fn tenants(&self) -> usize {
+    pub(super) fn tenants(&self) -> usize {
         let listed = self.weights.len().max(self.rates_mbps.len()).max(self.rates_pps.len());
         self.tenants.unwrap_or(listed)
     }
@@ -417,8 +405,8 @@ impl Frames {
         let mixed = FrameSizes::Uniform { min: SIZES[0], max: SIZES[SIZES.len() - 1] };
         match self {
             Self::Of(bytes) => FrameSizes::Fixed(bytes),
-            Self::Named(FrameMix::Mixed) => mixed,
-            Self::Named(FrameMix::Apart) => SIZES
+            Self::Named(NamedFrames::Mixed) => mixed,
+            Self::Named(NamedFrames::Apart) => SIZES
                 .get(tenant % (SIZES.len() + 1))
                 .map_or(mixed, |bytes| FrameSizes::Fixed(*bytes)),
         }
@@ -497,14 +485,12 @@ const fn ten_millis() -> u64 {
     10_000
 }
 
-const fn six() -> usize {
-    6
-}
-
 const fn equal() -> [u32; 2] {
     [1, 1]
 }
 
+/// Seconds of a run that says nothing else, and of a quick one.
+const SECONDS: usize = 6;
 const QUICK_SECONDS: usize = 3;
 
 /// The largest frame with a VLAN tag, without FCS.

@@ -1,23 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One vif with a limit and more to send: its rate over ten seconds, and its worst 100 ms.
 
+use weir_experiment::SimArm;
 use weir_experiment::prelude::*;
 use weir_experiment::senders::in_cells;
+use weir_experiment::virtual_time::SimRun;
 use weir_policy::{Idle, Share};
 
 /// Shows the row: each rate with a worker that never sleeps, and the two by which lateness shows
 /// most with one that does.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
-    for mbps in [1, 10, 100, 500, 1000] {
-        rec.within(&format!("{mbps}M/"), |rec| at(rec, mbps, Idle::Spin))?;
+    for mbps in MBPS {
+        rec.within(&format!("{mbps}M/"), |rec| at(rec, mbps, Idle::Spin, TrafficRun::run))?;
     }
     for mbps in [100, 1000] {
-        rec.within(&format!("{mbps}M-asleep/"), |rec| at(rec, mbps, Idle::Sleep))?;
+        let part = format!("{mbps}M-asleep/");
+        rec.within(&part, |rec| at(rec, mbps, Idle::Sleep, TrafficRun::run))?;
     }
     Ok(())
 }
 
-fn at(rec: &mut Recording<'_>, mbps: u64, idle: Idle) -> Result {
+/// Shows the row in virtual time, where a worker neither spins nor sleeps: each rate once.
+pub(super) fn show_in_virtual_time(rec: &mut Recording<'_>) -> Result {
+    let run = |run: TrafficRun| {
+        let place = SimRun { part: "limit", number: 0, disk: None };
+        Ok(run.run_in_virtual_time(&SimArm::default(), &place)?.record)
+    };
+    for mbps in MBPS {
+        rec.within(&format!("{mbps}M/"), |rec| at(rec, mbps, Idle::Spin, run))?;
+    }
+    Ok(())
+}
+
+fn at(
+    rec: &mut Recording<'_>,
+    mbps: u64,
+    idle: Idle,
+    run: impl FnOnce(TrafficRun) -> Result<TrafficRecord>,
+) -> Result {
     let measured: usize = if rec.quick { 3 } else { 10 };
     let rate = BitRate::from_mbps(mbps);
     // Above the largest limit, so that the limit is what holds.
@@ -28,12 +48,11 @@ fn at(rec: &mut Recording<'_>, mbps: u64, idle: Idle) -> Result {
     let burst = Share::default_burst(Some(rate), ByteCount::new(u64::from(FRAME_BYTES)));
     (policy.vifs[0].send.rate, policy.vifs[0].send.burst) = (Some(rate), burst);
     let offered = Some(Rate::Bps(mbps * 1_200_000));
-    let outcome = TrafficRun {
+    let outcome = run(TrafficRun {
         senders: vec![star.generator(vec![star.stream(0, 0, FRAME_BYTES, offered)])],
         receivers: vec![in_cells(star.sink(), 1_000)],
         ..TrafficRun::new(&star, policy, SETTLE_SECONDS + measured + 1)
-    }
-    .run()?;
+    })?;
     let series = outcome.stream(0, 0).map(|seen| &seen.series);
     let bits = outcome.bits(series, 1_000_000, (SETTLE_SECONDS + measured) * 1000);
     let name = "bits-each-ms";
@@ -58,6 +77,9 @@ fn at(rec: &mut Recording<'_>, mbps: u64, idle: Idle) -> Result {
     }
     Ok(())
 }
+
+/// Rates of the limit.
+const MBPS: [u64; 5] = [1, 10, 100, 500, 1000];
 
 const FRAME_BYTES: u16 = 1_500;
 

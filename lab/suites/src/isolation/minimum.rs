@@ -15,6 +15,11 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         let part = format!("{mbps}M-{frame_bytes}B/");
         rec.within(&part, |rec| on_the_wire(rec, BitRate::from_mbps(mbps), frame_bytes))?;
     }
+    in_memory_alone(rec)
+}
+
+/// Shows the part in virtual time.
+pub(super) fn in_memory_alone(rec: &mut Recording<'_>) -> Result {
     rec.within("memory/", in_memory)
 }
 

@@ -47,7 +47,8 @@ const ROWS: &[Requirement] = &[
         "what is admitted holds its deadlines, and no cap breaks a guarantee",
         &[Plain(admission::show), Plain(apart::show)],
     )
-    .correctness(),
+    .correctness()
+    .simulated(&[Plain(admission::show)]),
     row(6, "guests of a real Xen under RTDS have their budgets", &[Plain(rtds::show)]),
     row(
         7,
@@ -59,16 +60,21 @@ const ROWS: &[Requirement] = &[
             With(smooth::show, 3),
         ],
     )
-    .correctness(),
+    .correctness()
+    .in_virtual_time(),
     row(8, "bulk TCP fills the allocation at an even delay", &[With(smooth::show, 4)])
-        .correctness(),
+        .correctness()
+        .in_virtual_time(),
     row(
         9,
         "the smooth window follows steps of load at any rate, beside the text's PID",
         &[With(steps::show, 0), With(steps::show, 1), With(steps::show, 2), With(steps::show, 3)],
     )
-    .correctness(),
-    row(10, "no arrival breaks a law of the smooth window", &[Plain(laws::show)]).correctness(),
+    .correctness()
+    .in_virtual_time(),
+    row(10, "no arrival breaks a law of the smooth window", &[Plain(laws::show)])
+        .correctness()
+        .in_virtual_time(),
     row(
         11,
         "the smooth window holds rate and delay on the wire, beside a full link",
@@ -84,7 +90,8 @@ const ROWS: &[Requirement] = &[
             Plain(flow_queues::guarantees),
         ],
     )
-    .correctness(),
+    .correctness()
+    .in_virtual_time(),
     row(
         13,
         "shaper and class change live without a lost packet, and are undone",

@@ -2,6 +2,8 @@
 //! Experiments with shapers as data: who sends how through which rate. The files are
 //! `lab/scenarios/jitter/*.toml`; `docs/reproduce.md` has their keys.
 
+use std::ops::RangeInclusive;
+
 use serde::Deserialize;
 use weir_experiment::prelude::*;
 use weir_sched::SmoothConfig;
@@ -11,6 +13,7 @@ use weir_sim::{
 };
 use weir_units::Instant;
 
+use crate::checks::{RATES, accept, outside, outside_by};
 use crate::reproduce::scenario::{length, maybe_unit, unit};
 
 /// An experiment with shapers at one rate.
@@ -88,12 +91,40 @@ impl ShapedScenario {
     /// # Errors
     /// There is none, or its file is wrong.
     pub fn named(name: &str) -> Result<Self> {
-        let problem = |what: String| ExperimentError::Scenario { name: name.to_owned(), what };
         let (_, text) = SHAPED.iter().find(|(known, _)| *known == name).ok_or_else(|| {
-            let names = SHAPED.map(|(name, _)| name).join(", ");
-            problem(format!("there are {names}"))
+            let what = format!("there are {}", SHAPED.map(|(name, _)| name).join(", "));
+            ExperimentError::Scenario { name: name.to_owned(), what }
         })?;
-        toml::from_str(text).map_err(|error| problem(error.to_string()))
+        Self::parse(name, text)
+    }
+
+    /// Reads a scenario; `name` is for errors.
+    ///
+    /// # Errors
+    /// It is none, or a value in it is out of bounds.
+    pub fn parse(name: &str, text: &str) -> Result<Self> {
+        let problem = |what: String| ExperimentError::Scenario { name: name.to_owned(), what };
+        let scenario: Self = toml::from_str(text).map_err(|error| problem(error.to_string()))?;
+        scenario.check().map_err(problem)?;
+        Ok(scenario)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let Self { rate, delay_max, duration, spread_by_xen, ref sender, .. } = *self;
+        accept(outside("rate", rate, RATES))?;
+        accept(delay_max.and_then(|most| outside("delay_max", most, DELAYS)))?;
+        accept(outside_by("duration", duration, DURATIONS))?;
+        if !(spread_by_xen > 0.0 && spread_by_xen <= 1.0) {
+            return Err(format!("spread_by_xen is {spread_by_xen}; above 0, to 1"));
+        }
+        sender.check().map_err(|what| format!("sender: {what}"))?;
+        let offered = match *sender {
+            ShapedSender::Video { rate: offered } => rate.max(offered),
+            ShapedSender::Web { .. } | ShapedSender::Bulk { .. } => rate,
+        };
+        let length = Nanos::new(weir_experiment::clock::nanos(duration));
+        let bytes = offered.bytes_in_floor(length);
+        accept(outside("bytes at the greatest rate within duration", bytes, BYTES))
     }
 
     /// The smooth window of this rate.
@@ -131,6 +162,19 @@ impl ShapedScenario {
     }
 }
 
+impl ShapedSender {
+    fn check(&self) -> Result<(), String> {
+        match *self {
+            Self::Video { rate } => accept(outside("rate", rate, RATES)),
+            Self::Web { bytes, clients } => {
+                accept(outside("bytes", bytes, 1..=HttpClients::FILE_MAX))?;
+                accept(outside("clients", clients, CLIENTS))
+            }
+            Self::Bulk { window, .. } => accept(outside("window", window, WINDOWS)),
+        }
+    }
+}
+
 /// Sends as much as one connection can through a shaper.
 fn bulk(
     shaper: Box<dyn Shaper>,
@@ -154,6 +198,22 @@ fn bulk(
     Ok(network.bottleneck.packets().to_vec())
 }
 
+/// Windows of 2 s are judged after the first 6 s; an hour is more than any text ran.
+const DURATIONS: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(3600);
+
+/// Shapers without a window hold packets for 5 s, too.
+const DELAYS: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::from_secs(5);
+
+/// Each packet of a run is kept: these are less than three million of a video's.
+const BYTES: RangeInclusive<ByteCount> = ByteCount::ZERO..=ByteCount::new(4_000_000_000);
+
+/// Clients of a web server. Each has 256 places for segments.
+const CLIENTS: RangeInclusive<u32> = 1..=1024;
+
+/// A segment at least, so that a byte is not a packet; the most is that of a simulated connection.
+const WINDOWS: RangeInclusive<ByteCount> =
+    ByteCount::new(1_460)..=ByteCount::new(TcpConnection::WINDOW as u64);
+
 /// A network of one switch, and the server's own work.
 pub(super) const ROUND_TRIP: Nanos = Nanos::from_millis(1);
 
@@ -168,5 +228,36 @@ mod tests {
             assert!(scenario.end() > Instant::ZERO && scenario.spread_by_xen < 1.0, "{name}");
         }
         assert!(ShapedScenario::named("none").unwrap_err().to_string().contains("http-16k"));
+    }
+
+    /// Goal: a value that a run could only ignore, divide by or run out of memory of is refused by
+    /// thing, value and bound.
+    #[test]
+    fn values_out_of_bounds_are_refused() {
+        for (name, from, to, expected) in [
+            ("rtp-85", "rate = \"2Mbit\"", "rate = \"0bit\"", "rate is 0bit; 12kbit to 1000Gbit"),
+            ("rtp-85", "\"1700kbit\"", "\"0bit\"", "sender: rate is 0bit; 12kbit to 1000Gbit"),
+            ("rtp-85", "\"120s\"", "\"6s\"", "duration is 6s; 10s to 3600s"),
+            ("rtp-85", "\"120s\"", "\"36000s\"", "duration is 36000s; 10s to 3600s"),
+            ("rtp-85", "\"1700kbit\"", "\"10Gbit\"", "within duration is 150000MB; 0B to 4000MB"),
+            ("rtp-85", "= 0.1", "= nan", "spread_by_xen is NaN; above 0, to 1"),
+            ("rtp-85", "= 0.1", "= 0", "spread_by_xen"),
+            ("rtp-85", "= 0.1", "= 0.1\ncredit = \"1s\"", "unknown field `credit`"),
+            ("rtp-85", "\"video\"", "\"radio\"", "radio"),
+            ("http-8k", "bytes = 8192", "bytes = 0", "sender: bytes is 0; 1 to 370438"),
+            ("http-8k", "8192", "4294967295", "sender: bytes is 4294967295; 1 to 370438"),
+            ("http-8k", "clients = 1", "clients = 0", "sender: clients is 0; 1 to 1024"),
+            ("http-8k", "clients = 1", "clients = 4000000000", "clients is 4000000000; 1 to 1024"),
+            ("reno", "\"64KiB\"", "\"0B\"", "sender: window is 0B; 1460B to 4MiB"),
+            ("reno", "\"64KiB\"", "\"1000MB\"", "sender: window is 1000MB; 1460B to 4MiB"),
+            ("reno", "\"1s\"", "\"0s\"", "delay_max is 0"),
+            ("reno", "\"1s\"", "\"9s\"", "delay_max is 9s; 1ms to 5s"),
+        ] {
+            let (_, text) = SHAPED.iter().find(|(known, _)| *known == name).unwrap();
+            assert!(text.contains(from), "{name} has no {from:?} to replace");
+            let wrong = ShapedScenario::parse("own.toml", &text.replacen(from, to, 1));
+            let said = wrong.unwrap_err().to_string();
+            assert!(said.contains("own.toml") && said.contains(expected), "{to}: {said}");
+        }
     }
 }

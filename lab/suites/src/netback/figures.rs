@@ -4,13 +4,15 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use weir_experiment::SimArm;
 use weir_experiment::prelude::*;
 use weir_experiment::product;
 use weir_experiment::run_folder::RunFolder;
 use weir_platform::StateDir;
 use weir_result::ResultFile;
 
-use crate::reproduce::{self, Variant, judge, report, runner, scenario::WeirScheduler};
+use crate::reproduce::scenario::{Scenario, WeirScheduler};
+use crate::reproduce::{self, RunPlace, Variant, judge, report, runner};
 
 /// All eight, by the command that a reader would type, and the page made of them.
 pub(super) fn commands(rec: &mut Recording<'_>) -> Result {
@@ -18,7 +20,7 @@ pub(super) fn commands(rec: &mut Recording<'_>) -> Result {
     let (mut made, mut silent) = (Vec::new(), 0);
     for figure in FIGURES {
         rec.say(&format!("weir-lab reproduce netback {figure} --quick"));
-        let result = run(figure, &place.folder().join(figure))?;
+        let result = command(figure, &place.folder().join(figure))?;
         let scenario = reproduce::netback(figure)?.as_run(&result);
         for panel in &scenario.panels {
             let found = |defect| judge::finding(&result, &scenario, panel, defect);
@@ -43,33 +45,49 @@ pub(super) fn commands(rec: &mut Recording<'_>) -> Result {
     Ok(())
 }
 
-/// Judges that a more active machine gets no more, for as long as the text watched two that are
-/// free to send, and for as many machines.
-pub(super) fn equal(rec: &mut Recording<'_>) -> Result {
-    part(rec, &FigurePart { length: Some(ACTIVE), ..FigurePart::of("fig8") })?;
-    part(rec, &FigurePart { panels: &["free"], ..FigurePart::of("fig12") })?;
-    part(rec, &FigurePart { panels: &["64"], repetitions: 3, ..FigurePart::of("gigabit") })
+/// Shows a row by its figures, on the wire.
+pub(super) fn on_the_wire(rec: &mut Recording<'_>, row: usize) -> Result {
+    parts_of(row, rec.quick).iter().try_for_each(|one| part(rec, one, runner::run))
 }
 
+/// Shows a row by its figures, in virtual time.
+pub(super) fn in_virtual_time(rec: &mut Recording<'_>, row: usize) -> Result {
+    let arm = SimArm::default();
+    parts_of(row, rec.quick).iter().try_for_each(|one| {
+        part(rec, one, |rec, scenario, at| runner::run_in_virtual_time(rec, scenario, at, &arm))
+    })
+}
+
+/// A more active machine gets no more, for as long as the text watched two that are free to send,
+/// and for as many machines.
+pub(super) const EQUAL: usize = 2;
 /// Priorities that change each second.
-pub(super) fn sweep(rec: &mut Recording<'_>) -> Result {
-    part(rec, &FigurePart::of("fig10"))
-}
-
+pub(super) const SWEEP: usize = 3;
 /// Four rates, one machine alone, then both: as often as in the text, as long as it takes to judge
 /// two seconds of each.
-pub(super) fn rates(rec: &mut Recording<'_>) -> Result {
-    let half = if rec.quick { QUICK } else { RATES } / 2;
-    let length = Some(RATES);
-    part(
-        rec,
-        &FigurePart { repetitions: 10, length, second: Some(half), ..FigurePart::of("fig11") },
-    )
-}
-
+pub(super) const RATES: usize = 4;
 /// Disk work on a sender's machine.
-pub(super) fn disk(rec: &mut Recording<'_>) -> Result {
-    part(rec, &FigurePart { repetitions: 3, length: Some(DISK), ..FigurePart::of("fig9") })
+pub(super) const DISK: usize = 5;
+
+/// Returns the figures of a row.
+fn parts_of(row: usize, quick: bool) -> Vec<FigurePart> {
+    match row {
+        EQUAL => vec![
+            FigurePart { length: Some(ACTIVE_LENGTH), ..FigurePart::of("fig8") },
+            FigurePart { panels: &["free"], ..FigurePart::of("fig12") },
+            FigurePart { panels: &["64"], repetitions: 3, ..FigurePart::of("gigabit") },
+        ],
+        SWEEP => vec![FigurePart::of("fig10")],
+        RATES => {
+            let half = if quick { QUICK } else { RATES_LENGTH } / 2;
+            let (length, second) = (Some(RATES_LENGTH), Some(half));
+            vec![FigurePart { repetitions: 10, length, second, ..FigurePart::of("fig11") }]
+        }
+        _ => {
+            let length = Some(DISK_LENGTH);
+            vec![FigurePart { repetitions: 3, length, ..FigurePart::of("fig9") }]
+        }
+    }
 }
 
 /// A part of a figure that is run through Weir.
@@ -91,7 +109,11 @@ impl FigurePart {
 }
 
 /// A figure through Weir alone.
-fn part(rec: &mut Recording<'_>, part: &FigurePart) -> Result {
+fn part(
+    rec: &mut Recording<'_>,
+    part: &FigurePart,
+    run: impl FnOnce(&mut Recording<'_>, &Scenario, RunPlace<'_>) -> Result,
+) -> Result {
     let FigurePart { figure, panels, .. } = *part;
     let mut scenario = reproduce::netback(figure)?;
     scenario.repetitions = part.repetitions;
@@ -111,16 +133,16 @@ fn part(rec: &mut Recording<'_>, part: &FigurePart) -> Result {
     scenario.panels.retain(|panel| panels.is_empty() || panels.contains(&panel.name.as_str()));
     let (lab, prefix) = (format!("verify-{figure}"), rec.name(&format!("{figure}/")));
     let variants = [WeirScheduler::Wrr, WeirScheduler::Hfsc].map(Variant::After);
-    let at = reproduce::RunPlace { lab: &lab, prefix: &prefix, variants: &variants };
+    let at = RunPlace { lab: &lab, prefix: &prefix, variants: &variants };
     rec.with_full_names(|rec| {
-        runner::run(rec, &scenario, at)?;
+        run(rec, &scenario, at)?;
         judge::judge(rec, &scenario, at)
     })
 }
 
 /// Runs a figure as a process of its own. That a bound does not hold in so short a run is no
 /// matter here.
-fn run(figure: &str, folder: &Path) -> Result<ResultFile> {
+fn command(figure: &str, folder: &Path) -> Result<ResultFile> {
     let mut command = Command::new(product::own_path()?);
     command.args(["reproduce", "netback", figure, "--quick", "--out"]).arg(folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -141,14 +163,14 @@ const QUICK: Duration = Duration::from_secs(6);
 const QUICK_REPETITIONS: u32 = 3;
 
 /// Length of the runs with a more active machine. Each second shows whether it gets more.
-const ACTIVE: Duration = Duration::from_secs(40);
+const ACTIVE_LENGTH: Duration = Duration::from_secs(40);
 
 /// Length of the runs with disk work: eight seconds before it, beside it and after it.
-const DISK: Duration = Duration::from_secs(24);
+const DISK_LENGTH: Duration = Duration::from_secs(24);
 
 /// Length of the runs with a rate: four seconds alone and four together, of which the first two are
 /// not judged.
-const RATES: Duration = Duration::from_secs(8);
+const RATES_LENGTH: Duration = Duration::from_secs(8);
 
 /// Figures of the text.
 const FIGURES: [&str; 8] = ["fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12"];

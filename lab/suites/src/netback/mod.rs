@@ -9,7 +9,8 @@ mod scheduler;
 mod windows;
 mod worker;
 
-use weir_experiment::RowPart::Plain;
+use figures::{DISK, EQUAL, RATES, SWEEP};
+use weir_experiment::RowPart::{Plain, With};
 use weir_experiment::{Requirement, RequirementTable, RowPart};
 
 /// The table.
@@ -19,10 +20,21 @@ const NAME: &str = "netback";
 
 const ROWS: &[Requirement] = &[
     row(1, "all eight figures, each with its defect before", &[Plain(figures::commands)]),
-    row(2, "tenants share equally, whatever their activity and number", &[Plain(figures::equal)]),
-    row(3, "weights swept from 30:1 to 1:30 are followed at once", &[Plain(figures::sweep)]),
-    row(4, "a rate is exact, alone or beside another", &[Plain(figures::rates)]),
-    row(5, "disk work of a tenant does not reach the others", &[Plain(figures::disk)]),
+    row(
+        2,
+        "tenants share equally, whatever their activity and number",
+        &[With(figures::on_the_wire, EQUAL)],
+    )
+    .simulated(&[With(figures::in_virtual_time, EQUAL)]),
+    row(
+        3,
+        "weights swept from 30:1 to 1:30 are followed at once",
+        &[With(figures::on_the_wire, SWEEP)],
+    )
+    .simulated(&[With(figures::in_virtual_time, SWEEP)]),
+    row(4, "a rate is exact, alone or beside another", &[With(figures::on_the_wire, RATES)])
+        .simulated(&[With(figures::in_virtual_time, RATES)]),
+    row(5, "disk work of a tenant does not reach the others", &[With(figures::on_the_wire, DISK)]),
     row(6, "the scheduler at 4096 classes beside DPDK's rte_sched", &[Plain(scheduler::show)]),
     row(7, "packets beside bridge, bridge + HTB and Open vSwitch", &[Plain(forwarding::show)]),
     row(8, "rate error and delay beside TBF and HTB", &[Plain(accuracy::show)]),

@@ -12,23 +12,23 @@ use weir_result::ResultFile;
 
 use super::interval::Interval;
 use super::runs::PanelRuns;
-use super::scenario::{Scenario, VARIANTS};
+use super::scenario::{Scenario, VARIANTS, Variant};
 
-/// Writes `figure.svg`, `figure.png` and `data.csv` into `folder`.
-pub fn write(result: &ResultFile, scenario: &Scenario, folder: &Path) -> Result {
-    save_picture(folder, "figure", &draw(result, scenario)?, 1.0)?;
+/// Writes `figure.svg`, `figure.png` and `data.csv` into `folder`; `before` is as for [`draw`].
+pub fn write(result: &ResultFile, scenario: &Scenario, before: &str, folder: &Path) -> Result {
+    save_picture(folder, "figure", &draw(result, scenario, before)?, 1.0)?;
     save_file(&folder.join("data.csv"), csv(result, scenario).as_bytes())
 }
 
-/// The picture of a figure.
-pub fn draw(result: &ResultFile, scenario: &Scenario) -> Result<Svg> {
+/// The picture of a figure, in which `before` names what stood in the middle before.
+pub fn draw(result: &ResultFile, scenario: &Scenario, before: &str) -> Result<Svg> {
     let mut panels = Vec::new();
     let mut rows = 0;
     for variant in VARIANTS {
         // Controls are no part of the text's figure.
         let shown = scenario.panels.iter().filter(|panel| !panel.control);
         let runs = shown.map(|panel| PanelRuns::new(scenario, panel, variant));
-        let row: Vec<_> = runs.filter_map(|runs| graph(result, runs)).collect();
+        let row: Vec<_> = runs.filter_map(|runs| graph(result, runs, before)).collect();
         rows += usize::from(!row.is_empty());
         panels.extend(row);
     }
@@ -59,7 +59,7 @@ pub fn csv(result: &ResultFile, scenario: &Scenario) -> String {
 }
 
 /// A graph; none if that was not run.
-fn graph(result: &ResultFile, runs: PanelRuns<'_>) -> Option<weir_plot::Panel> {
+fn graph(result: &ResultFile, runs: PanelRuns<'_>, before: &str) -> Option<weir_plot::Panel> {
     let tenants = runs.panel.all();
     let seen: Vec<_> = tenants.iter().map(|tenant| runs.over_time(result, tenant)).collect();
     if seen.iter().all(Vec::is_empty) {
@@ -81,10 +81,11 @@ fn graph(result: &ResultFile, runs: PanelRuns<'_>) -> Option<weir_plot::Panel> {
             PlotLine::new(name("least"), bound(f64::min)),
         ]
     };
-    Some(weir_plot::Panel {
-        title: format!("{}: {}", runs.variant.name(), runs.panel.title),
-        lines,
-    })
+    let middle = match runs.variant {
+        Variant::Before => before,
+        after @ Variant::After(_) => after.name(),
+    };
+    Some(weir_plot::Panel { title: format!("{middle}: {}", runs.panel.title), lines })
 }
 
 fn line(name: &str, seen: &[Interval]) -> PlotLine {

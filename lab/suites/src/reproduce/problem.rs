@@ -3,14 +3,14 @@
 //! within its bounds before it is multiplied, each name before a device, a namespace or a file is
 //! called so.
 
-use std::collections::BTreeSet;
-use std::fmt::{Debug, Display};
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use weir_experiment::TENANTS_MAX;
 use weir_experiment::prelude::*;
 
 use super::scenario::{Defect, FigurePanel, FigureTenant, Measure, Scenario};
+use crate::checks::{FRAMES, RATES, STREAMS_MAX, odd_name, outside, outside_by, twice};
 
 impl Scenario {
     /// Reads a scenario; `name` is for the error.
@@ -55,8 +55,8 @@ fn lengths(scenario: &Scenario) -> Option<String> {
 }
 
 fn rates(scenario: &Scenario) -> Option<String> {
-    outside("link", scenario.link, RATE)
-        .or_else(|| outside("connection", scenario.connection, RATE))
+    outside("link", scenario.link, RATES)
+        .or_else(|| outside("connection", scenario.connection, RATES))
 }
 
 fn panel_of(scenario: &Scenario, panel: &FigurePanel) -> Option<String> {
@@ -76,12 +76,12 @@ fn tenant_of(scenario: &Scenario, tenant: &FigureTenant) -> Option<String> {
     outside("count", u64::from(tenant.count), 1..=TENANTS_MAX as u64)
         .or_else(|| name("name", who, DEVICE_NAME_MAX - digits))
         .or_else(|| outside("connections", tenant.connections, 1..=STREAMS_MAX))
-        .or_else(|| rate.and_then(|rate| outside("rate", rate, RATE)))
-        .or_else(|| offers.and_then(|rate| outside("offers", rate, RATE)))
+        .or_else(|| rate.and_then(|rate| outside("rate", rate, RATES)))
+        .or_else(|| offers.and_then(|rate| outside("offers", rate, RATES)))
         .or_else(|| credit.and_then(|credit| outside("credit", credit, CREDIT)))
         .or_else(|| outside("nice", tenant.nice, NICE))
-        .or_else(|| outside("frame_max", *frame_max, FRAME))
-        .or_else(|| outside("frame_min", *frame_min, *FRAME.start()..=*frame_max))
+        .or_else(|| outside("frame_max", *frame_max, FRAMES))
+        .or_else(|| outside("frame_min", *frame_min, *FRAMES.start()..=*frame_max))
         .or_else(|| {
             let late = tenant.start >= scenario.duration;
             let (start, end) = (tenant.start, scenario.duration);
@@ -176,45 +176,13 @@ fn missing_panel(scenario: &Scenario, key: &str, name: &str) -> Option<String> {
     missing.then(|| format!("{key}: panel is {name:?}; one of {}", names()))
 }
 
-fn twice<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
-    let mut seen = BTreeSet::new();
-    let mut names = names;
-    let again = names.find(|name| !seen.insert(*name))?;
-    Some(format!("{what}: name is {again:?} twice; each has its own"))
-}
-
 /// A name of devices, namespaces, series and files.
 fn name(what: &str, name: &str, most: usize) -> Option<String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    let starts = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if (1..=most).contains(&name.len()) && starts && name.chars().all(plain) {
+    let taken = || {
         let taken = TAKEN.contains(&name);
-        return taken.then(|| format!("{what} is {name:?}; that is the lab's own"));
-    }
-    let shown: String = name.chars().take(SHOWN_MAX).collect();
-    let rest = if shown.len() < name.len() { "…" } else { "" };
-    Some(format!(
-        "{what} is {:?}; 1 to {most} letters, digits, - and _, a letter or digit first",
-        shown + rest
-    ))
-}
-
-fn outside<T: PartialOrd + Display>(
-    what: &str,
-    value: T,
-    bounds: RangeInclusive<T>,
-) -> Option<String> {
-    let (low, high) = (bounds.start(), bounds.end());
-    (!bounds.contains(&value)).then(|| format!("{what} is {value}; {low} to {high}"))
-}
-
-fn outside_by<T: PartialOrd + Debug>(
-    what: &str,
-    value: T,
-    bounds: RangeInclusive<T>,
-) -> Option<String> {
-    let (low, high) = (bounds.start(), bounds.end());
-    (!bounds.contains(&value)).then(|| format!("{what} is {value:?}; {low:?} to {high:?}"))
+        taken.then(|| format!("{what} is {name:?}; that is the lab's own"))
+    };
+    odd_name(what, name, most, "-_").or_else(taken)
 }
 
 /// Shorter runs have no sample after settling; receivers count ten minutes.
@@ -222,14 +190,8 @@ const LENGTH: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from
 
 const REPETITIONS: RangeInclusive<u32> = 1..=100;
 
-/// A frame takes a second at the least; the generator counts bits up to the most.
-const RATE: RangeInclusive<BitRate> = BitRate::from_bps(12_000)..=BitRate::from_mbps(1_000_000);
-
 /// A frame at least; the kernel's token bucket counts in 32 bits.
 const CREDIT: RangeInclusive<ByteCount> = ByteCount::new(1_514)..=ByteCount::new(1 << 30);
-
-/// With the headers of a measured packet; without FCS, on a link of MTU 1500.
-const FRAME: RangeInclusive<u16> = 64..=1_514;
 
 const PANELS_MAX: usize = 16;
 const PANEL_NAME_MAX: usize = 32;
@@ -238,17 +200,11 @@ const DEFECTS_MAX: usize = 16;
 /// `IFNAMSIZ` less the final zero.
 const DEVICE_NAME_MAX: usize = 15;
 
-/// Characters shown of a name that is refused.
-const SHOWN_MAX: usize = 40;
-
 /// The star's own nodes and devices, and what every namespace has.
 const TAKEN: [&str; 8] = ["sw", "wire", "up0", "br0", "lo", "eth0", "all", "default"];
 
 /// sched(7).
 const NICE: RangeInclusive<i32> = -20..=19;
-
-/// Streams that a receiver tells apart.
-const STREAMS_MAX: u32 = 1024;
 
 /// Priorities are 10 000 times the root of a ratio, and at most a million.
 const RATIO_MAX: u32 = 10_000;

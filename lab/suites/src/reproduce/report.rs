@@ -25,7 +25,8 @@ pub fn write(root: &Path, made: &[MadeFigure]) -> Result<PathBuf> {
     }
     let files = PageFiles::make(root, "netback")?;
     for (name, scenario, result) in made {
-        let picture = figure::draw(result, &scenario.clone().as_run(result))?;
+        let picture =
+            figure::draw(result, &scenario.clone().as_run(result), Variant::Before.name())?;
         files.save_picture(name, &picture)?;
     }
     files.save_page(&page(made))

@@ -55,7 +55,7 @@ pub fn run_in_virtual_time(
     for runs in at.runs(scenario) {
         let (count, seconds) = (scenario.repetitions, scenario.duration.as_secs_f64());
         let middle = match runs.variant {
-            Variant::Before => "before: Xen's back end",
+            Variant::Before => BEFORE_IN_VIRTUAL_TIME,
             after @ Variant::After(_) => after.name(),
         };
         rec.say(&format!("{}, {middle}: {count} × {seconds} s", runs.panel.title));
@@ -218,6 +218,9 @@ impl Counts {
         rec.keep(&runs.all("lateness"), Series::unordered("s", vec![latest]))
     }
 }
+
+/// The name of what stands in the middle before, in virtual time.
+pub const BEFORE_IN_VIRTUAL_TIME: &str = "before: Xen's back end";
 
 /// Waiting for receivers, senders and empty queues.
 const BESIDE_RUN: Duration = Duration::from_secs(1);

@@ -133,8 +133,30 @@ struct EmTraffic {
 /// Shows the part.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let scenario = EmNetworkScenario::parse(SCENARIO)?;
+    carried(rec, &scenario, |_| true)?;
+    limited(rec, &scenario)
+}
+
+/// Shows table 2 alone: the network without a tunnel.
+pub(super) fn table2(rec: &mut Recording<'_>) -> Result {
+    carried(rec, &EmNetworkScenario::parse(SCENARIO)?, |case| !case.tunnel)
+}
+
+/// Shows table 3 alone: the tunnel, without and with a limit.
+pub(super) fn table3(rec: &mut Recording<'_>) -> Result {
+    let scenario = EmNetworkScenario::parse(SCENARIO)?;
+    carried(rec, &scenario, |case| case.tunnel)?;
+    limited(rec, &scenario)
+}
+
+/// Claims the throughput of each of these rows.
+fn carried(
+    rec: &mut Recording<'_>,
+    scenario: &EmNetworkScenario,
+    is_shown: fn(&CarriedCase) -> bool,
+) -> Result {
     let mut carried = Vec::new();
-    for case in &scenario.cases {
+    for case in scenario.cases.iter().filter(|case| is_shown(case)) {
         let mbps = scenario.throughput(case, rec.quick)?;
         let part = float(mbps) / float(case.mbps);
         let kind = if case.fitted { "fitted" } else { "predicted" };
@@ -142,8 +164,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         rec.keep(&case.name, Series::unordered("Mb/s", vec![float(mbps)]))?;
         carried.push(part);
     }
-    like_the_text(rec, "throughput", "throughput by the text's, each row", carried, &scenario)?;
-    limited(rec, &scenario)
+    like_the_text(rec, "throughput", "throughput by the text's, each row", carried, scenario)
 }
 
 /// Claims what comes out of tunnels with a limit: the limit, late by the bucket's longest wait if

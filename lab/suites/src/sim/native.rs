@@ -9,6 +9,7 @@ use weir_experiment::SimArm;
 use weir_experiment::prelude::*;
 
 use crate::reproduce::runs::PanelRuns;
+use crate::reproduce::scenario::{FigurePanel, FigureTenant};
 use crate::reproduce::{self, RunPlace, Scenario, VARIANTS, Variant, judge, runner};
 
 /// Shows the row: Figures 5, 7, 8 and 9.
@@ -20,38 +21,62 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         }
         let length = if rec.quick { seconds / 4 } else { seconds };
         let scenario = scenario.lasting(Duration::from_secs(length));
-        let (mut scenario, variants) = figure_in_virtual_time(rec, scenario)?;
-        // The control of a bridge of today shows nothing here.
-        scenario.panels.retain(|panel| !panel.control);
+        let arm = SimArm::default();
+        let (scenario, variants) = figure_in_virtual_time(rec, scenario, &arm)?;
         let (lab, prefix) = (format!("verify-{figure}"), rec.name(&format!("{figure}/")));
-        let at = RunPlace { lab: &lab, prefix: &prefix, variants };
+        let at = RunPlace { lab: &lab, prefix: &prefix, variants: &variants };
         rec.with_full_names(|rec| {
-            runner::run_in_virtual_time(rec, &scenario, at, &SimArm::default())?;
-            judge::judge(rec, &scenario, at)?;
-            defects(rec, &scenario, at)?;
+            record_at(rec, &scenario, at, &arm)?;
             if figure == "fig5" { rates(rec, &scenario, at) } else { Ok(()) }
         })?;
     }
     Ok(())
 }
 
+/// Runs and judges a figure as far as virtual time has its parts; `lab` names it. Returns the
+/// scenario that is left.
+///
+/// # Errors
+/// Nothing of it can be run, or the simulation cannot go on.
+pub fn record_figure(
+    rec: &mut Recording<'_>,
+    scenario: Scenario,
+    lab: &str,
+    arm: &SimArm,
+) -> Result<Scenario> {
+    let (scenario, variants) = figure_in_virtual_time(rec, scenario, arm)?;
+    let at = RunPlace { lab, prefix: "", variants: &variants };
+    record_at(rec, &scenario, at, arm)?;
+    Ok(scenario)
+}
+
+fn record_at(
+    rec: &mut Recording<'_>,
+    scenario: &Scenario,
+    at: RunPlace<'_>,
+    arm: &SimArm,
+) -> Result {
+    runner::run_in_virtual_time(rec, scenario, at, arm)?;
+    judge::judge(rec, scenario, at)?;
+    defects(rec, scenario, at)
+}
+
 /// Leaves out what virtual time has not, with a note for each: panels whose senders share a
-/// processor, and Weir beside a disk.
+/// processor, controls of a bridge of today, Weir beside a disk, Xen's back end with what it is not
+/// modelled with.
 ///
 /// # Errors
 /// Nothing is left.
-pub(super) fn figure_in_virtual_time(
+fn figure_in_virtual_time(
     rec: &mut Recording<'_>,
     mut scenario: Scenario,
-) -> Result<(Scenario, &'static [Variant])> {
+    arm: &SimArm,
+) -> Result<(Scenario, Vec<Variant>)> {
     let mut left_out = Vec::new();
     scenario.panels.retain(|panel| {
-        let shares = panel.tenants.iter().any(|tenant| tenant.nice > 0);
-        if shares {
-            let why = "its senders share a processor (`nice`), which virtual time has not";
-            left_out.push(format!("panel {:?} is left out: {why}", panel.name));
-        }
-        !shares
+        let why = not_in_virtual_time(panel);
+        left_out.extend(why.map(|why| format!("panel {:?} is left out: {why}", panel.name)));
+        why.is_none()
     });
     let shown: Vec<String> = scenario.panels.iter().map(|panel| panel.name.clone()).collect();
     scenario.defects.retain_mut(|defect| {
@@ -59,27 +84,52 @@ pub(super) fn figure_in_virtual_time(
         defect.panels.retain(|name| shown.contains(name));
         everywhere || !defect.panels.is_empty()
     });
-    let variants: &[Variant] = match &scenario.disk {
-        None => &VARIANTS,
-        Some(_) => {
-            let why = "the disk of virtual time blocks domain 0, in which Weir is not";
-            left_out.push(format!("Weir is left out: {why}"));
-            &[Variant::Before]
-        }
-    };
+    let mut variants = VARIANTS.to_vec();
+    if scenario.disk.is_some() {
+        let why = "the disk of virtual time blocks domain 0, in which Weir is not";
+        left_out.push(format!("Weir is left out: {why}"));
+        variants.retain(|variant| *variant == Variant::Before);
+    }
+    if let Some(why) = not_at_the_back_end(&scenario, arm) {
+        left_out.push(format!("before is left out: {why}"));
+        variants.retain(|variant| *variant != Variant::Before);
+    }
     for line in &left_out {
         rec.say(line);
         rec.result.add_note(line.clone());
     }
-    if scenario.panels.is_empty() {
+    if scenario.panels.is_empty() || variants.is_empty() {
         let what = left_out.join("; ");
         return Err(ExperimentError::Scenario { name: scenario.title, what });
     }
     Ok((scenario, variants))
 }
 
+/// Returns the reason why a panel cannot be run, if there is one.
+fn not_in_virtual_time(panel: &FigurePanel) -> Option<&'static str> {
+    if panel.tenants.iter().any(|tenant| tenant.nice != 0) {
+        return Some("its senders share a processor (`nice`), which virtual time has not");
+    }
+    panel.control.then_some("it is a control of a bridge of today, which virtual time has not")
+}
+
+/// Returns the reason why Xen's back end cannot be run, if there is one.
+fn not_at_the_back_end(scenario: &Scenario, arm: &SimArm) -> Option<&'static str> {
+    let any = |is: fn(&FigureTenant) -> bool| {
+        scenario.panels.iter().flat_map(|panel| &panel.tenants).any(is)
+    };
+    if arm.captures.is_some() {
+        return Some("frames at Xen's back end have lengths alone");
+    }
+    if any(|tenant| tenant.frame_min != tenant.frame_max) {
+        return Some("a sender at Xen's back end has frames of one length");
+    }
+    any(|tenant| tenant.credit.is_some())
+        .then_some("`credit` is of another bucket than that of Xen's back end")
+}
+
 /// Claims each defect of the text of what stands in the middle before.
-pub(super) fn defects(rec: &mut Recording<'_>, scenario: &Scenario, at: RunPlace<'_>) -> Result {
+fn defects(rec: &mut Recording<'_>, scenario: &Scenario, at: RunPlace<'_>) -> Result {
     for runs in at.runs(scenario).filter(|runs| runs.variant == Variant::Before) {
         let claims = judge::claims(&rec.result, runs);
         for defect in scenario.defects.iter().filter(|defect| defect.concerns(runs.panel)) {

@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use serde::Deserialize;
 use weir_experiment::prelude::*;
-use weir_sim::{CreditAccounting, TcpConnection};
+use weir_sim::CreditAccounting;
 use weir_units::CpuShare;
 
 use crate::reproduce::scenario::{length, maybe_unit, unit};
@@ -238,62 +238,6 @@ pub enum OrderMeasure {
 }
 
 impl RouterScenario {
-    /// Reads a scenario; `file` is for errors.
-    ///
-    /// # Errors
-    /// It is none, or an ordering names no router of a case.
-    pub fn parse(file: &str, text: &str) -> Result<Self> {
-        let wrong = |what: String| ExperimentError::Scenario { name: file.to_owned(), what };
-        let scenario: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        // First: places of a line are counted otherwise.
-        if let Some(case) =
-            scenario.cases.iter().find(|case| scenario.host.hosts > 1 && case.routers.len() != 1)
-        {
-            let (name, routers) = (&case.name, case.routers.len());
-            let what = "a line of hosts has 1";
-            return Err(wrong(format!("case {name}: {routers} routers, {what}")));
-        }
-        let orders = &scenario.orders;
-        let orders = orders.iter().map(|one| ("order.falls", one.measure, &one.falls));
-        let alike = &scenario.likenesses;
-        let alike = alike.iter().map(|one| ("alike.places", one.measure, &one.places));
-        for (key, measure, places) in orders.chain(alike) {
-            for place in places {
-                let (case, at) = place.split_once('/').unwrap_or((place, "0"));
-                let of = scenario.cases.iter().find(|one| one.name == case);
-                let at = at.parse::<usize>().ok();
-                if of.zip(at).is_none_or(|(of, at)| at >= scenario.places(of, measure)) {
-                    return Err(wrong(format!("{key}: {place:?} is no router of a case")));
-                }
-            }
-        }
-        let mut loads = scenario.cases.iter().flat_map(|case| &case.routers);
-        if loads.any(|load| load.early_drop && load.set_point.is_none()) {
-            return Err(wrong("case.router.early_drop: it needs a set_point".to_owned()));
-        }
-        scenario.check_sizes().map_err(wrong)?;
-        Ok(scenario)
-    }
-
-    /// Checks what memory depends on.
-    fn check_sizes(&self) -> std::result::Result<(), String> {
-        let RouterHostSpec { hosts, queue, ring, window, mtu, .. } = self.host;
-        let within = |key: &str, value: usize, least: usize, most: usize| {
-            let holds = (least..=most).contains(&value);
-            holds.then_some(()).ok_or_else(|| format!("{key}: {value}, may be {least} to {most}"))
-        };
-        within("host.hosts", hosts, 1, HOSTS_MAX)?;
-        within("host.queue", queue, 1, PLACES_MAX)?;
-        within("host.ring", ring, 1, PLACES_MAX)?;
-        within("host.window", window, 1, TcpConnection::WINDOW)?;
-        within("host.mtu", mtu, MTU_LEAST, MTU_MAX)?;
-        for case in &self.cases {
-            let tcp = case.routers.iter().fold(0_usize, |sum, load| sum.saturating_add(load.tcp));
-            within(&format!("case {}: tcp of all routers", case.name), tcp, 0, CONNECTIONS_MAX)?;
-        }
-        Ok(())
-    }
-
     /// Returns the number of places of a case that have a measure: its routers, or for a probe in a
     /// line of hosts those that answer it.
     #[must_use]
@@ -306,14 +250,32 @@ impl RouterScenario {
         }
     }
 
-    /// Returns how long a case settles and is measured, in seconds, at least 1 each.
+    /// Returns the orderings and likenesses of one figure or table of the text, and the cases that
+    /// these compare; a quick run has them all. `None`: there are none. `label` is what their texts
+    /// begin with, such as `figure 9`.
+    #[must_use]
+    pub fn of_figure(&self, label: &str) -> Option<Self> {
+        let is_of = |text: &str| text.strip_prefix(label).is_some_and(|rest| rest.starts_with(':'));
+        let mut own = self.clone();
+        own.orders.retain(|order| is_of(&order.text));
+        own.likenesses.retain(|likeness| is_of(&likeness.text));
+        let falls = own.orders.iter().flat_map(|order| &order.falls);
+        let places = falls.chain(own.likenesses.iter().flat_map(|likeness| &likeness.places));
+        let name = |place: &String| place.split('/').next().unwrap_or(place).to_owned();
+        let named: Vec<String> = places.map(name).collect();
+        own.cases.retain(|case| named.contains(&case.name));
+        own.cases.iter_mut().for_each(|case| case.quick = true);
+        (!own.cases.is_empty()).then_some(own)
+    }
+
+    /// Returns how long a case settles and is measured, in seconds.
     #[must_use]
     pub fn lengths(&self, quick: bool) -> (u64, u64) {
         let (settle, duration) = match quick {
             true => (self.quick.settle, self.quick.duration),
             false => (self.settle, self.duration),
         };
-        (settle.as_secs().max(1), duration.as_secs().max(1))
+        (settle.as_secs(), duration.as_secs())
     }
 
     pub(super) fn wrong(&self, place: &str, error: &(impl Display + ?Sized)) -> ExperimentError {
@@ -342,42 +304,4 @@ impl OrderMeasure {
 
 const fn one() -> usize {
     1
-}
-
-/// Hosts in a line, at most.
-const HOSTS_MAX: usize = 16;
-/// Places of a queue or a ring, at most.
-const PLACES_MAX: usize = 65_536;
-/// The least that an IPv4 host must take (RFC 791).
-const MTU_LEAST: usize = 68;
-/// A jumbo frame.
-const MTU_MAX: usize = 9000;
-/// Connections of a case, at most: those of a `TcpNetwork`.
-const CONNECTIONS_MAX: usize = 120;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TEXT: &str = include_str!("../../../scenarios/sim/virtual-routers.toml");
-
-    #[test]
-    fn what_is_wrong_is_named() {
-        let why = |from: &str, to: &str| {
-            RouterScenario::parse("x.toml", &TEXT.replace(from, to)).unwrap_err().to_string()
-        };
-        assert!(RouterScenario::parse("x.toml", TEXT).is_ok());
-        let text = why("\"b/3\"]", "\"b/6\"]");
-        assert!(text.contains("order.falls: \"b/6\" is no router of a case"), "{text}");
-        let text = why("set_point = \"20kpps\", early", "early");
-        assert!(text.contains("early_drop: it needs a set_point"), "{text}");
-        assert!(why("queue = 256", "queues = 256").contains("queues"));
-        let text = why("[host]", "[host]\nhosts = 2");
-        assert!(text.contains("case six: 6 routers, a line of hosts has 1"), "{text}");
-        assert!(why("[host]", "[host]\nxen = \"4.2\"").contains("4.2"));
-        let text = why("mtu = 510", "mtu = 65536");
-        assert!(text.contains("host.mtu: 65536, may be 68 to 9000"), "{text}");
-        let text = why("{ tcp = 4 }", "{ tcp = 120 }");
-        assert!(text.contains("tcp of all routers: 121, may be 0 to 120"), "{text}");
-    }
 }

@@ -40,6 +40,16 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     Ok(())
 }
 
+/// Shows a figure or table of the text, such as `figure 9`.
+pub(super) fn show_figure(rec: &mut Recording<'_>, label: &str) -> Result {
+    for (name, text) in SCENARIOS {
+        if let Some(scenario) = RouterScenario::parse(name, text)?.of_figure(label) {
+            rec.within(&format!("{name}/"), |rec| record(rec, &scenario, &SimArm::default()))?;
+        }
+    }
+    Ok(())
+}
+
 /// Runs all cases of a scenario, the quick ones alone in a quick run, and judges them.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ use crate::conformance::planes::SIM;
 use crate::conformance::{ConformanceScenario, Laboratory, nothing_beside};
 use crate::jitter::scenario::ShapedScenario;
 use crate::jitter::smooth;
-use crate::reproduce::{RunPlace, Scenario, Variant, judge, runner};
+use crate::reproduce::Scenario;
 
 use super::router_scenario::RouterScenario;
 use super::{native, routers};
@@ -46,8 +46,7 @@ impl SimScenario {
             return Ok(Self::Figure(Box::new(Scenario::parse(file, text)?)));
         }
         if has("sender") {
-            let scenario = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-            return Ok(Self::Shaped(Box::new(scenario)));
+            return Ok(Self::Shaped(Box::new(ShapedScenario::parse(file, text)?)));
         }
         if has("host") && has("case") {
             return Ok(Self::Routers(Box::new(RouterScenario::parse(file, text)?)));
@@ -76,26 +75,17 @@ impl SimScenario {
             }
             Self::Figure(scenario) => {
                 let scenario = if rec.quick { scenario.quickly() } else { *scenario };
-                let (scenario, variants) = native::figure_in_virtual_time(rec, scenario)?;
-                if arm.captures.is_some() {
-                    let note = "before is left out: frames at Xen's back end have lengths alone";
-                    rec.say(note);
-                    rec.result.add_note(note);
-                }
-                let variants: Vec<Variant> = variants
-                    .iter()
-                    .copied()
-                    .filter(|variant| arm.captures.is_none() || *variant != Variant::Before)
-                    .collect();
-                let at = RunPlace { lab: name, prefix: "", variants: &variants };
-                runner::run_in_virtual_time(rec, &scenario, at, arm)?;
-                judge::judge(rec, &scenario, at)?;
-                native::defects(rec, &scenario, at)
+                native::record_figure(rec, scenario, name, arm).map(drop)
             }
             Self::Shaped(scenario) => {
                 if arm.captures.is_some() {
                     let what = "a capture of packets through shapers".to_owned();
                     let needs = "frames: they have lengths alone".to_owned();
+                    return Err(ExperimentError::Missing { what, needs });
+                }
+                if arm.seed != 0 {
+                    let what = format!("seed {}", arm.seed);
+                    let needs = "something random: a sender through shapers has nothing".to_owned();
                     return Err(ExperimentError::Missing { what, needs });
                 }
                 smooth::record(rec, name, &scenario)?;

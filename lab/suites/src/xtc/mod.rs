@@ -75,11 +75,14 @@ const ROWS: &[Requirement] = &[
         "dead zone, self-tuning, bumpless transfer, the manager's verbs",
         &[Plain(changes::show)],
     )
-    .correctness(),
+    .correctness()
+    .in_virtual_time(),
     row(12, "contention comes and goes, a router misbehaves and reforms", &[Plain(policing::show)])
-        .correctness(),
+        .correctness()
+        .in_virtual_time(),
     row(13, "every fault is named, caps stay safe, nobody has to help", &[Plain(faults::show)])
-        .correctness(),
+        .correctness()
+        .in_virtual_time(),
     row(14, "guests of a real Xen are held by their caps", &[Plain(xen::show)]),
 ];
 

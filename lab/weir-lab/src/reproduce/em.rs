@@ -12,8 +12,9 @@ use weir_result::ResultFile;
 use weir_suites::reproduce::em;
 use weir_suites::reproduce::em_figures::EmFigure;
 
-use super::figure_set::{ALL, REPORT, make_all, record, results, unknown};
+use super::figure_set::{ALL, REPORT, make_all, record, results, simulate, unknown};
 use crate::output::Output;
+use crate::run_on::RunOn;
 
 /// Requests for guaranteed connections, what tunnels carry, and both beside a controller of flows
 /// and MPLS.
@@ -22,6 +23,9 @@ pub(crate) struct ReproduceEm {
     /// fig2 to fig4, table1 to table3; comparison: beside a controller and MPLS; all of them;
     /// report: a page of the results
     what: String,
+    /// Place of the runs; sim: in virtual time, which has table2 and table3
+    #[arg(long, value_name = "PLACE", default_value = "lab")]
+    on: RunOn,
     #[command(flatten)]
     output: Output,
 }
@@ -32,6 +36,9 @@ impl ReproduceEm {
         if [ALL, REPORT].contains(&self.what.as_str()) && self.output.json {
             let wrong = format!("--json: '{}' makes more than one result", self.what);
             return Err(UsageError(wrong).into());
+        }
+        if self.on == RunOn::Sim {
+            return simulate("em", &self.what, &self.output);
         }
         match (self.what.as_str(), known) {
             (_, Some(name)) => one(name, &self.output),

@@ -5,20 +5,30 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use weir_experiment::{ExperimentError, Recording, product};
-use weir_platform::failure::Failure;
+use weir_platform::failure::{Failure, UsageError};
 use weir_result::ResultFile;
+use weir_suites::sim::SimFigure;
 
 use crate::output::{Output, origin};
+use crate::run_on::RunOn;
 
 /// Makes one figure after the other, so that one that cannot be made does not hide the others.
 pub(super) fn make_all(
     figures: &[(&'static str, Duration)],
-    mut make: impl FnMut(&'static str) -> Result<ExitCode, Failure>,
+    make: impl FnMut(&'static str) -> Result<ExitCode, Failure>,
 ) -> Result<ExitCode, Failure> {
     let lengths = figures.iter().map(|(_, length)| *length).sum();
     Output::say(&format!("{} figures take {} in all", figures.len(), duration_text(lengths)));
+    make_each(figures.iter().map(|(figure, _)| *figure), make)
+}
+
+/// Makes figures one after the other, and returns the worst status.
+pub(super) fn make_each(
+    figures: impl IntoIterator<Item = &'static str>,
+    mut make: impl FnMut(&'static str) -> Result<ExitCode, Failure>,
+) -> Result<ExitCode, Failure> {
     let (mut status, mut failures) = (ExitCode::SUCCESS, Vec::new());
-    for (figure, _) in figures {
+    for figure in figures {
         match make(figure) {
             Ok(done) if done == ExitCode::SUCCESS => {}
             Ok(done) => status = done,
@@ -45,6 +55,46 @@ pub(super) fn record(
     let mut result = recording.result;
     result.set_duration_s(started.elapsed().as_secs_f64());
     Ok(result)
+}
+
+/// Makes a figure of a text in virtual time, or all that can be made there.
+pub(super) fn simulate(text: &str, wanted: &str, output: &Output) -> Result<ExitCode, Failure> {
+    let one = |name: &str| SimFigure::of(text).find(|figure| figure.name == name);
+    if let Some(figure) = one(wanted) {
+        return simulate_one(figure, output);
+    }
+    if wanted != ALL {
+        return Err(not_simulated(text, wanted, SimFigure::of(text).map(|one| one.name)));
+    }
+    make_each(SimFigure::of(text).map(|figure| figure.name), |name| match one(name) {
+        Some(figure) => simulate_one(figure, &output.part(&sim_place(figure))),
+        None => Err(unknown("figure", name, SimFigure::of(text).map(|one| one.name)).into()),
+    })
+}
+
+fn simulate_one(figure: &SimFigure, output: &Output) -> Result<ExitCode, Failure> {
+    Output::say(&format!("{}: {}, in virtual time", figure.name, figure.title));
+    let (result, ()) = output.measure(|rec| Ok(figure.record(rec)?))?;
+    if !output.json {
+        println!("{result}");
+    }
+    output.finish(&format!("reproduce/{}", sim_place(figure)), &result)
+}
+
+/// The folder of a figure's result among the others.
+fn sim_place(figure: &SimFigure) -> String {
+    RunOn::Sim.folder(&format!("{}-{}", figure.text, figure.name))
+}
+
+/// Returns the error that a figure cannot be made in virtual time; `known` are those that can.
+pub(super) fn not_simulated(
+    text: &str,
+    wanted: &str,
+    known: impl IntoIterator<Item = &'static str>,
+) -> Failure {
+    let known: Vec<&str> = known.into_iter().collect();
+    let known = known.join(", ");
+    UsageError(format!("{text} {wanted}: not in virtual time, which has {known}")).into()
 }
 
 /// Reads the results of these figures, each of which names its folder, and reports those that were

@@ -9,14 +9,18 @@ use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output::print;
 use weir_suites::reproduce::iip::{self, FIGURES, IipFigure, draw, page};
 
-use super::figure_set::{ALL, REPORT, duration_text, record, results, unknown};
+use super::figure_set::{ALL, REPORT, duration_text, record, results, simulate, unknown};
 use crate::output::Output;
+use crate::run_on::RunOn;
 
 /// Three parallel internets through one node: fig5 to fig12, table1, and what the text left open.
 #[derive(Debug, Args)]
 pub(crate) struct ReproduceIip {
     /// fig5 to fig12, table1, phases, hops; all of them from the same runs; report: a page of these
     figure: String,
+    /// Place of the runs; sim: in virtual time, which has all
+    #[arg(long, value_name = "PLACE", default_value = "lab")]
+    on: RunOn,
     #[command(flatten)]
     output: Output,
 }
@@ -24,6 +28,9 @@ pub(crate) struct ReproduceIip {
 impl ReproduceIip {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let figure = FIGURES.iter().find(|known| known.name == self.figure);
+        if self.on == RunOn::Sim {
+            return simulate("iip", &self.figure, &self.output);
+        }
         match (self.figure.as_str(), figure) {
             (_, Some(figure)) => self.make(Some(figure)),
             (ALL, _) => self.make(None),

@@ -11,9 +11,14 @@ use weir_platform::output::print;
 use weir_suites::jitter::scenario::{SHAPED, ShapedScenario};
 use weir_suites::reproduce::jitter::timely::TimelyExperiment;
 use weir_suites::reproduce::jitter::{self, draw, page};
+use weir_suites::sim::SimFigure;
 
-use super::figure_set::{ALL, REPORT, duration_text, make_all, record, results, unknown};
+use super::figure_set::{
+    ALL, REPORT, duration_text, make_all, make_each, not_simulated, record, results, simulate,
+    unknown,
+};
 use crate::output::Output;
+use crate::run_on::RunOn;
 
 /// Processor time and delay at the right moment: activation, ping, iperf, RTP and shares beside
 /// neighbours; RTP video, web pages and bulk through a shaper of 2 Mb/s.
@@ -22,6 +27,9 @@ pub(crate) struct ReproduceJitter {
     /// activation, ping, iperf, rtp, shares; rtp-85, rtp-100, http-8k, http-16k, reno; all of
     /// them; report: a page of the results
     experiment: String,
+    /// Place of the runs; sim: in virtual time, which has rtp and shares, and the shaper always
+    #[arg(long, value_name = "PLACE", default_value = "lab")]
+    on: RunOn,
     #[command(flatten)]
     output: Output,
 }
@@ -32,6 +40,9 @@ impl ReproduceJitter {
         if [ALL, REPORT].contains(&self.experiment.as_str()) && self.output.json {
             let wrong = format!("--json: '{}' makes more than one result", self.experiment);
             return Err(UsageError(wrong).into());
+        }
+        if self.on == RunOn::Sim {
+            return self.simulate();
         }
         match (self.experiment.as_str(), known) {
             (_, Some(name)) => one(name, &self.output),
@@ -44,6 +55,23 @@ impl ReproduceJitter {
             }
             (REPORT, _) => self.report(),
             (wrong, _) => Err(UsageError(unknown("experiment", wrong, names())).into()),
+        }
+    }
+
+    /// Makes experiments in virtual time: those of the shaper never are elsewhere.
+    fn simulate(&self) -> Result<ExitCode, Failure> {
+        let (wanted, output) = (self.experiment.as_str(), &self.output);
+        let is_shaped = |name: &str| SHAPED.iter().any(|(known, _)| *known == name);
+        let of_processor = || SimFigure::of("jitter").map(|figure| figure.name);
+        let all = || of_processor().chain(SHAPED.map(|(name, _)| name));
+        match all().find(|name| *name == wanted) {
+            Some(name) if is_shaped(name) => one_shaped(name, output),
+            Some(name) => simulate("jitter", name, output),
+            None if wanted == ALL => make_each(all(), |name| match is_shaped(name) {
+                true => one_shaped(name, &output.part(&place(name))),
+                false => simulate("jitter", name, &output.part(&place(name))),
+            }),
+            None => Err(not_simulated("jitter", wanted, all())),
         }
     }
 
@@ -87,7 +115,8 @@ fn one_timely(experiment: &TimelyExperiment, output: &Output) -> Result<ExitCode
 fn one_shaped(name: &'static str, output: &Output) -> Result<ExitCode, Failure> {
     let scenario = ShapedScenario::named(name)?;
     Output::say(&format!("{name}: {}", scenario.title));
-    let result = record(output, |trial| jitter::run(trial, name, &scenario))?;
+    // In virtual time wherever it is asked for, so that no lab and no node are needed.
+    let (result, ()) = output.measure(|rec| Ok(jitter::run(rec, name, &scenario)?))?;
     let folder = format!("reproduce/{}", place(name));
     draw::write(name, &scenario, &result, &output.folder(&folder))?;
     if !output.json {

@@ -6,14 +6,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use weir_experiment::ExperimentError;
+use weir_experiment::{ExperimentError, Recording, SimArm};
 use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output::print;
-use weir_suites::reproduce::{self, NETBACK, Scenario, VARIANTS, figure, judge, report, runner};
+use weir_suites::reproduce::{
+    self, NETBACK, Scenario, VARIANTS, Variant, figure, judge, report, runner,
+};
+use weir_suites::sim;
 use weir_units::Nanos;
 
-use super::figure_set::{ALL, REPORT, duration_text, make_all, record, results, unknown};
+use super::figure_set::{
+    ALL, REPORT, duration_text, make_all, make_each, record, results, unknown,
+};
 use crate::output::Output;
+use crate::run_on::RunOn;
 
 /// Packet scheduling across virtual interfaces: fig5 to fig12, and what the text left open.
 #[derive(Debug, Args)]
@@ -30,6 +36,9 @@ pub(crate) struct ReproduceNetback {
     /// A scenario of your own instead of the figure's; see docs/reproduce.md
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
+    /// Place of the runs; sim: in virtual time, without root, as far as this has the parts
+    #[arg(long, value_name = "PLACE", default_value = "lab")]
+    on: RunOn,
     #[command(flatten)]
     output: Output,
 }
@@ -60,6 +69,9 @@ impl ReproduceNetback {
             _ if is_several && self.output.json => {
                 format!("--json: '{figure}' makes more than one result")
             }
+            _ if figure == REPORT && self.on == RunOn::Sim => {
+                "report: its page is of results on the lab; not --on sim".into()
+            }
             _ if figure == REPORT && (self.repetitions.is_some() || self.duration.is_some()) => {
                 "report: it makes no runs, so it takes no --repetitions and no --duration".into()
             }
@@ -69,6 +81,12 @@ impl ReproduceNetback {
     }
 
     fn all(&self) -> Result<ExitCode, Failure> {
+        if self.on == RunOn::Sim {
+            let names = NETBACK.into_iter().map(|(figure, _)| figure);
+            return make_each(names, |figure| {
+                self.one(figure, &self.output.part(&self.on.folder(&place(figure))))
+            });
+        }
         let length =
             |(figure, _): (&'static str, _)| Ok((figure, runner::length(&self.scenario(figure)?)));
         let figures = NETBACK.into_iter().map(length).collect::<Result<Vec<_>, Failure>>()?;
@@ -77,6 +95,9 @@ impl ReproduceNetback {
 
     fn one(&self, figure: &str, output: &Output) -> Result<ExitCode, Failure> {
         let scenario = self.scenario(figure)?;
+        if self.on == RunOn::Sim {
+            return self.simulate(figure, scenario, output);
+        }
         Output::say(&format!("{figure} takes {}", duration_text(runner::length(&scenario))));
         let lab = format!("netback-{figure}");
         let at = reproduce::RunPlace { lab: &lab, prefix: "", variants: &VARIANTS };
@@ -89,13 +110,34 @@ impl ReproduceNetback {
             Ok(())
         })?;
         let name = format!("reproduce/{}", place(figure));
-        figure::write(&result, &scenario, &output.folder(&name))?;
+        figure::write(&result, &scenario, Variant::Before.name(), &output.folder(&name))?;
         if !output.json {
             println!("{result}");
         }
         let status = output.finish(&name, &result)?;
         judged?;
         Ok(status)
+    }
+
+    /// Makes a figure in virtual time, with a note for each part that this does not have.
+    fn simulate(
+        &self,
+        figure: &str,
+        scenario: Scenario,
+        output: &Output,
+    ) -> Result<ExitCode, Failure> {
+        let lab = format!("netback-{figure}");
+        let record = |rec: &mut Recording<'_>| {
+            Ok(sim::record_figure(rec, scenario, &lab, &SimArm::default())?)
+        };
+        let (result, scenario) = output.measure(record)?;
+        let name = format!("reproduce/{}", self.on.folder(&place(figure)));
+        let before = runner::BEFORE_IN_VIRTUAL_TIME;
+        figure::write(&result, &scenario, before, &output.folder(&name))?;
+        if !output.json {
+            println!("{result}");
+        }
+        output.finish(&name, &result)
     }
 
     fn scenario(&self, figure: &str) -> Result<Scenario, Failure> {

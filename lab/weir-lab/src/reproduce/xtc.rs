@@ -11,17 +11,21 @@ use weir_platform::output::print;
 use weir_suites::reproduce::xtc::{self, FIGURES, Figure, draw, page};
 use weir_suites::routers::RouterKind;
 
-use super::figure_set::{ALL, REPORT, duration_text, make_all, record, results, unknown};
+use super::figure_set::{ALL, REPORT, duration_text, make_all, record, results, simulate, unknown};
 use crate::output::Output;
+use crate::run_on::RunOn;
 
 /// Packet rates held by feedback: fig3 to fig18, fig20, table1, table2.
 #[derive(Debug, Args)]
 pub(crate) struct ReproduceXtc {
     /// fig3 to fig18, fig20, table1, table2; all of them; report: a page of the results
     figure: String,
-    /// What the router is: process or namespace
-    #[arg(long, value_name = "KIND", default_value = "process", value_parser = kind)]
-    router: RouterKind,
+    /// What the router of the lab is: process or namespace [default: process]
+    #[arg(long, value_name = "KIND", value_parser = kind)]
+    router: Option<RouterKind>,
+    /// Place of the runs; sim: in virtual time, which has table1, table2, fig5 to fig18, fig20
+    #[arg(long, value_name = "PLACE", default_value = "lab")]
+    on: RunOn,
     #[command(flatten)]
     output: Output,
 }
@@ -37,6 +41,13 @@ impl ReproduceXtc {
         if several && self.output.json {
             let wrong = format!("--json: '{figure}' makes more than one result");
             return Err(UsageError(wrong).into());
+        }
+        if self.on == RunOn::Sim {
+            if let Some(router) = self.router {
+                let wrong = format!("--router {}: it is of the lab; not --on sim", router.name());
+                return Err(UsageError(wrong).into());
+            }
+            return simulate("xtc", figure, &self.output);
         }
         match figure {
             REPORT => self.report(),
@@ -56,7 +67,7 @@ impl ReproduceXtc {
     fn one(&self, figure: &Figure, output: &Output) -> Result<ExitCode, Failure> {
         let length = duration_text(xtc::length(figure, output.quick));
         Output::say(&format!("{}: {}, takes {length}", figure.name, figure.title));
-        let result = record(output, |trial| xtc::run(trial, figure, self.router))?;
+        let result = record(output, |trial| xtc::run(trial, figure, self.router()))?;
         let name = format!("reproduce/{}", self.place(figure));
         draw::write(figure, &result, &output.folder(&name))?;
         if !output.json {
@@ -78,9 +89,13 @@ impl ReproduceXtc {
         Ok(ExitCode::SUCCESS)
     }
 
+    fn router(&self) -> RouterKind {
+        self.router.unwrap_or(RouterKind::Process)
+    }
+
     /// The folder of a figure's result among the others; results of the two kinds are not mixed.
     fn place(&self, figure: &Figure) -> String {
-        match self.router {
+        match self.router() {
             RouterKind::Process => format!("xtc-{}", figure.name),
             RouterKind::Namespace => format!("xtc-{}-namespace", figure.name),
         }
