@@ -17,8 +17,6 @@ pub const MACS_MAX: usize = 1024;
 pub const ADDRESSES_MAX: usize = 256;
 /// Filter rules of a vif; they are looked through in order.
 pub const FILTERS_MAX: usize = 256;
-/// Protocols whose header begins with two ports: TCP, UDP, SCTP.
-pub(crate) const PORTED: [u8; 3] = [6, 17, 132];
 /// Rules of a port; each device is compared with them in order.
 pub const RULES_MAX: usize = 32;
 /// Devices that all rules of a node take: as many as the programs of the kernel have room for.

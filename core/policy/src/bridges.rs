@@ -7,11 +7,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::bounds::PORTED;
 use crate::finding::Finding;
 use crate::five_tuple::FiveTuple;
 use crate::format::quoted;
 use crate::model::{Policy, Port, PortId, Slice, SliceId};
+use crate::packet_check::{other_family, without_ports};
 use crate::pih::PihForm;
 
 impl Port {
@@ -109,20 +109,15 @@ fn check_tuple(tuple: &FiveTuple, found: &mut impl FnMut(&str, String)) {
     if *tuple == FiveTuple::default() {
         found("", "needs at least one condition".into());
     }
-    if let (Some(src), Some(dst)) = (src, dst)
-        && src.address().is_ipv4() != dst.address().is_ipv4()
-    {
-        found("dst", format!("{dst} is of another family than src, {src}"));
-    }
-    for (key, port) in [("src_port", src_port), ("dst_port", dst_port)] {
-        if port.is_some() && !protocol.is_some_and(|number| PORTED.contains(&number)) {
-            found(key, "needs protocol = \"tcp\", \"udp\" or \"sctp\"".into());
-        }
+    let family = other_family(*src, *dst).map(|why| ("dst", why));
+    let ports = [("src_port", src_port), ("dst_port", dst_port)];
+    let ports = ports.map(|(key, port)| Some((key, without_ports(*port, *protocol)?)));
+    for (key, why) in family.into_iter().chain(ports.into_iter().flatten()) {
+        found(key, why);
     }
 }
 
-/// The number of the bridge of the first slice that is told by five-tuples; the others follow. All
-/// are beyond those of parallel internets.
+/// The least number of the bridge of a slice with five-tuples, beyond those of parallel internets.
 const BRIDGES_BY_TUPLE: u16 = PihForm::Byte.bridges() + 0x100;
 /// Numbers for slices with five-tuples; far more than slices, so that few names share one.
 const PLACES: u16 = 0x2000;

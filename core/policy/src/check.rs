@@ -11,12 +11,13 @@ use core::net::IpAddr;
 use weir_units::ByteCount;
 
 use crate::api;
-use crate::bounds::{FRAMES_MAX, PORTED};
+use crate::bounds::FRAMES_MAX;
 use crate::bridges;
 use crate::cycle;
 use crate::dataplane_check;
 use crate::finding::Finding;
 use crate::format::quoted;
+use crate::packet_check::{other_family, without_ports};
 use crate::realtime_check;
 use crate::rule_check::{self, check_sums, of_rule};
 use crate::xtc_check;
@@ -338,15 +339,10 @@ fn check_rule_values(policy: &Policy, findings: &mut Vec<Finding>) {
 }
 
 fn check_rule(vif: usize, number: usize, rule: &Filter, findings: &mut Vec<Finding>) {
-    if let (Some(src), Some(dst)) = (rule.src, rule.dst)
-        && src.address().is_ipv4() != dst.address().is_ipv4()
-    {
-        let message = format!("{dst} is of another family than src, {src}");
-        findings.push(Finding::new("vif", vif, format!("filter.{number}.dst"), message));
-    }
-    if rule.port.is_some() && !rule.protocol.is_some_and(|number| PORTED.contains(&number)) {
-        let message = "needs protocol = \"tcp\", \"udp\" or \"sctp\"";
-        findings.push(Finding::new("vif", vif, format!("filter.{number}.port"), message));
+    let family = other_family(rule.src, rule.dst).map(|why| ("dst", why));
+    let port = without_ports(rule.port, rule.protocol).map(|why| ("port", why));
+    for (key, why) in family.into_iter().chain(port) {
+        findings.push(Finding::new("vif", vif, format!("filter.{number}.{key}"), why));
     }
 }
 

@@ -69,6 +69,7 @@ mod guarantee;
 mod key_path;
 mod model;
 mod overbooking;
+mod packet_check;
 mod phase;
 mod pih;
 mod problem;

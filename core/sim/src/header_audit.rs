@@ -335,7 +335,7 @@ fn send(
         Some(told) => packet_told(draw, told),
         None => {
             let payload = draw.between(0, 1504);
-            // Of a slice that is told by nothing.
+            // This type is no IP packet, so it matches no five-tuple.
             [0x90, 0x00].into_iter().chain((0..payload).map(|_| byte(draw))).collect()
         }
     };

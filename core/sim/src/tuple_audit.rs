@@ -144,7 +144,7 @@ struct ReadPacket<'p> {
     source: Vec<u8>,
     destination: Vec<u8>,
     protocol: u8,
-    /// Of IPv6.
+    /// The hop limit of an IPv6 packet; none for IPv4.
     hop_limit: Option<u8>,
     transport: &'p [u8],
 }

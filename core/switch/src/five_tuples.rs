@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use weir_policy::{FiveTuple, Policy};
 
 use crate::frame::{ETHERTYPE_ARP, Ethernet, Fragment, Ip, PROTOCOL_ICMPV6};
+use crate::spoof::{REDIRECT, ROUTER_SOLICITATION};
 
 /// The five-tuples of a policy, in order, each with the number of its slice's bridge.
 #[derive(Debug, Default)]
@@ -20,9 +21,9 @@ pub(crate) struct FiveTuples(Vec<(u16, FiveTuple)>);
 /// The bridges that a frame without a header is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UntaggedBridges {
-    /// The one of a slice that is told by five-tuples, by its number.
-    Numbered(u16),
-    /// The one of slices that are told by nothing.
+    /// The one of the slice whose five-tuple the frame matches.
+    Matched(u16),
+    /// The one of slices that have neither header nor five-tuples.
     Plain,
     /// All of them.
     All,
@@ -37,13 +38,13 @@ impl FiveTuples {
         self.0.is_empty()
     }
 
-    /// Finds the bridges of a frame without a header. `is_here` says whether the port has the
-    /// bridge of a number: the five-tuples of other slices do not count there.
+    /// Finds the bridges of a frame without a header. `here` gives the port's bridge of a number;
+    /// the five-tuples of slices without one do not count there.
     pub(crate) fn bridges_of(
         &self,
         frame: &[u8],
         ethernet: &Ethernet,
-        is_here: impl Fn(u16) -> bool,
+        here: impl Fn(u16) -> Option<u16>,
     ) -> UntaggedBridges {
         if ethernet.ethertype == ETHERTYPE_ARP {
             return UntaggedBridges::All;
@@ -53,9 +54,9 @@ impl FiveTuples {
             return UntaggedBridges::All;
         }
         let ports = ip.ports(frame);
-        let mut tuples = self.0.iter();
-        let first = tuples.find(|(bridge, tuple)| matches(tuple, &ip, ports) && is_here(*bridge));
-        first.map_or(UntaggedBridges::Plain, |(bridge, _)| UntaggedBridges::Numbered(*bridge))
+        let mut matched = self.0.iter().filter(|(_, tuple)| matches(tuple, &ip, ports));
+        let first = matched.find_map(|(number, _)| here(*number));
+        first.map_or(UntaggedBridges::Plain, UntaggedBridges::Matched)
     }
 }
 
@@ -81,9 +82,6 @@ fn is_neighbour_discovery(ip: &Ip, frame: &[u8], ethernet: &Ethernet) -> bool {
 
 /// Offset of the hop limit in the header of IPv6.
 const HOP_LIMIT: usize = 7;
-/// Types of ICMPv6 between which those of neighbour discovery are (RFC 4861 §4).
-const ROUTER_SOLICITATION: u8 = 133;
-const REDIRECT: u8 = 137;
 
 #[cfg(test)]
 mod tests {
@@ -114,7 +112,7 @@ mod tests {
     fn told(rest: &[u8]) -> UntaggedBridges {
         let frame = [&[2; 12], rest].concat();
         let ethernet = Ethernet::read(&frame).unwrap();
-        FiveTuples::of(&policy()).bridges_of(&frame, &ethernet, |_| true)
+        FiveTuples::of(&policy()).bridges_of(&frame, &ethernet, Some)
     }
 
     fn ipv4(protocol: u8, fragment: [u8; 2], destination: [u8; 4], port: u8) -> Vec<u8> {
@@ -131,7 +129,7 @@ mod tests {
     fn a_slice_is_told_by_its_five_tuples() {
         let policy = policy();
         let number = |index| policy.bridge_of(PortId(0), SliceId(index));
-        let slice = |index| UntaggedBridges::Numbered(number(index));
+        let slice = |index| UntaggedBridges::Matched(number(index));
         assert_eq!(told(&ipv4(17, [0; 2], [10, 0, 0, 1], 53)), slice(0));
         assert_eq!(told(&ipv4(17, [0; 2], [10, 0, 0, 1], 54)), slice(1));
         assert_eq!(told(&ipv4(17, [0, 1], [10, 0, 0, 1], 53)), slice(1));
@@ -150,7 +148,7 @@ mod tests {
         // A five-tuple of a slice that is not on the port takes nothing from others.
         let frame = [&[2; 12], &ipv4(17, [0; 2], [10, 0, 0, 1], 53)[..]].concat();
         let ethernet = Ethernet::read(&frame).unwrap();
-        let here = |bridge| bridge != number(0);
+        let here = |bridge| (bridge != number(0)).then_some(bridge);
         assert_eq!(FiveTuples::of(&policy).bridges_of(&frame, &ethernet, here), slice(1));
     }
 }

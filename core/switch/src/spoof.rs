@@ -101,10 +101,10 @@ fn link_local(mac: u64) -> Ipv6Addr {
 }
 
 const ETHERTYPE_RARP: u16 = 0x8035;
-const ROUTER_SOLICITATION: u8 = 133;
+pub(crate) const ROUTER_SOLICITATION: u8 = 133;
 const ROUTER_ADVERTISEMENT: u8 = 134;
 const NEIGHBOUR_SOLICITATION: u8 = 135;
 const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
-const REDIRECT: u8 = 137;
+pub(crate) const REDIRECT: u8 = 137;
 const OPTION_SOURCE_MAC: u8 = 1;
 const OPTION_TARGET_MAC: u8 = 2;

@@ -19,8 +19,7 @@ pub(crate) fn outside<T: PartialOrd + Display>(
     value: T,
     bounds: RangeInclusive<T>,
 ) -> Option<String> {
-    let (low, high) = (bounds.start(), bounds.end());
-    (!bounds.contains(&value)).then(|| format!("{what} is {value}; {low} to {high}"))
+    outside_as(what, &value, &bounds, T::to_string)
 }
 
 /// Finds a value without a text of its own that is outside of its bounds.
@@ -29,8 +28,20 @@ pub(crate) fn outside_by<T: PartialOrd + Debug>(
     value: T,
     bounds: RangeInclusive<T>,
 ) -> Option<String> {
-    let (low, high) = (bounds.start(), bounds.end());
-    (!bounds.contains(&value)).then(|| format!("{what} is {value:?}; {low:?} to {high:?}"))
+    outside_as(what, &value, &bounds, |value| format!("{value:?}"))
+}
+
+fn outside_as<T: PartialOrd>(
+    what: &str,
+    value: &T,
+    bounds: &RangeInclusive<T>,
+    show: impl Fn(&T) -> String,
+) -> Option<String> {
+    if bounds.contains(value) {
+        return None;
+    }
+    let [shown, low, high] = [value, bounds.start(), bounds.end()].map(show);
+    Some(format!("{what} is {shown}; {low} to {high}"))
 }
 
 /// Finds a name that is there twice.

@@ -30,7 +30,7 @@ pub enum RoleView {
 }
 
 /// The policy in force. A tenant's answer holds its slice and its vifs alone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PolicyView {
     /// Name of the node.
     pub node: String,

@@ -328,15 +328,12 @@ mod tests {
     fn a_node_without_a_worker_proves_no_delay() {
         let request = weir_plan::read_request(PLAN).unwrap();
         let mut waits = WaitSamples::new(promise());
-        let policy = PolicyView {
-            node: String::new(),
-            ports: vec![],
-            slices: vec![],
-            routers: vec![],
-            vifs: vec![],
-        };
         for now_ns in 1..100 {
-            waits.read("gold", &policy, &NodeStatus { now_ns, ..NodeStatus::default() });
+            waits.read(
+                "gold",
+                &PolicyView::default(),
+                &NodeStatus { now_ns, ..NodeStatus::default() },
+            );
         }
         let view = waits.view(&request.slices[0]);
         assert_eq!(view.unproven.unwrap().reason, UnprovenReason::NotMetered);

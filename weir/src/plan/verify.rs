@@ -285,13 +285,7 @@ mod tests {
 
     fn reading(now_ns: u64, uptime_ns: u64, number: u64) -> NodeReading {
         let status = NodeStatus { now_ns, uptime_ns, ..NodeStatus::default() };
-        let policy = PolicyView {
-            node: String::new(),
-            ports: vec![],
-            slices: vec![],
-            routers: vec![],
-            vifs: vec![],
-        };
+        let policy = PolicyView::default();
         NodeReading { status, policy, problems: vec![], number: Some(number) }
     }
 

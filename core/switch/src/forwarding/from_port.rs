@@ -23,7 +23,7 @@ pub(crate) enum PortBridges {
     One(u16),
     /// All of slices that have no header.
     Untagged,
-    /// Those of them that know a vif of the destination address.
+    /// All untagged bridges that know a vif of the destination address.
     UntaggedKnown,
 }
 
@@ -124,14 +124,13 @@ impl Forwarding {
         data: &[u8],
         ethernet: &Ethernet,
     ) -> Result<PortBridges, Reason> {
-        let bridge = |number| state.bridge(number).ok_or(Reason::FiveTupleUnknown);
-        let is_here = |number| state.bridge(number).is_some();
-        match self.five_tuples.bridges_of(data, ethernet, is_here) {
-            UntaggedBridges::Numbered(number) => bridge(number).map(PortBridges::One),
-            UntaggedBridges::Plain => bridge(0).map(PortBridges::One),
-            UntaggedBridges::All if state.untagged.is_empty() => Err(Reason::FiveTupleUnknown),
-            UntaggedBridges::All => Ok(PortBridges::Untagged),
-        }
+        let here = |number| state.bridge(number);
+        let bridges = match self.five_tuples.bridges_of(data, ethernet, here) {
+            UntaggedBridges::Matched(bridge) => Some(PortBridges::One(bridge)),
+            UntaggedBridges::Plain => here(0).map(PortBridges::One),
+            UntaggedBridges::All => (!state.untagged.is_empty()).then_some(PortBridges::Untagged),
+        };
+        bridges.ok_or(Reason::FiveTupleUnknown)
     }
 
     /// Finds the one vif that a frame from a port is for; `None`: it is flooded, or copied to all
@@ -190,21 +189,19 @@ impl Forwarding {
         let mut member = from.member;
         let all = bridges.of(&self.ports[port as usize]).iter().enumerate();
         for (at, bridge) in all.skip(from.bridge) {
-            if matches!(bridges, PortBridges::Untagged | PortBridges::UntaggedKnown)
-                && self.vif_of(now, ids, *bridge, ethernet.source).is_some()
-            {
+            let vif_of = |mac| self.vif_of(now, ids, *bridge, mac);
+            // A slice whose vif has the source address takes the frame for a loop or a spoof.
+            if !matches!(bridges, PortBridges::One(_)) && vif_of(ethernet.source).is_some() {
                 member = 0;
                 continue;
             }
             let known = match bridges {
-                PortBridges::UntaggedKnown => self.vif_of(now, ids, *bridge, ethernet.destination),
+                PortBridges::UntaggedKnown => Some(vif_of(ethernet.destination)),
                 PortBridges::One(_) | PortBridges::Untagged => None,
             };
-            let wants = |vif: usize| match bridges {
-                PortBridges::UntaggedKnown => known == Some(vif),
-                PortBridges::One(_) | PortBridges::Untagged => {
-                    ethernet.is_group() || !self.vifs[vif].source.fixed
-                }
+            let wants = |vif: usize| match known {
+                Some(only) => only == Some(vif),
+                None => ethernet.is_group() || !self.vifs[vif].source.fixed,
             };
             let members = self.bridges.get(usize::from(*bridge)).map(|bridge| &bridge.members);
             let next = members.and_then(|members| next_member(members, member, wants));

@@ -20,7 +20,7 @@ use crate::run_on::RunOn;
 pub(crate) struct ReproduceXtc {
     /// fig3 to fig18, fig20, table1, table2; all of them; report: a page of the results
     figure: String,
-    /// What the router of the lab is: process or namespace [default: process]
+    /// Kind of the lab's router: process or namespace [default: process]
     #[arg(long, value_name = "KIND", value_parser = kind)]
     router: Option<RouterKind>,
     /// Place of the runs; sim: in virtual time, which has table1, table2, fig5 to fig18, fig20
