@@ -240,10 +240,9 @@ static __always_inline long forward_from_port(struct __sk_buff *skb, const struc
 	if (!key.bridge) {
 		int told = stack_bridge_by_five_tuple(skb, ethernet->h_proto);
 
-		/* ARP and neighbour discovery reach the slices that have no five-tuples. */
 		if (told == UNDECIDED)
 			return -1;
-		key.bridge = told > 0 ? told : 0;
+		key.bridge = told == FOR_ALL ? UNTAGGED_BRIDGES : told;
 	}
 	/* The address of a vif from beyond the port: a loop, or a forgery. */
 	__builtin_memcpy(key.mac, ethernet->h_source, ETH_ALEN);

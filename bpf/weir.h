@@ -123,8 +123,12 @@ struct five_tuples {
 	struct five_tuple list[FIVE_TUPLES];
 };
 
+/* The vifs of all slices without a header, where some are told by five-tuples: for ARP and
+ * neighbour discovery. `Port::UNTAGGED` of the policy. */
+#define UNTAGGED_BRIDGES 0xffff
+
 /* A receiver on a port's bridge: that of a parallel internet, of a slice that is told by
- * five-tuples, or of a VLAN, else 0. */
+ * five-tuples, or of a VLAN, else 0; or UNTAGGED_BRIDGES. */
 struct station_key {
 	__u16 device;
 	__u16 bridge;

@@ -38,10 +38,10 @@ fn veths_as_they_come_are_stood_in_for() {
     host_address(&site, "add");
     assert!(!site.ping("wire", "10.9.0.77"), "the host's own stack sees nothing");
     host_address(&site, "del");
-    let free = transfer(&site, "b", "10.9.0.9", 8 << 20);
+    let free = transfer(&site, ["b", "wire"], "10.9.0.9", 8 << 20);
     assert!(free > 20.0, "{free} Mb/s without a limit");
     // Nothing waits in a queue: TCP loses what is too much, and keeps about half of its limit.
-    let limited = transfer(&site, "a", "10.9.0.9", 2 << 20);
+    let limited = transfer(&site, ["a", "wire"], "10.9.0.9", 2 << 20);
     assert!((1.0..=11.0).contains(&limited), "{limited} Mb/s of 10");
     // The next start goes on, and its stop takes all away.
     let node = site.run(&[]);
@@ -51,6 +51,39 @@ fn veths_as_they_come_are_stood_in_for() {
     assert_eq!(system.left(), [""; 0], "nothing is left on the BPF file system");
     host_address(&site, "add");
     assert!(site.reaches("wire", "10.9.0.77"), "the host has its device again");
+}
+
+/// Goal: slices told by five-tuples stay apart while the kernel stands in, too.
+#[test]
+fn five_tuples_hold_without_a_node() {
+    let tuples = format!("match = [{{ protocol = \"tcp\", dst_port = {PORT} }}]");
+    let gold = "name = \"gold\"";
+    let policy = FOUR_ENDS_POLICY.replace(gold, &format!("{gold}\n{tuples}"));
+    let Some(site) = Site::up("weir-t-fivetup", &topology(), &policy) else { return };
+    let _system = BpfSystem::mount(&site);
+    let node = site.run(&[]);
+    site.wait_for_node();
+    // Neighbours are found by ARP, which has no ports.
+    let check = || {
+        for place in ["a", "wire"] {
+            let flush = site.inside(place, "ip").args(["neigh", "flush", "all"]).status();
+            assert!(flush.unwrap().success());
+        }
+        assert!(transfer(&site, ["wire", "a"], "10.9.0.1", 1 << 20) > 1.0);
+        assert!(!site.ping("wire", "10.9.0.1"), "not of the slice's five-tuple");
+        assert!(site.reaches("wire", "10.9.0.3"), "a slice that has none");
+    };
+    check();
+    node.kill();
+    if before_6_6() {
+        println!("SKIPPED five_tuples_hold_without_a_node: Linux before 6.6");
+        return;
+    }
+    check();
+    let node = site.run(&[]);
+    site.wait_for_node();
+    check();
+    site.stop(node);
 }
 
 /// Returns whether the kernel has no links at ingress hooks.
@@ -66,10 +99,11 @@ fn host_address(site: &Site, action: &str) {
     assert!(ip.args(["addr", action, "10.9.0.77/24", "dev", "up0"]).status().unwrap().success());
 }
 
-/// Sends bytes by TCP to the place `wire`, and returns their rate in Mb/s.
-fn transfer(site: &Site, from: &str, to: &'static str, bytes: usize) -> f64 {
+/// Sends bytes by TCP from one place to another, which has an address, and returns their rate in
+/// Mb/s.
+fn transfer(site: &Site, [from, to]: [&str; 2], address: &'static str, bytes: usize) -> f64 {
     let inside = |place: &str| Namespace::open(&format!("{}-{place}", site.name())).unwrap();
-    let listener = inside("wire").run(|| TcpListener::bind((to, PORT)).unwrap()).unwrap();
+    let listener = inside(to).run(|| TcpListener::bind((address, PORT)).unwrap()).unwrap();
     let sink = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(STALL)).unwrap();
@@ -79,7 +113,7 @@ fn transfer(site: &Site, from: &str, to: &'static str, bytes: usize) -> f64 {
         }
         taken
     });
-    let mut stream = inside(from).run(|| TcpStream::connect((to, PORT)).unwrap()).unwrap();
+    let mut stream = inside(from).run(|| TcpStream::connect((address, PORT)).unwrap()).unwrap();
     let started = Instant::now();
     stream.write_all(&vec![7; bytes]).unwrap();
     drop(stream);

@@ -76,6 +76,12 @@ impl Prefix {
     pub fn contains(self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4() && Self::new(address, self.length) == Some(self)
     }
+
+    /// Returns true if all addresses of `other` lie in the prefix.
+    #[must_use]
+    pub fn covers(self, other: Self) -> bool {
+        self.length <= other.length && self.contains(other.address)
+    }
 }
 
 /// Six pairs of hexadecimal digits with colons between.

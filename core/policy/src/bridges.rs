@@ -18,10 +18,13 @@ impl Port {
     /// Numbers of bridges are less than this: see [`Policy::bridge_of`].
     pub const BRIDGES: u16 = BRIDGES_BY_TUPLE + PLACES;
 
+    /// Stands for all bridges of slices without a header, where some are told by five-tuples.
+    pub const UNTAGGED: u16 = u16::MAX;
+
     /// True for the number of the bridge of a slice that is told by five-tuples.
     #[must_use]
     pub const fn is_by_five_tuple(number: u16) -> bool {
-        number >= BRIDGES_BY_TUPLE
+        number >= BRIDGES_BY_TUPLE && number < Self::BRIDGES
     }
 }
 
@@ -90,10 +93,13 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
             };
             check_tuple(tuple, &mut found);
             let earlier = policy.slices[..index].iter();
-            if *tuple != FiveTuple::default()
-                && let Some(owner) = earlier.rev().find(|owner| owner.five_tuples.contains(tuple))
-            {
+            if *tuple == FiveTuple::default() {
+                continue;
+            }
+            if let Some(owner) = earlier.rev().find(|owner| owner.five_tuples.contains(tuple)) {
                 found("", format!("is already of slice {}", quoted(&owner.name)));
+            } else if let Some(why) = covered(policy, index, tuple) {
+                found("", why);
             }
         }
         let others = [("vlan", slice.vlan.is_some()), ("pih", slice.pih.is_some())];
@@ -102,6 +108,24 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
             findings.push(Finding::new("slice", index, "match", message));
         }
     }
+}
+
+/// Returns why a five-tuple of a slice can match nothing on a port: an earlier slice there has one
+/// that covers it.
+fn covered(policy: &Policy, slice: usize, tuple: &FiveTuple) -> Option<String> {
+    policy.slices[..slice].iter().enumerate().find_map(|(index, first)| {
+        let number = first.five_tuples.iter().position(|wide| wide.covers(tuple))?;
+        let ports_of = |slice: usize| -> BTreeSet<PortId> {
+            let own = policy.vifs.iter().filter(|vif| vif.slice.0 as usize == slice);
+            own.map(|vif| vif.port).collect()
+        };
+        // A vif's port may be one that is not there, which is a finding of its own.
+        let port = *ports_of(slice).intersection(&ports_of(index)).next()?;
+        let port = quoted(&policy.ports.get(port.0 as usize)?.name);
+        let first = quoted(&first.name);
+        let first = format!("match {} of slice {first}", number + 1);
+        Some(format!("matches nothing on port {port}: {first}, which comes first, covers it"))
+    })
 }
 
 fn check_tuple(tuple: &FiveTuple, found: &mut impl FnMut(&str, String)) {

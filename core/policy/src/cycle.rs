@@ -60,16 +60,20 @@ impl Policy {
     #[must_use]
     pub fn frame_most(&self, port: &Port, slice: &Slice) -> ByteCount {
         let counts_headers = port.layer != Layer::L3;
-        let headers = match counts_headers {
-            true => {
-                let pih = slice.pih.map_or(0, |_| port.pih.bytes().into());
-                slice.vlan.map_or(0, |_| VLAN_TAG) + pih
-            }
-            false => 0,
-        };
-        let packet = self.node.frame_size.packet_max().get() + headers;
+        let headers = if counts_headers { port.header_bytes(slice) } else { 0 };
+        let packet = self.node.frame_size.packet_max().get() + u64::from(headers);
         let bytes = packet.saturating_add_signed(port.packet_overhead().into());
         ByteCount::new(bytes.max(1))
+    }
+}
+
+impl Port {
+    /// The bytes of the tag and number that a slice's frames carry on the port. Vifs see frames
+    /// without them.
+    #[must_use]
+    pub fn header_bytes(&self, slice: &Slice) -> u16 {
+        let pih = slice.pih.map_or(0, |_| self.pih.bytes().into());
+        slice.vlan.map_or(0, |_| VLAN_TAG) + pih
     }
 }
 
@@ -178,13 +182,17 @@ fn check_headers(policy: &Policy, findings: &mut Vec<Finding>) {
         }
     }
     for (id, port) in policy.ports().filter(|(_, port)| port.pih == PihForm::Byte) {
-        for (slice_id, _) in policy.slices_on(id).filter(|(_, slice)| slice.pih.is_none()) {
+        for (slice_id, slice) in policy.slices_on(id).filter(|(_, slice)| slice.pih.is_none()) {
             let name = quoted(&port.name);
-            let message = format!("is missing, and each frame on port {name} carries a number");
-            findings.push(Finding::new("slice", slice_id.0 as usize, "pih", message));
+            let (key, is) = match slice.five_tuples.is_empty() {
+                true => ("pih", "is missing"),
+                false => ("match", "must be a pih instead"),
+            };
+            let message = format!("{is}: each frame on port {name} carries a number");
+            findings.push(Finding::new("slice", slice_id.0 as usize, key, message));
         }
     }
 }
 
 /// Bytes of an 802.1Q tag.
-const VLAN_TAG: u64 = 4;
+const VLAN_TAG: u16 = 4;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{BROADCAST, Steps, UP, ether, mac, mark_of, node, tagged, tenant, vif};
-use weir_policy::Slice;
+use weir_policy::{FiveTuple, Slice};
 use weir_switch::{Direction, Reason};
 use weir_units::BitRate;
 
@@ -64,6 +64,36 @@ fn tags_are_pushed_and_popped_for_the_slice() {
     let dropped = rig.vif_counters(a, Direction::Send).dropped_for(Reason::UnexpectedTag);
     assert_eq!(dropped.packets, 1);
     assert!(rig.drain().is_empty());
+}
+
+/// Goal: a packet of no slice's five-tuple is dropped with its own reason where all slices have
+/// five-tuples, and is for the plain slice where there is one.
+#[test]
+fn packets_of_nobody_are_counted() {
+    let mut policy = node(BitRate::from_mbps(100));
+    let (slice, a) = tenant(&mut policy, "a");
+    let icmp = FiveTuple { protocol: Some(1), ..FiveTuple::default() };
+    policy[slice].five_tuples = vec![icmp];
+    let ipv4 = |protocol: u8| {
+        let mut bytes = ether(mac(1), mac(9), 60, 7);
+        bytes[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
+        bytes[16..24].copy_from_slice(&[0, 46, 0, 0, 0, 0, 64, protocol]);
+        bytes
+    };
+    let mut rig = common::start(&policy);
+    for protocol in [1, 17] {
+        rig.put(UP, &ipv4(protocol));
+    }
+    assert_eq!(rig.take_vif(a), Some(ipv4(1)));
+    assert!(rig.drain().is_empty());
+    let dropped = rig.counters(UP, Direction::Receive).dropped_for(Reason::FiveTupleUnknown);
+    assert_eq!(dropped.packets, 1);
+    rig.check();
+    let (_, plain) = tenant(&mut policy, "plain");
+    let mut rig = common::start(&policy);
+    rig.put(UP, &ipv4(17));
+    assert_eq!(rig.take_vif(plain), Some(ipv4(17)));
+    rig.check();
 }
 
 #[test]

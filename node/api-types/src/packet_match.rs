@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Packets told by their five-tuple, as requests and the command line say them.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -38,7 +39,7 @@ impl FromStr for PacketMatch {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut read = Self::default();
+        let (mut read, mut seen) = (Self::default(), BTreeSet::new());
         for part in text.split(',') {
             let (key, value) = part
                 .split_once('=')
@@ -59,6 +60,9 @@ impl FromStr for PacketMatch {
                     ));
                 }
             }
+            if !seen.insert(key) {
+                return Err(format!("{key} stands there twice"));
+            }
         }
         Ok(read)
     }
@@ -76,6 +80,7 @@ mod tests {
         let wrong = |text: &str| text.parse::<PacketMatch>().unwrap_err();
         assert_eq!(wrong("udp"), "\"udp\" is no condition such as protocol=udp");
         assert_eq!(wrong("dst_port=0"), "dst_port: \"0\" is no port, 1 to 65535");
+        assert_eq!(wrong("src=10.0.0.1,src=10.0.0.2"), "src stands there twice");
         assert_eq!(wrong("port=1"), "\"port\" is none of protocol, src, dst, src_port, dst_port");
     }
 }

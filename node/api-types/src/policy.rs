@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::change::VifQueueKind;
+use crate::packet_match::PacketMatch;
 use crate::realtime::RealtimeClassView;
 
 /// The caller, as the node knows it.
@@ -70,6 +71,15 @@ pub struct CycleView {
 pub struct GroupView {
     /// Name of the slice.
     pub name: String,
+    /// VLAN that its frames carry on every port. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+    /// Number of the parallel internet that it is. Absent: it is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pih: Option<u8>,
+    /// Packets without a header that are its own.
+    #[serde(rename = "match", default, skip_serializing_if = "Vec::is_empty")]
+    pub matches: Vec<PacketMatch>,
     /// Guarantees and limits of the traffic that its vifs send together.
     pub send: ShareView,
     /// Guarantees and limits of the traffic that its vifs receive together.
@@ -126,6 +136,10 @@ pub struct VifView {
     /// Bytes that its rates charge for a packet beyond layer 2, by the port's `layer` and
     /// `overhead`.
     pub overhead_bytes: i32,
+    /// Bytes of its slice's tag and number, which its frames carry on the port. Its counters leave
+    /// them out; what it sends is charged for them unless the port counts layer 3.
+    #[serde(default)]
+    pub header_bytes: u16,
     /// Bound on the queueing delay of a packet that it sends within its guarantee.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ns: Option<u64>,

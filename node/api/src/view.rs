@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use weir_api_types::change::VifQueueKind;
+use weir_api_types::packet_match::PacketMatch;
 use weir_api_types::policy::{
     CallerView, CycleView, GroupView, PolicyView, PortView, QueueView, RoleView, RouterGroupView,
     ShareView, SmoothWindowView, VifView,
@@ -15,7 +16,8 @@ use weir_api_types::realtime::{ClassStatusView, RealtimeClass, RealtimeClassView
 use weir_api_types::status::{NodeStatus, SliceStatus};
 use weir_loops::ClassStatus;
 use weir_policy::{
-    Policy, Queue, QueueKind, RealtimeKind, Router, RouterRealtime, Share, Slice, SmoothWindow, Vif,
+    FiveTuple, Policy, Queue, QueueKind, RealtimeKind, Router, RouterRealtime, Share, Slice,
+    SmoothWindow, Vif,
 };
 use weir_units::CpuShare;
 
@@ -57,6 +59,9 @@ pub(crate) fn policy(whole: &Policy, caller: &Caller) -> PolicyView {
     let is_own = |slice: &Slice| caller.slice().is_none_or(|name| name == slice.name);
     let slice = |one: &Slice| GroupView {
         name: one.name.clone(),
+        vlan: one.vlan,
+        pih: one.pih,
+        matches: one.five_tuples.iter().map(packet_match).collect(),
         send: share(&one.send),
         receive: share(&one.receive),
         phase_ns: one.phase.map(|phase| phase.as_nanos()),
@@ -77,6 +82,16 @@ pub(crate) fn policy(whole: &Policy, caller: &Caller) -> PolicyView {
         slices: slices.map(slice).collect(),
         routers: routers.map(|one| router(one, all)).collect(),
         vifs: vifs.map(|one| vif(whole, one)).collect(),
+    }
+}
+
+fn packet_match(of: &FiveTuple) -> PacketMatch {
+    PacketMatch {
+        protocol: of.protocol_text(),
+        src: of.src.map(|prefix| prefix.to_string()),
+        dst: of.dst.map(|prefix| prefix.to_string()),
+        src_port: of.src_port,
+        dst_port: of.dst_port,
     }
 }
 
@@ -156,6 +171,7 @@ pub(crate) fn vif(policy: &Policy, of: &Vif) -> VifView {
         receive_shaper: of.receive_shaper.as_ref().map(window),
         receive_queue: queue(&of.receive_queue),
         overhead_bytes: policy[of.port].packet_overhead(),
+        header_bytes: policy[of.port].header_bytes(&policy[of.slice]),
         delay_ns: of.delay.map(|delay| delay.as_nanos()),
     }
 }

@@ -324,7 +324,8 @@ fn limits(policy: &Policy, vifs: u32, ports: u32) -> PlaneLimits {
         gates: vifs.saturating_mul(2).saturating_add(ports),
         devices: interfaces,
         sockets: interfaces.saturating_mul(QUEUES_EACH).min(SOCKETS_MAX),
-        stations: id_of(macs).saturating_add(STATIONS_SPARE),
+        // An address is on its slice's bridge, and may be on that of all without a header.
+        stations: id_of(macs).saturating_mul(2).saturating_add(STATIONS_SPARE),
     }
 }
 

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_policy::{FiveTuple, Policy, PortId};
+use weir_policy::{FiveTuple, Policy, Port, PortId};
 use weir_ports::{BridgeMember, GateId, PortError, Route, XdpPlane, XdpPort};
 use weir_switch::Switch;
 use weir_units::{Instant, Nanos};
@@ -76,18 +76,25 @@ impl GivenStations {
     ) -> Self {
         let (mut stations, mut learnable) = (BTreeMap::new(), BTreeMap::new());
         let mut members: BTreeMap<Bridge, Vec<BridgeMember>> = BTreeMap::new();
+        let has_five_tuples = policy.five_tuples().next().is_some();
         for ((id, vif), [from, gate]) in policy.vifs().zip(gates.iter().copied()) {
             let Some(port) = xdp_port(attached, vif.port.0 as usize) else { continue };
             let (Some(send), Some(receive)) = (paths.get(&from), paths.get(&gate)) else {
                 continue;
             };
             let number = policy.bridge_of(vif.port, vif.slice);
+            let is_untagged = number == 0 || Port::is_by_five_tuple(number);
+            // ARP and neighbour discovery are for all of them.
+            let shared = (has_five_tuples && is_untagged).then_some(Port::UNTAGGED);
+            let numbers = || [Some(number), shared].into_iter().flatten();
             let (bridge, slice) = (port.device_index(), vif.slice.0);
             let device = xdp_port(attached, policy.ports.len() + id.0 as usize);
             let device = device.map(XdpPort::device_index);
             if let Some(device) = device.filter(|_| receive.stand_in.is_some()) {
                 let member = BridgeMember { gate, device, slice };
-                members.entry((bridge, number)).or_default().push(member);
+                for number in numbers() {
+                    members.entry((bridge, number)).or_default().push(member);
+                }
             }
             let destination = match device.filter(|_| receive.redirect.is_some()) {
                 Some(device) => Destination::Route(Route::Vif { gate, device, slice }),
@@ -96,7 +103,9 @@ impl GivenStations {
                     Destination::Gate(gate, stand_in.map(|device| (device, slice)))
                 }
             };
-            stations.extend(vif.macs.iter().map(|mac| ((bridge, number, mac.0), destination)));
+            for number in numbers() {
+                stations.extend(vif.macs.iter().map(|mac| ((bridge, number, mac.0), destination)));
+            }
             if send.redirect.is_some() && port.takes_redirects() {
                 let remote = Route::Remote { device: bridge, slice };
                 learnable.insert((bridge, number), Destination::Route(remote));

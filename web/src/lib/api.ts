@@ -244,14 +244,20 @@ export interface FlowsStatus {
 
 /** A slice. */
 export interface GroupView {
+  /** Packets without a header that are its own. */
+  match?: PacketMatch[];
   /** Name of the slice. */
   name: string;
   /** Length of its phase of the cycle of each port that has one. Absent: it has none. */
   phase_ns?: number;
+  /** Number of the parallel internet that it is. Absent: it is none. */
+  pih?: number;
   /** Guarantees and limits of the traffic that its vifs receive together. */
   receive: ShareView;
   /** Guarantees and limits of the traffic that its vifs send together. */
   send: ShareView;
+  /** VLAN that its frames carry on every port. Absent: none. */
+  vlan?: number;
 }
 
 /** One port or vif. */
@@ -341,6 +347,23 @@ export interface NodeStatus {
   /** The vifs, in the policy's order. */
   vifs: IfaceStatus[];
   worker?: WorkerStatus;
+}
+
+/**
+ * Packets that ports receive without a header, told by their five-tuple. All conditions hold of a
+ * packet that matches; at least one is needed.
+ */
+export interface PacketMatch {
+  /** Destination address or prefix, of the same family. Default: any. */
+  dst?: string | null;
+  /** Destination port; needs a protocol that has ports. Default: any. */
+  dst_port?: number | null;
+  /** IP protocol, by its name or number. Default: any. */
+  protocol?: string | null;
+  /** Source address or prefix. Default: any. */
+  src?: string | null;
+  /** Source port; needs a protocol that has ports. Default: any. */
+  src_port?: number | null;
 }
 
 /** Phases of a port with a cycle whose slice had packets when they began. */
@@ -645,6 +668,11 @@ export interface VifView {
   delay_ns?: number;
   /** Linux device of the vif. */
   device: string;
+  /**
+   * Bytes of its slice's tag and number, which its frames carry on the port. Its counters leave
+   * them out; what it sends is charged for them unless the port counts layer 3.
+   */
+  header_bytes?: number;
   /** Name of the vif. */
   name: string;
   /**

@@ -95,10 +95,15 @@ pub(super) fn side(
     policy: &PolicyView,
     [then, now]: [&NodeStatus; 2],
 ) -> SideView {
+    // The plan counts frames as they are on the link; counters leave out the slice's headers.
     let sum = |status: &NodeStatus, of: fn(&DirectionStatus) -> Amount| -> u64 {
         let vifs = policy.vifs.iter().filter(|vif| vif.slice == slice.name);
-        let found = vifs.filter_map(|vif| status.vif(&vif.name));
-        found.map(|vif| of((planned.of)(vif)).bytes).sum()
+        let found = vifs.filter_map(|vif| Some((vif.header_bytes, status.vif(&vif.name)?)));
+        let on_link = |(headers, vif): (u16, &IfaceStatus)| {
+            let Amount { packets, bytes } = of((planned.of)(vif));
+            bytes.saturating_add(packets.saturating_mul(headers.into()))
+        };
+        found.map(on_link).sum()
     };
     let span = u128::from(now.now_ns.saturating_sub(then.now_ns).max(1));
     let rate = |of: fn(&DirectionStatus) -> Amount| {

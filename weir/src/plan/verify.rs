@@ -301,12 +301,12 @@ mod tests {
         assert_eq!(changed, ["its policy was changed during the measurement"]);
     }
 
-    /// A vif that has sent 8 Mb/s in frames of 1000 bytes, which wait for 1 ms, and received
-    /// nothing.
+    /// A vif that has sent frames of 996 bytes, with a tag of four on the link 8 Mb/s, which wait
+    /// for 1 ms, and received nothing.
     fn sending(elapsed: Duration) -> NodeStatus {
         let now_ns = u64::try_from(elapsed.as_nanos()).unwrap();
         let packets = now_ns / 1_000_000;
-        let sent = Amount { packets, bytes: packets * 1000 };
+        let sent = Amount { packets, bytes: packets * 996 };
         let mut vif = IfaceStatus { name: "v".to_owned(), ..IfaceStatus::default() };
         (vif.send.received, vif.send.enqueued, vif.send.sent) = (sent, sent, sent);
         vif.send.wait_ns = 1_000_000;
@@ -327,7 +327,7 @@ mod tests {
                 "slices":[{{"name":"gold","send":{share},"receive":{share}}}],
                 "vifs":[{{"name":"v","slice":"gold","port":"up0","device":"v","send":{share},
                     "send_queue":{queue},"receive":{share},"receive_queue":{queue},
-                    "overhead_bytes":0}}]}}"#
+                    "overhead_bytes":0,"header_bytes":4}}]}}"#
         );
         fake.carry(serde_json::from_str(&policy).unwrap(), sending);
         let file = std::env::temp_dir().join(format!("weir-t-verify-{}.toml", std::process::id()));

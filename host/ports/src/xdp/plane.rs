@@ -211,7 +211,7 @@ impl XdpPlane {
             let set =
                 self.members.update(&member_key(bridge, number, place), &value, MapFlags::ANY);
             set.map_err(|error| {
-                let bound = self.limits.devices;
+                let bound = self.limits.devices.saturating_mul(2);
                 PortError::bound("members", format!("one more than {bound}? {error}"))
             })?;
             place += 1;
@@ -419,9 +419,9 @@ fn open_object(
 /// Returns the number of entries of a map whose size the program does not fix.
 fn entries_of(map: &str, limits: PlaneLimits, rows: CounterRows) -> Option<u32> {
     match map {
-        "devices" | "faults" | "targets" | "ifindexes" | "copies" | "members" => {
-            Some(limits.devices)
-        }
+        "devices" | "faults" | "targets" | "ifindexes" | "copies" => Some(limits.devices),
+        // Each vif is a member of its slice's bridge, and may be one of all without a header.
+        "members" => Some(limits.devices.saturating_mul(2)),
         "stations" => Some(limits.stations),
         "gates" | "paths" => Some(limits.gates),
         "path_counts" => Some(limits.gates * rows.rows),
