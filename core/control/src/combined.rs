@@ -85,7 +85,7 @@ pub struct Combined {
     /// known.
     micros: Option<f64>,
     /// The ceiling divided by the one with plain headroom: learned from shortfalls.
-    extra: f64,
+    shortfall_factor: f64,
     /// Samples since the set-point or the cap was changed from outside.
     age: u32,
     /// The least of consecutive errors of the same sign, and their number.
@@ -109,7 +109,7 @@ impl Combined {
             trim: 1.0,
             cap,
             micros: None,
-            extra: 1.0,
+            shortfall_factor: 1.0,
             age: 0,
             lasting: 0.0,
             lasting_for: 0,
@@ -224,7 +224,7 @@ impl Combined {
     }
 
     /// Adds the packets that the sample lacks under its ceiling to the backlog.
-    fn let_wait(&mut self, sample: &Sample) {
+    fn add_to_backlog(&mut self, sample: &Sample) {
         let more = self.waiting.max(0.0) - Self::beyond(self.limit, sample);
         self.waiting = more.clamp(0.0, self.waiting_most());
     }
@@ -256,7 +256,8 @@ impl Combined {
         // While the rate is held, a router may burn CPU time without need: learn only as far as the
         // ceiling need not rise.
         let short = self.falls_short(sample);
-        let learned = if short { learned } else { learned.min(self.worth(self.cap).max(known)) };
+        let learned =
+            if short { learned } else { learned.min(self.cost_within(self.cap).max(known)) };
         self.micros = Some(learned);
     }
 
@@ -264,18 +265,19 @@ impl Combined {
     /// processor.
     fn needed(&self, micros: f64) -> f64 {
         let plain = float(self.limit.as_pps()) * micros;
-        (plain * self.factor()).max(plain + f64::from(self.config.headroom_least.as_ppm()))
+        (plain * self.headroom_factor()).max(plain + f64::from(self.config.headroom_least.as_ppm()))
     }
 
     /// Returns the highest cost of a packet for which `cap` is enough.
-    fn worth(&self, cap: CpuShare) -> f64 {
+    fn cost_within(&self, cap: CpuShare) -> f64 {
         let cap = f64::from(cap.as_ppm());
-        let plain = (cap / self.factor()).min(cap - f64::from(self.config.headroom_least.as_ppm()));
+        let plain = (cap / self.headroom_factor())
+            .min(cap - f64::from(self.config.headroom_least.as_ppm()));
         plain.max(0.0) / float(self.limit.as_pps()).max(1.0)
     }
 
-    fn factor(&self) -> f64 {
-        (1.0 + f64::from(self.config.headroom_ppm) / 1e6) * self.extra
+    fn headroom_factor(&self) -> f64 {
+        (1.0 + f64::from(self.config.headroom_ppm) / 1e6) * self.shortfall_factor
     }
 
     /// Returns the nearest cap of the range that the admitted cost allows.
@@ -302,12 +304,12 @@ impl Combined {
             let raised = self.nearest(f64::from(self.cap.as_ppm()) * RAISE);
             // The cost of packets may not explain the shortfall: another process may run under the
             // same cap, or bursts may not fit into the slices of the budget.
-            self.extra = (self.extra * RAISE).min(EXTRA_MOST);
+            self.shortfall_factor = (self.shortfall_factor * RAISE).min(SHORTFALL_FACTOR_MAX);
             self.cap = self.ceiling().max(raised);
             return ActionReason::CeilingRaised;
         }
-        let forgotten = float(sample.span.as_nanos()) / EXTRA_NANOS;
-        self.extra = 1.0 + (self.extra - 1.0) * (1.0 - forgotten).max(0.0);
+        let forgotten = float(sample.span.as_nanos()) / SHORTFALL_MEMORY_NANOS;
+        self.shortfall_factor = 1.0 + (self.shortfall_factor - 1.0) * (1.0 - forgotten).max(0.0);
         let wanted = self.ceiling();
         let far = f64::from(wanted.as_ppm()) * LOWER < f64::from(self.cap.as_ppm());
         if wanted > self.cap {
@@ -344,7 +346,7 @@ impl Controller for Combined {
         let mut reason = self.step_ceiling(sample, starved);
         // A rate under a starved ceiling, or from before the limit, says nothing about the limit.
         if starved {
-            self.let_wait(sample);
+            self.add_to_backlog(sample);
         } else if self.age > 0 {
             self.follow(sample);
         }
@@ -412,9 +414,9 @@ const FALL_GAIN: f64 = 0.02;
 /// Factor on the ceiling when a router falls short under it.
 const RAISE: f64 = 1.25;
 /// More than ten times the plain ceiling does not help a router.
-const EXTRA_MOST: f64 = 10.0;
+const SHORTFALL_FACTOR_MAX: f64 = 10.0;
 /// Time constant with which extra ceiling is taken back: ten minutes. At that pace a router that
 /// needs the extra falls short by no more than the tolerance before it gets it again.
-const EXTRA_NANOS: f64 = 600e9;
+const SHORTFALL_MEMORY_NANOS: f64 = 600e9;
 /// Factor by which a ceiling exceeds its target before it is lowered: it must not follow noise.
 const LOWER: f64 = 1.1;

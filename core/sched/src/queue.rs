@@ -144,7 +144,7 @@ impl<S: Clone + Default> ClassQueues<S> {
         self.check(class)?;
         let this = &mut self.classes[class.0 as usize];
         let mut ledger = core::mem::take(&mut self.ledgers[class.0 as usize]);
-        ledger.show(&mut this.queue);
+        ledger.end_pause(&mut this.queue);
         self.bounds -= u64::from(ledger.packets_max(&this.queue));
         let Self { slab, flows: pool, .. } = self;
         match ledger.flows {
@@ -243,7 +243,7 @@ impl<S: Clone + Default> ClassQueues<S> {
             return false;
         }
         let queue = &mut self.classes[class.0 as usize].queue;
-        self.ledgers[class.0 as usize].show(queue) && queue.packets > 0
+        self.ledgers[class.0 as usize].end_pause(queue) && queue.packets > 0
     }
 
     /// Counts a packet as offered to the class and refused.
@@ -356,20 +356,20 @@ impl<S: Clone + Default> ClassQueues<S> {
     /// The backlog of one class; zero for an unknown class.
     #[must_use]
     pub fn backlog(&self, class: ClassId) -> Backlog {
-        self.whole(class).map_or_else(Backlog::default, ClassQueue::backlog)
+        self.hidden_too(class).map_or_else(Backlog::default, ClassQueue::backlog)
     }
 
     /// When the packet at the head of a class arrived; `None` without one.
     #[must_use]
     pub fn head_arrived(&self, class: ClassId) -> Option<Instant> {
-        let queue = self.whole(class).filter(|queue| queue.packets > 0)?;
+        let queue = self.hidden_too(class).filter(|queue| queue.packets > 0)?;
         self.slab.cells.get(queue.head as usize).map(|cell| cell.packet.arrived)
     }
 
     /// Packets that the class can still take, by its own bound of packets and the table's.
     #[must_use]
     pub fn room(&self, class: ClassId) -> u32 {
-        let Some(queue) = self.whole(class) else { return 0 };
+        let Some(queue) = self.hidden_too(class) else { return 0 };
         let free = self.slab.limit() as u64 - self.total().packets;
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         let ledger = self.ledgers.get(class.0 as usize);
@@ -438,7 +438,7 @@ impl<S: Clone + Default> ClassQueues<S> {
     }
 
     /// The queue with all its packets, those that a pause hides included.
-    fn whole(&self, class: ClassId) -> Option<&ClassQueue> {
+    fn hidden_too(&self, class: ClassId) -> Option<&ClassQueue> {
         match self.ledgers.get(class.0 as usize).map(|ledger| &ledger.pause) {
             Some(Pause::Paused(queue)) => Some(queue),
             _ => self.queue(class),
@@ -532,7 +532,7 @@ impl<S: Clone + Default> ClassQueues<S> {
 
 impl Ledger {
     /// Ends a pause: shows the packets that it hid. Tells whether it hid any.
-    fn show(&mut self, queue: &mut ClassQueue) -> bool {
+    fn end_pause(&mut self, queue: &mut ClassQueue) -> bool {
         let was_hidden = self.pause.end(queue);
         queue.managed = self.codel.is_some() || self.flows.is_some();
         was_hidden

@@ -133,8 +133,8 @@ impl End {
     }
 }
 
-/// Returns the larger of two frames and of 2 ms at the rate. Once in a thousand times, the timers
-/// of a busy machine are late by up to 3 ms. A link loses rate if its burst is shorter than that.
+/// Returns the larger of two frames and of 2 ms at the rate. A link loses rate when a timer is late
+/// by more than its burst. On a busy machine that is once in a thousand times, by up to 3 ms.
 pub fn default_burst(rate: BitRate, mtu: u32) -> ByteCount {
     let frames = ByteCount::new(2 * (u64::from(mtu) + HEADER_BYTES));
     frames.max(rate.bytes_in_floor(Nanos::from_millis(2)))

@@ -108,7 +108,7 @@ impl ServiceSecond {
     /// Judges the second.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let Owed { guaranteed_bytes, slack, is_below, .. } = self.owed();
+        let JudgedSecond { guaranteed_bytes, slack, is_below, .. } = self.judge();
         let got = self.got_charged;
         if guaranteed_bytes == 0 {
             Verdict::None
@@ -125,18 +125,18 @@ impl ServiceSecond {
         }
     }
 
-    fn owed(&self) -> Owed {
+    fn judge(&self) -> JudgedSecond {
         let guaranteed_bytes = self.guarantee.bytes_in_floor(self.time).get();
         let owed_bytes = guaranteed_bytes.min(self.demand);
         let at_either_end = self.guarantee.bytes_in_floor(ON_THE_WAY).get();
         let slack = at_either_end.max(self.longest.saturating_mul(2));
         let is_below = self.got_charged.saturating_add(slack) < owed_bytes;
-        Owed { guaranteed_bytes, owed_bytes, slack, is_below }
+        JudgedSecond { guaranteed_bytes, owed_bytes, slack, is_below }
     }
 }
 
 /// The bytes that a second is judged by, as the port's layer counts.
-struct Owed {
+struct JudgedSecond {
     guaranteed_bytes: u64,
     owed_bytes: u64,
     slack: u64,
@@ -147,7 +147,7 @@ impl Service {
     /// Makes the service of one second.
     #[must_use]
     pub fn of(second: &ServiceSecond) -> Self {
-        let Owed { guaranteed_bytes, owed_bytes, slack, is_below } = second.owed();
+        let JudgedSecond { guaranteed_bytes, owed_bytes, slack, is_below } = second.judge();
         let worst = WorstSecond {
             at_unix_ms: second.at_unix_ms,
             time: second.time,

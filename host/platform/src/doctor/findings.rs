@@ -241,11 +241,12 @@ const CAPABILITIES: &[(&str, Weight, &str)] = &[
 
 const COMMANDS: &[(&str, Weight, &str, &str)] = &[
     ("ip", Weight::Missing, "iproute2", "no device can be taken or given back"),
+    ("tc", Weight::Missing, "iproute2", "no device can be taken"),
+    ("sysctl", Weight::Missing, "procps", "no device can be taken"),
     ("ethtool", Weight::Costs, "ethtool", "offloads that a port cannot carry stay on"),
-    ("tc", Weight::Costs, "iproute2", "no labs with rates and delays, no comparison with HTB"),
+    ("taskset", Weight::Costs, "util-linux", "other programs stay on the worker's processor"),
     ("bridge", Weight::Costs, "iproute2", "no comparison with the kernel's bridge"),
     ("nsenter", Weight::Costs, "util-linux", "no programs in namespaces of labs"),
-    ("sysctl", Weight::Costs, "procps", "no labs whose nodes forward"),
 ];
 
 /// Ways to cap a router of which one is needed, what is not possible without, what mends it.
