@@ -36,13 +36,14 @@ pub(crate) fn put(entry: &EntryItem, tc: &mut String) {
     );
 }
 
-/// Writes the line that stops the bucket, but for one packet, for twice the entry's hold and more.
-pub(crate) fn stop(entry: &EntryItem, tc: &mut String) {
-    let EntryItem { tunnel, rate_bytes, hold_ms, .. } = entry;
-    let stopped_ms = 2 * u64::from(*hold_ms) + SCRIPT_MS;
+/// Writes the line that stops the bucket, but for one packet, for twice a hold and more: its own,
+/// or the longer one of an entry that is changed together with it.
+pub(crate) fn stop(entry: &EntryItem, hold_ms: u16, tc: &mut String) {
+    let EntryItem { tunnel, rate_bytes, .. } = entry;
+    let stopped_ms = 2 * u64::from(hold_ms) + SCRIPT_MS;
     let rate = HOLD_OVERHEAD * 1000 / stopped_ms;
     let burst = HOLD_OVERHEAD + PACKET_MOST;
-    let room = rate_bytes.saturating_mul(latency_ms(*hold_ms)) / 1000 + BURST_LEAST;
+    let room = rate_bytes.saturating_mul(latency_ms(hold_ms)) / 1000 + BURST_LEAST;
     let _ = writeln!(
         tc,
         "qdisc replace dev wc{tunnel} root tbf rate {rate}bps burst {burst} limit {room} \

@@ -15,6 +15,8 @@ pub use crate::agreement::{AgreementConfig, AgreementRouter};
 use crate::config_values::{device, name, rate, reservable, some_rate};
 use crate::physical::{NodeConfig, PhysicalLinkConfig, SshServer};
 pub use crate::store_address::StoreAddress;
+pub use crate::tokens::BrokerToken;
+use crate::tokens::check_tokens;
 
 /// The whole file.
 #[derive(Clone, Debug, Deserialize)]
@@ -64,6 +66,9 @@ pub struct BrokerSettings {
     /// Requests that may wait for the writer.
     #[serde(default = "default_requests")]
     pub requests: usize,
+    /// Requests that each token may send in a second.
+    #[serde(default = "default_requests_per_second")]
+    pub requests_per_second: u32,
     /// Open connections to the interface.
     #[serde(default = "default_clients")]
     pub clients: usize,
@@ -92,18 +97,6 @@ pub struct BrokerSettings {
     /// The time for which a node keeps a set-point of policing that is not renewed.
     #[serde(default = "default_set_point_lease", deserialize_with = "duration")]
     pub set_point_lease: Duration,
-}
-
-/// A caller of the interface.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BrokerToken {
-    /// Its owner's name.
-    pub name: String,
-    /// SHA-256 of the token, as hexadecimal digits.
-    pub sha256: String,
-    /// The network that its owner manages; without one, all.
-    pub network: Option<String>,
 }
 
 /// A virtual network.
@@ -286,8 +279,10 @@ impl BrokerConfig {
             return Err(format!("version {}; this Weir reads 1", self.version));
         }
         name("broker.name", &self.broker.name)?;
-        if self.broker.requests == 0 || self.broker.clients == 0 {
-            return Err("broker.requests and broker.clients must be at least 1".to_owned());
+        let BrokerSettings { requests, requests_per_second, clients, .. } = &self.broker;
+        if *requests == 0 || *requests_per_second == 0 || *clients == 0 {
+            let text = "broker.requests, requests_per_second and clients must be at least 1";
+            return Err(text.to_owned());
         }
         for (key, value, most) in [
             ("connections", self.broker.connections, CONNECTIONS_MOST),
@@ -330,16 +325,7 @@ impl BrokerConfig {
         self.check_agreements()?;
         self.check_pools()?;
         self.check_servers()?;
-        for token in &self.broker.token {
-            let known = token.network.as_ref().is_none_or(|name| networks.contains(name));
-            if !known {
-                return Err(format!("token \"{}\": its network is not there", token.name));
-            }
-            if token.sha256.len() != 64 || !token.sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
-                return Err(format!("token \"{}\": sha256 has not 64 digits", token.name));
-            }
-        }
-        Ok(())
+        check_tokens(&self.broker.token, &networks)
     }
 }
 
@@ -512,6 +498,10 @@ fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
 
 const fn default_requests() -> usize {
     1024
+}
+
+const fn default_requests_per_second() -> u32 {
+    1000
 }
 
 const fn default_clients() -> usize {

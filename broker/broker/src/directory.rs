@@ -241,7 +241,6 @@ impl NetworkDirectory {
                 id: *id,
                 name: network.name.clone(),
                 vlan: vlans.get(&network.name).copied().unwrap_or_default(),
-                inside: Ipv6Prefix { address: network.outer, length: 48 },
                 outer: Ipv6Prefix { address: network.outer, length: 64 },
                 shares: shares.collect(),
                 connections: own_most,

@@ -13,15 +13,19 @@ use tokio::time::Instant;
 use crate::directory::KnownArc;
 use crate::node_keeper::KeptNodeStatus;
 use crate::node_queue::QueuedNodeStatus;
+use crate::weir_node::vif_name;
 
 /// Failed parts, by the names of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FailedParts {
     /// Routers that do not answer.
     pub(crate) routers: BTreeSet<String>,
-    /// nodes that do not answer or do not have what they are to have, and why.
+    /// Nodes that do not answer or do not have what they are to have, and why.
     #[serde(default)]
     pub(crate) nodes: BTreeMap<String, String>,
+    /// Vifs that nodes lack or have otherwise, by their names there, and the node.
+    #[serde(default)]
+    pub(crate) vifs: BTreeMap<String, String>,
     /// Devices of links without a carrier: router and device.
     pub(crate) devices: BTreeSet<(String, String)>,
     /// Links that an administrator has set down: network and link.
@@ -48,6 +52,11 @@ impl FailedParts {
             failed.devices.extend(devices.into_iter().map(|device| (name.clone(), device)));
         }
         for (name, status) in nodes {
+            for (vif, since) in status.lacks {
+                if now.saturating_duration_since(since) >= patience {
+                    failed.vifs.insert(vif, name.clone());
+                }
+            }
             let Some(since) = status.unsound_since else { continue };
             // Without a fault nothing is known of it yet.
             let fault = status.node.fault?;
@@ -92,6 +101,11 @@ impl FailedParts {
         for (router, device) in [(&arc.from, &arc.device), (&arc.to, &arc.far_device)] {
             if self.routers.contains(router) {
                 return Some(format!("router \"{router}\" {SILENT}"));
+            }
+            if !self.vifs.is_empty()
+                && let Some(node) = self.vifs.get(&vif_name(router, device))
+            {
+                return Some(format!("node \"{node}\" does not have \"{router}:{device}\""));
             }
             // Without failures nothing is copied: every link is asked for at once.
             let any = !self.devices.is_empty();
@@ -139,6 +153,19 @@ mod tests {
         let config = test_config::parse(&test_config::shared("60Mbit", "30Mbit")).unwrap();
         let state =
             BrokerState::new(&config, &mut StableIds::default(), Vec::new(), Vec::new()).unwrap();
+        // What one link lacks there is no fault of others.
+        let (_, network, lacking) = state.directory.all_arcs().next().unwrap();
+        let node = RouterState { name: "n1".to_owned(), reachable: true, repaired: 0, fault: None };
+        let mut status = KeptNodeStatus::new(node, None);
+        status.lacks.insert(vif_name(&lacking.from, &lacking.device), since);
+        let name = "n1".to_owned();
+        let nodes = [(&name, status)].into_iter();
+        let failed =
+            FailedParts::observed(std::iter::empty(), nodes, patience, since + patience).unwrap();
+        for (_, of, arc) in state.directory.all_arcs() {
+            let is_its = (of, &arc.link) == (network, &lacking.link);
+            assert_eq!(failed.fault_of(of, arc).is_some(), is_its, "{of} {}", arc.link);
+        }
         for (reachable, why) in
             [(false, "node \"n1\" does not answer"), (true, "node \"n1\": it has no port \"p\"")]
         {

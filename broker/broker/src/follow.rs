@@ -217,7 +217,7 @@ impl Writer {
         fault: Option<String>,
     ) {
         if let Some(first) = served.first() {
-            self.locked(|state| state.took(id, Some(first.times())));
+            self.locked(|state| state.record_step(id, Some(first.times())));
         }
         for of in served {
             of.caller.tell(match fault.clone() {

@@ -17,6 +17,7 @@ use weir_network::ConnectionId;
 
 use crate::answer_counts::AnswerCounts;
 use crate::app::router;
+use crate::callers::KnownCallers;
 use crate::clock;
 use crate::config::{BrokerConfig, BrokerToken};
 use crate::execution::NodeQueues;
@@ -26,17 +27,22 @@ use crate::message::{BODY_BYTES_MAX, ReadMessage};
 use crate::orders::{SharedState, WantedLink, WriterOrder};
 use crate::police::NetworkPolice;
 use crate::routes::BrokerInterface;
+use crate::server::ClientAddresses;
 use crate::sha256::sha256;
 use crate::state::BrokerState;
 use crate::traffic::TrafficReader;
 use crate::{openapi, test_config, xml};
 
+mod callers;
+mod connections;
 mod metrics;
 
 /// A broker without routers: what is planned counts as done.
 struct TestInterface {
     router: axum::Router,
     state: SharedState,
+    /// A connection of another broker, which this one sees when it looks.
+    elsewhere: Arc<Mutex<Option<RequestedConnection>>>,
 }
 
 /// An answer that came.
@@ -65,21 +71,23 @@ impl TestInterface {
         let state = BrokerState::new(&config, &mut ids, Vec::new(), Vec::new()).unwrap();
         let state = Arc::new(Mutex::new(state));
         let (orders, waiting) = mpsc::channel(4);
-        tokio::spawn(execute_orders(Arc::clone(&state), waiting));
+        let elsewhere = Arc::default();
+        tokio::spawn(execute_orders(Arc::clone(&state), waiting, Arc::clone(&elsewhere)));
         // Before the first sample.
         let policing = NetworkPolice::new(&config).map(|police| police.report(500, 0));
         let interface = BrokerInterface {
             state: Arc::clone(&state),
             orders,
             nodes: watch::channel(routers).1,
-            tokens: config.broker.token.clone(),
+            callers: KnownCallers::new(&config.broker),
             kept_nodes: watch::channel(nodes).1,
             policing: watch::channel(Arc::new(policing.unwrap_or_default())).1,
             traffic: TrafficReader::new(),
             answers: AnswerCounts::default(),
-            is_shared: false,
+            addresses: Arc::new(ClientAddresses::new(1)),
+            is_shared: true,
         };
-        Self { router: router(Arc::new(interface)), state }
+        Self { router: router(Arc::new(interface)), state, elsewhere }
     }
 
     /// Sends a request with a token and a body; `form` is the format of both messages.
@@ -117,7 +125,11 @@ impl TestInterface {
 }
 
 /// Does what a writer does, without store and routers.
-async fn execute_orders(state: SharedState, mut orders: mpsc::Receiver<WriterOrder>) {
+async fn execute_orders(
+    state: SharedState,
+    mut orders: mpsc::Receiver<WriterOrder>,
+    elsewhere: Arc<Mutex<Option<RequestedConnection>>>,
+) {
     let mut drawn = 77_000_000_u64;
     while let Some(order) = orders.recv().await {
         let mut state = state.lock().unwrap();
@@ -140,14 +152,26 @@ async fn execute_orders(state: SharedState, mut orders: mpsc::Receiver<WriterOrd
                 answer.send(changed.map(drop)).unwrap();
                 continue;
             }
+            WriterOrder::Look { answer } => {
+                if let Some(requested) = elsewhere.lock().unwrap().take() {
+                    state.admit(ELSEWHERE, requested, clock::now()).unwrap();
+                    finish_steps(&mut state, ELSEWHERE);
+                }
+                answer.send(()).unwrap();
+                continue;
+            }
             _ => continue,
         };
         if planned.is_ok() {
-            while state.work(id).is_some() {
-                state.finish(id, true).unwrap();
-            }
+            finish_steps(&mut state, id);
         }
         waiting.answer.send(planned.map(|()| id)).unwrap();
+    }
+}
+
+fn finish_steps(state: &mut BrokerState, id: ConnectionId) {
+    while state.work(id).is_some() {
+        state.finish(id, true).unwrap();
     }
 }
 
@@ -550,5 +574,8 @@ impl Drop for Schema {
 const JSON: &str = "application/json";
 
 const XML: &str = "application/xml";
+
+/// A connection that another broker made.
+const ELSEWHERE: ConnectionId = ConnectionId(78_000_000);
 
 const NEVER: &str = "c00000000000000ff";

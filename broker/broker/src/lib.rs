@@ -39,9 +39,11 @@ mod app;
 #[cfg(test)]
 mod brokers;
 mod bucket;
+mod callers;
 mod clock;
 pub mod config;
 mod config_values;
+mod creation;
 mod directory;
 mod due_times;
 mod edge_guard;
@@ -95,6 +97,7 @@ mod store;
 mod store_address;
 #[cfg(test)]
 mod test_config;
+mod tokens;
 mod traffic;
 mod tunnel_numbers;
 mod upkeep;

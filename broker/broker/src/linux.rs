@@ -14,6 +14,7 @@
 //! routes of protocol 87, queueing disciplines with handle `57:` on links. Other objects are left
 //! alone; a root discipline of others at a link is reported as foreign.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 
@@ -79,25 +80,28 @@ impl NodeDriver for LinuxDriver {
         let mut puts: Vec<_> =
             wanted.iter().filter(|(key, item)| is_put(actual.get(*key), item)).collect();
         puts.sort_by_key(|(_, item)| rank(item));
-        let (mut stop, mut hold_ms, mut neighbours) = (String::new(), 0, String::new());
+        let mut neighbours = String::new();
+        let mut holds: BTreeMap<u16, HeldChanges<'_>> = BTreeMap::new();
         for (key, item) in puts {
-            ask_for_neighbour(item, actual.get(key), &mut neighbours);
-            if let Some(entry) = held(item, actual.get(key)) {
-                bucket::stop(entry, &mut stop);
-                hold_ms = hold_ms.max(entry.hold_ms);
+            let before = actual.get(key);
+            ask_for_neighbour(item, before, &mut neighbours);
+            match held(item, before) {
+                Some(entry) => {
+                    holds.entry(hold_class(entry.hold_ms)).or_default().push((key, entry, before));
+                }
+                None => put(key, item, before, &mut ip, &mut tc),
             }
-            put(key, item, actual.get(key), &mut ip, &mut tc);
         }
-        let [stop, ip, tc] =
-            [("tc", stop), ("ip -6", ip), ("tc", tc)].map(|(of, lines)| batch(of, lines, "2>&1"));
         // iproute2 supports this since 5.16. Without it, the first packets trigger the discovery.
         let neighbours = batch("ip -6", neighbours, ">/dev/null 2>&1");
-        if hold_ms == 0 {
-            return neighbours + &ip + &tc;
+        let script = neighbours + &batch("ip -6", ip, "2>&1") + &batch("tc", tc, "2>&1");
+        if holds.is_empty() {
+            return script;
         }
-        let pause = format!("sleep {}.{:03}\n", hold_ms / 1000, hold_ms % 1000);
+        // The shortest holds first: they keep nobody waiting for long.
+        let holds: String = holds.into_values().map(|changes| hold_script(&changes)).collect();
         // A shell reads a whole group before it executes any of it.
-        format!("{{\n{neighbours}{stop}{pause}{ip}{pause}{tc}}}\n")
+        format!("{{\n{script}{holds}}}\n")
     }
 
     fn reading(&self) -> String {
@@ -193,6 +197,30 @@ fn batch(program: &str, lines: String, said: &str) -> String {
         return lines;
     }
     format!("{program} -force -batch - {said} <<'WEIR'\n{lines}WEIR\n")
+}
+
+/// Entries whose packets are held together: key, entry, and what it replaces.
+type HeldChanges<'i> = Vec<(&'i String, &'i EntryItem, Option<&'i NodeItem>)>;
+
+/// Returns the class of a hold: those of one class are at most a factor of two apart, so that no
+/// entry waits much longer than it needs, and all classes together take four times the longest.
+fn hold_class(hold_ms: u16) -> u16 {
+    hold_ms.checked_next_power_of_two().unwrap_or(u16::MAX)
+}
+
+/// Returns the lines that change entries while their packets are held, all for the longest hold
+/// among them.
+fn hold_script(changes: &HeldChanges<'_>) -> String {
+    let hold_ms = changes.iter().map(|(_, entry, _)| entry.hold_ms).max().unwrap_or(0);
+    let (mut stop, mut ip, mut tc) = (String::new(), String::new(), String::new());
+    for (key, entry, before) in changes {
+        bucket::stop(entry, hold_ms, &mut stop);
+        put(key, &NodeItem::Entry((*entry).clone()), *before, &mut ip, &mut tc);
+    }
+    let [stop, ip, tc] =
+        [("tc", stop), ("ip -6", ip), ("tc", tc)].map(|(of, lines)| batch(of, lines, "2>&1"));
+    let pause = format!("sleep {}.{:03}\n", hold_ms / 1000, hold_ms % 1000);
+    format!("{stop}{pause}{ip}{pause}{tc}")
 }
 
 /// Returns the entry if its packets are to be held while its path is replaced.
@@ -834,5 +862,34 @@ mod tests {
         }));
         let script = SEGMENT_ROUTING.plan(&open, &held);
         assert!(script.contains("latency 20ms") && !script.contains("sleep"), "{script}");
+    }
+
+    /// Goal: an entry is stopped for as long as the pauses around its change take, whatever others
+    /// of the same script need; much longer holds of others come after it.
+    #[test]
+    fn a_short_hold_does_not_wait_for_a_long_one() {
+        let entries = |outer: &str, holds: [u16; 3]| -> Items {
+            let path = EntryPath { outer: outer.parse().unwrap(), ..entry().path };
+            let each = (1..).zip(holds).map(|(tunnel, hold_ms)| EntryItem {
+                tunnel,
+                hold_ms,
+                path: path.clone(),
+                ..entry()
+            });
+            each.flat_map(|entry| with(NodeItem::Entry(entry))).collect()
+        };
+        let changed = entries("fd0f::1:2", [500, 5, 7]);
+        let script = SEGMENT_ROUTING.plan(&changed, &entries("fd0f::1:1", [0; 3]));
+        let pauses: Vec<_> = script.lines().filter(|line| line.starts_with("sleep")).collect();
+        assert_eq!(pauses, ["sleep 0.007", "sleep 0.007", "sleep 0.500", "sleep 0.500"]);
+        let line = |number: u16| {
+            let start = format!("qdisc replace dev wc{number} ");
+            script.lines().find(|line| line.starts_with(&start)).unwrap().to_owned()
+        };
+        let room = |line: &str| line.split_once("limit ").map(|(_, rest)| rest.to_owned());
+        assert_eq!(room(&line(2)), room(&line(3)), "both are stopped for 14 ms: {script}");
+        assert_ne!(room(&line(1)), room(&line(2)));
+        let at = |text: &str| script.find(text).unwrap();
+        assert!(at(&line(2)) < at("sleep 0.007") && at("sleep 0.007") < at(&line(1)), "{script}");
     }
 }

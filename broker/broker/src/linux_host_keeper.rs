@@ -105,11 +105,14 @@ impl LinuxHostKeeper {
             Some(shell) => shell,
             None => NodeShell::open(&self.server, &self.access).await?,
         };
-        let said = shell.run(script).await?;
+        let said = shell.run(script, HOST_ITEMS).await?;
         self.shell = Some(shell);
         Ok(said)
     }
 }
+
+/// Devices of a host, for the bound of its answers.
+const HOST_ITEMS: usize = 2000;
 
 #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 fn silent(error: ShellError) -> KeepFault {
@@ -182,7 +185,9 @@ impl LinuxHostKeeper {
         vifs.extend(compiled.vifs_left_out.iter().map(ToString::to_string));
         match (ports.is_empty(), vifs.is_empty()) {
             (true, true) => Ok(()),
-            (true, false) => Err(KeepFault::InPart(vifs.join("; "))),
+            (true, false) => {
+                Err(KeepFault::InPart { said: vifs.join("; "), vifs: BTreeSet::new() })
+            }
             (false, _) => Err(KeepFault::Unsound([ports, vifs].concat().join("; "))),
         }
     }

@@ -4,11 +4,12 @@
 //! `Content-Type` says what a body is, `Accept` what the answer is to be. A handler reads a
 //! [`MessageBody`] and gives an [`MessageAnswer`]; it cannot tell which format they have.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
-use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
+use axum::http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -70,14 +71,40 @@ fn weight(range: &str) -> f32 {
 /// A body that is read, with the name of its outermost element in XML.
 pub(crate) trait ReadMessage: DeserializeOwned {
     const ROOT: &'static str;
+
+    /// Leaves out what a list of names repeats. Names are of the configuration, so that a list is
+    /// no longer than what the network has, or it is refused.
+    fn without_repeats(self) -> Self {
+        self
+    }
 }
 
 impl ReadMessage for RequestedConnection {
     const ROOT: &'static str = "request";
+
+    fn without_repeats(mut self) -> Self {
+        for names in [&mut self.avoid, &mut self.include, &mut self.exclude] {
+            leave_out_repeats(names);
+        }
+        self
+    }
 }
 
 impl ReadMessage for ConnectionChange {
     const ROOT: &'static str = "change";
+
+    fn without_repeats(mut self) -> Self {
+        if let Some(names) = &mut self.avoid {
+            leave_out_repeats(names);
+        }
+        self
+    }
+}
+
+/// Leaves each name only where it stands first.
+fn leave_out_repeats(names: &mut Vec<String>) {
+    let mut seen = BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
 }
 
 impl ReadMessage for LinkSetting {
@@ -110,7 +137,7 @@ impl<T: ReadMessage, S: Send + Sync> FromRequest<S> for MessageBody<T> {
                 .map_err(malformed)
                 .and_then(|text| xml::read(T::ROOT, text).map_err(malformed)),
         };
-        read.map(Self)
+        read.map(|message: T| Self(message.without_repeats()))
     }
 }
 
@@ -172,7 +199,12 @@ impl IntoResponse for BrokerRefusal {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.error.code.status());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        MessageAnswer::new(status, "error", &self).into_response()
+        let mut response = MessageAnswer::new(status, "error", &self).into_response();
+        // A stranger's body is not read, and its connection takes a place that others want.
+        if self.error.code == ErrorCode::NotAuthenticated {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
     }
 }
 

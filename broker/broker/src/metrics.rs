@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use weir_api_types::exposition::{EXPOSITION_TYPE, Exposition, seconds};
@@ -21,6 +20,7 @@ use weir_broker_api_types::{
 use weir_control::police::Grade;
 
 use crate::answer_counts::{CountedAnswers, SETUP_BOUNDS_MS};
+use crate::callers::BrokerCaller;
 use crate::config::BrokerToken;
 use crate::refusal::BrokerRefusal;
 use crate::responses::BrokerRefusals;
@@ -33,10 +33,9 @@ use crate::state::state_name;
     responses((status = 200, body = String, content_type = "text/plain"), BrokerRefusals))]
 pub(crate) async fn metrics(
     State(interface): State<Arc<BrokerInterface>>,
-    headers: HeaderMap,
+    BrokerCaller(caller): BrokerCaller,
 ) -> Result<Response, BrokerRefusal> {
-    let caller = interface.caller(&headers)?;
-    Ok(([(CONTENT_TYPE, EXPOSITION_TYPE)], interface.metrics(caller)).into_response())
+    Ok(([(CONTENT_TYPE, EXPOSITION_TYPE)], interface.metrics(&caller)).into_response())
 }
 
 impl BrokerInterface {
@@ -50,6 +49,10 @@ impl BrokerInterface {
             let waiting = most - self.orders.capacity();
             page.one("waiting_requests", "Requests that wait.", "gauge", waiting);
             page.one("waiting_requests_max", "Requests that may wait.", "gauge", most);
+            let help = "Requests refused since their token sent more than requests_per_second.";
+            page.one("beyond_rate_total", help, "counter", self.callers.beyond_rate());
+            let refused = self.addresses.refused();
+            page.one("clients_refused_total", CLIENTS_REFUSED, "counter", refused);
             page.answers(&self.answers.now());
         }
         let counts = self.connections_by_state(caller);
@@ -338,6 +341,8 @@ const SET_POINTS: &[SetPointFamily] = &[
 
 /// Samples of one metric. A network of 10 000 routers has more links than a page should have.
 const SAMPLES_MAX: usize = 5_000;
+
+const CLIENTS_REFUSED: &str = "Connections closed at once: their address had half of `clients`.";
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@
 //! So it needs no queue, unlike a router ([`crate::node_queue`]). A node is a Weir node
 //! ([`crate::weir_node_keeper`]) or a Linux host ([`crate::linux_host_keeper`]).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,6 +31,8 @@ pub(crate) struct KeptNodeStatus {
     /// The time since which it does not answer, or does not have what it is to have; none while it
     /// has.
     pub(crate) unsound_since: Option<Instant>,
+    /// Vifs that it has not or has otherwise, though it answers and has its ports; and since when.
+    pub(crate) lacks: BTreeMap<String, Instant>,
     /// Calls that change something, and those of them that failed.
     pub(crate) calls: u64,
     pub(crate) failed_calls: u64,
@@ -61,8 +64,9 @@ pub(crate) enum KeepFault {
     Silent(String),
     /// It answers, and refuses or has something else.
     Unsound(String),
-    /// It has all but parts that nothing else depends on.
-    InPart(String),
+    /// It has all but parts that nothing else depends on. `vifs` are those that links lack there,
+    /// by their names at the node, as far as the keeper can tell.
+    InPart { said: String, vifs: BTreeSet<String> },
 }
 
 /// Starts the keeper of a node. It ends when nobody has its handle any more.
@@ -84,7 +88,7 @@ pub(crate) fn spawn(
 
 impl KeptNodeStatus {
     pub(crate) const fn new(node: RouterState, unsound_since: Option<Instant>) -> Self {
-        Self { node, unsound_since, calls: 0, failed_calls: 0 }
+        Self { node, unsound_since, lacks: BTreeMap::new(), calls: 0, failed_calls: 0 }
     }
 }
 
@@ -158,12 +162,16 @@ impl KeeperTally {
         self.was_sound = kept.is_ok();
         self.locked(|status| {
             let before = (status.unsound_since.is_some(), status.node.fault.clone());
-            let is_sound = matches!(kept, Ok(()) | Err(KeepFault::InPart(_)));
-            let (reachable, fault) = match kept {
-                Ok(()) => (true, None),
-                Err(KeepFault::Unsound(text) | KeepFault::InPart(text)) => (true, Some(text)),
-                Err(KeepFault::Silent(text)) => (false, Some(text)),
+            let is_sound = matches!(kept, Ok(()) | Err(KeepFault::InPart { .. }));
+            let (reachable, fault, vifs) = match kept {
+                Ok(()) => (true, None, BTreeSet::new()),
+                Err(KeepFault::Unsound(text)) => (true, Some(text), BTreeSet::new()),
+                Err(KeepFault::InPart { said, vifs }) => (true, Some(said), vifs),
+                Err(KeepFault::Silent(text)) => (false, Some(text), BTreeSet::new()),
             };
+            let now = Instant::now();
+            let since = |name: &String| status.lacks.get(name).copied().unwrap_or(now);
+            status.lacks = vifs.iter().map(|name| (name.clone(), since(name))).collect();
             if is_sound {
                 status.unsound_since = None;
             } else {

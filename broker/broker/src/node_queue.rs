@@ -77,9 +77,9 @@ pub(crate) enum NodeFault {
     /// The node was read back and has something else.
     #[error("router \"{0}\" did not take {1}: {2}")]
     NotApplied(String, String, String),
-    /// A later broker has taken over.
-    #[error("a broker with a later lease has taken over")]
-    Fenced,
+    /// The node does not let this broker configure it.
+    #[error("router \"{0}\" refuses this broker: {1}")]
+    Fenced(String, String),
 }
 
 impl NodeQueue {
@@ -198,7 +198,17 @@ impl QueuedNodeStatus {
     fn new(router: RouterState, devices_down: Option<BTreeSet<String>>) -> Self {
         Self { router, devices_down, silent_since: None, changes: 0, failed_changes: 0 }
     }
+
+    /// Returns why the node does not answer; none if it does, or was not asked yet.
+    fn silence(&self) -> Option<NodeFault> {
+        let RouterState { name, fault, .. } = &self.router;
+        let fault = fault.as_ref().filter(|_| !self.router.reachable)?;
+        Some(NodeFault::Unreachable(name.clone(), fault.clone()))
+    }
 }
+
+/// Changes, and who waits until the node has them.
+type WaitingChange = (Vec<ItemChange>, oneshot::Sender<Result<(), NodeFault>>);
 
 /// The node behind a queue.
 struct ConfiguredNode<D> {
@@ -231,6 +241,8 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut batch = Vec::new();
         let link_event = Arc::clone(&self.link_event);
+        // Comparisons because of events: one at once, then one a pause, however many come.
+        let (mut next, mut due) = (Instant::now(), None);
         loop {
             tokio::select! {
                 biased;
@@ -249,13 +261,18 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
                     self.execute(std::mem::take(&mut batch)).await;
                 }
                 // Last, so that a device that comes and goes keeps no request waiting.
-                () = link_event.notified() => self.compare().await,
+                () = link_event.notified(), if due.is_none() => due = Some(next),
+                () = tokio::time::sleep_until(due.unwrap_or(next)), if due.is_some() => {
+                    due = None;
+                    self.compare().await;
+                    next = Instant::now() + EVENT_PAUSE;
+                }
             }
         }
     }
 
     async fn execute(&mut self, batch: Vec<NodeRequest>) {
-        let mut waiting = Vec::new();
+        let (mut waiting, mut readers) = (Vec::new(), Vec::new());
         for request in batch {
             match request {
                 NodeRequest::Change { changes, done } => {
@@ -264,15 +281,24 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
                     }
                     waiting.push((changes, done));
                 }
-                NodeRequest::Counters { device, done } => {
-                    // A caller that went away needs no answer.
-                    let _gone = done.send(self.read_counters(&device).await);
-                }
+                NodeRequest::Counters { device, done } => readers.push((device, done)),
             }
         }
-        if waiting.is_empty() {
-            return;
+        if !waiting.is_empty() {
+            self.change(waiting).await;
         }
+        for (device, done) in readers {
+            // Each attempt takes seconds, and changes wait behind it. The comparison tries again.
+            let counters = match self.note(|status| status.silence()) {
+                Some(fault) => Err(fault),
+                None => self.read_counters(&device).await,
+            };
+            // A caller that went away needs no answer.
+            let _gone = done.send(counters);
+        }
+    }
+
+    async fn change(&mut self, waiting: Vec<WaitingChange>) {
         let applied = self.converge().await;
         for (changes, done) in waiting {
             let taken = applied.clone().and_then(|said| self.verify(&changes, &said));
@@ -488,7 +514,8 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
                 shell
             }
         };
-        let said = shell.run(script).await?;
+        let before = self.actual.as_ref().or(self.known.as_ref()).map_or(0, Items::len);
+        let said = shell.run(script, self.wanted.len() + before).await?;
         self.shell = Some(shell);
         let is_back = self.note(|status| {
             status.silent_since = None;
@@ -514,7 +541,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         });
         match error {
             ShellError::Broken(text) => NodeFault::Unreachable(self.server.name.clone(), text),
-            ShellError::Fenced => NodeFault::Fenced,
+            ShellError::Fenced(text) => NodeFault::Fenced(self.server.name.clone(), text),
         }
     }
 
@@ -543,6 +570,9 @@ const WAITING_MAX: usize = 256;
 
 /// A second attempt starts from what was read back.
 const ATTEMPTS: usize = 2;
+
+/// The least time between two comparisons because a router said that a device changed.
+const EVENT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The time after which FRR that gave no answer is asked again.
 const OSPF_AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -611,6 +641,22 @@ mod tests {
         ]);
         assert_eq!(changed(&known, &wanted, &actual).collect::<Vec<_>>(), ["gone", "otherwise"]);
         assert_eq!(changed(&known, &wanted, &known).count(), 0);
+    }
+
+    /// Goal: a router that does not answer is asked for no counters, and one that answers, or was
+    /// not asked yet, is, whatever fault it has.
+    #[test]
+    fn a_silent_router_is_asked_for_no_counters() {
+        for (reachable, fault, is_silent) in [
+            (false, Some("no route"), true),
+            (false, None, false),
+            (true, Some("a foreign root"), false),
+        ] {
+            let fault = fault.map(str::to_owned);
+            let router = RouterState { name: "b1".to_owned(), reachable, repaired: 0, fault };
+            let silence = QueuedNodeStatus::new(router, None).silence();
+            assert_eq!(silence.is_some(), is_silent, "{silence:?}");
+        }
     }
 
     /// Goal: removals of several phases are in the queues of all their routers before anything

@@ -24,7 +24,7 @@ use crate::policing::{self, PolicingHandle};
 use crate::repair_log::{NoteTaker, RepairLog};
 use crate::shell::ShellAccess;
 use crate::state::BrokerState;
-use crate::weir_node_keeper::NodeClients;
+use crate::weir_node_keeper::{NodeClients, fenced};
 
 /// Configuration and keys that queues of routers are started with.
 #[derive(Clone)]
@@ -109,10 +109,10 @@ impl NodeStarter {
             (router.name.clone(), queue)
         });
         let queues: NodeQueues = Arc::new(queues.collect());
+        let clients = fenced(&self.clients, store, fence);
         self.nodes.send_replace(Arc::clone(&queues));
         self.config.send_replace(Arc::clone(config));
-        let kept_nodes =
-            kept_nodes::start(&self.config, &self.clients, access.as_ref(), &self.changed);
+        let kept_nodes = kept_nodes::start(&self.config, &clients, access.as_ref(), &self.changed);
         self.kept_nodes.send_replace(Arc::clone(&kept_nodes));
         (queues, kept_nodes)
     }
@@ -128,10 +128,16 @@ impl NodeStarter {
         })
     }
 
-    /// Starts the policing of networks; none if none has an agreement.
-    pub(crate) fn police(&self, config: &BrokerConfig) -> Option<PolicingHandle> {
-        let (clients, orders) = (&self.clients, self.orders.clone());
-        policing::start(config, clients, orders, self.policing.clone())
+    /// Starts the policing of networks under a fencing number of a store; none if no network has an
+    /// agreement.
+    pub(crate) fn police(
+        &self,
+        config: &BrokerConfig,
+        store: &str,
+        fence: u64,
+    ) -> Option<PolicingHandle> {
+        let (clients, orders) = (fenced(&self.clients, store, fence), self.orders.clone());
+        policing::start(config, &clients, orders, self.policing.clone())
     }
 
     /// Has nodes and routers take changed shares of these links, network and link. Those that do

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Orders to the writer, and who waits for their answers.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use weir_broker_api_types::{ConnectionChange, RequestedConnection, StepTimes};
-use weir_network::ConnectionId;
+use weir_network::{ConnectionId, PathMove};
 
 use crate::history::{HistoryNote, HistorySubject};
 use crate::node_queue::NodeFault;
@@ -121,4 +122,20 @@ impl ServedCaller {
             nodes_ms: milliseconds(self.nodes),
         }
     }
+}
+
+/// Moves that make room for a request. Those that were made stay made, also if the request is
+/// refused in the end, or the broker ends meanwhile and the caller gets no answer.
+pub(crate) struct Rearrangement {
+    /// The connection whose move is under way.
+    pub(crate) moving: ConnectionId,
+    pub(crate) moves: VecDeque<PathMove>,
+    pub(crate) wanted: WantedConnection,
+}
+
+/// A request for a connection, with who waits for it.
+pub(crate) struct WantedConnection {
+    pub(crate) requested: RequestedConnection,
+    pub(crate) key: Option<String>,
+    pub(crate) waiting: WaitingCaller,
 }

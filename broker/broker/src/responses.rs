@@ -29,10 +29,10 @@ const CODES: [(ErrorCode, &str); 11] = [
     (ErrorCode::Forbidden, "The caller sees it, and may not change it."),
     (ErrorCode::NotFound, "There is no such thing, or the caller may not know of it."),
     (ErrorCode::TooSlow, "The body did not come to its end in time."),
-    (ErrorCode::Conflict, "The connection is in the middle of a change, or the key was used."),
+    (ErrorCode::Conflict, "The connection's state does not allow it, or the key was used."),
     (ErrorCode::TooLarge, "The body is longer than the bound."),
     (ErrorCode::NotJson, "The body is neither JSON nor XML."),
     (ErrorCode::Refused, "It does not fit: the reason, and the smallest changes that would."),
-    (ErrorCode::Busy, "Too many requests wait; ask again later."),
+    (ErrorCode::Busy, "Too many requests wait, or the token has sent too many; ask again later."),
     (ErrorCode::NotRunning, "A router does not answer, or the broker is ending."),
 ];

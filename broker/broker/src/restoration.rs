@@ -8,7 +8,8 @@
 //! empty.
 
 use weir_network::{
-    ConnectionEvent, ConnectionId, ConnectionPlan, ConnectionState, NetworkId, RestorationOutcome,
+    ConnectionEvent, ConnectionId, ConnectionPlan, ConnectionState, NetworkId, RestorationCursor,
+    RestorationOutcome,
 };
 use weir_units::Nanos;
 
@@ -77,20 +78,36 @@ impl BrokerState {
         self.apply_failures();
     }
 
-    /// Finds other paths for connections whose path failed, and for those without one.
+    /// Finds other paths for all connections whose path failed, and for those without one.
+    #[cfg(test)]
     pub(crate) fn restore(&mut self) -> Result<Vec<RestorationStep>, BrokerRefusal> {
-        let mut steps = Vec::new();
-        for RestorationOutcome { id, answer } in self.network.restore()? {
+        Ok(self.restore_some(None, usize::MAX)?.0)
+    }
+
+    /// Finds other paths for `most` connections after a place whose path failed, or that have none;
+    /// `None`: for the most important ones. Returns the place at which the next part begins; `None`
+    /// once all were tried.
+    pub(crate) fn restore_some(
+        &mut self,
+        after: Option<RestorationCursor>,
+        most: usize,
+    ) -> Result<(Vec<RestorationStep>, Option<RestorationCursor>), BrokerRefusal> {
+        let turn = self.network.restore_some(after, most)?;
+        // They have lost their charge: a successor must not charge them again.
+        let mut steps: Vec<_> = turn.suspended.into_iter().map(RestorationStep::Store).collect();
+        for RestorationOutcome { id, answer, .. } in turn.outcomes {
             let step = match answer {
                 Ok(()) => Some(self.move_to_next(id)?),
-                Err(reason) => {
+                Err(Some(reason)) => {
                     let why = self.directory.reason(&reason);
                     self.break_off(id, why)?
                 }
+                // Nothing of it is at routers, and if it is broken, its reason is known.
+                Err(None) => None,
             };
             steps.extend(step);
         }
-        Ok(steps)
+        Ok((steps, turn.next))
     }
 
     /// Plans the way to the path that a connection's change leads to.
@@ -124,27 +141,20 @@ impl BrokerState {
         Ok(RestorationStep::Move(id))
     }
 
-    /// Notes that a connection has no path.
+    /// Notes that an active connection has no path.
     fn break_off(
         &mut self,
         id: ConnectionId,
         why: String,
     ) -> Result<Option<RestorationStep>, BrokerRefusal> {
-        let Some((connection, record)) = self.get(id) else { return Ok(None) };
-        let before = connection.state;
-        let known = record.refusal.as_ref() == Some(&why);
-        let step = match before {
-            ConnectionState::Active => Some(RestorationStep::Withdraw(id, self.withdrawal(id))),
-            ConnectionState::Broken if !known => Some(RestorationStep::Store(id)),
-            _ => None,
-        };
-        if step.is_some() {
-            self.set_state(id, broken(before)?)?;
-            if let Some(record) = self.records.get_mut(&id) {
-                record.refusal = Some(why);
-            }
+        let Some((connection, _)) = self.get(id) else { return Ok(None) };
+        let after = broken(connection.state)?;
+        let step = RestorationStep::Withdraw(id, self.withdrawal(id));
+        self.set_state(id, after)?;
+        if let Some(record) = self.records.get_mut(&id) {
+            record.refusal = Some(why);
         }
-        Ok(step)
+        Ok(Some(step))
     }
 
     /// Returns what takes a connection from its routers.

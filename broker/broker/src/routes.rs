@@ -7,8 +7,7 @@
 use std::sync::{Arc, PoisonError};
 
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
-use axum::http::header::AUTHORIZATION;
+use axum::extract::{FromRef, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -25,8 +24,8 @@ use weir_network::{
 };
 
 use crate::answer_counts::AnswerCounts;
+use crate::callers::{BrokerCaller, KnownCallers};
 use crate::clock;
-use crate::config::BrokerToken;
 use crate::directory::NetworkDirectory;
 use crate::execution::NodeQueues;
 use crate::history::HistoryQuery;
@@ -38,9 +37,10 @@ use crate::record::ConnectionRecord;
 use crate::refusal::BrokerRefusal;
 use crate::requests::{ConnectionQuery, rate, unknown};
 use crate::responses::BrokerRefusals;
-use crate::sha256::sha256;
+use crate::server::ClientAddresses;
 use crate::share_change::WantedShare;
 use crate::state::{BrokerState, outer_addresses, state_name, unknown_id};
+use crate::tokens::BrokerToken;
 use crate::traffic::{LinkDevice, TrafficReader};
 
 /// State that the handlers share.
@@ -49,26 +49,33 @@ pub(crate) struct BrokerInterface {
     pub(crate) orders: mpsc::Sender<WriterOrder>,
     /// Queues of the routers; none while another broker configures them.
     pub(crate) nodes: watch::Receiver<NodeQueues>,
-    pub(crate) tokens: Vec<BrokerToken>,
+    pub(crate) callers: KnownCallers,
     pub(crate) kept_nodes: watch::Receiver<KeptNodes>,
     pub(crate) policing: watch::Receiver<Arc<PolicingReport>>,
     pub(crate) traffic: TrafficReader,
     pub(crate) answers: AnswerCounts,
+    /// Open connections by address.
+    pub(crate) addresses: Arc<ClientAddresses>,
     /// True if other brokers work on the same store.
     pub(crate) is_shared: bool,
 }
 
 type Shared = State<Arc<BrokerInterface>>;
 
+impl FromRef<Arc<BrokerInterface>> for KnownCallers {
+    fn from_ref(interface: &Arc<BrokerInterface>) -> Self {
+        interface.callers.clone()
+    }
+}
+
 /// Networks that the caller sees, with what is reserved of each link.
 #[utoipa::path(get, path = "/v1/networks",
     responses((status = 200, body = Vec<NetworkView>), BrokerRefusals))]
 pub(crate) async fn networks(
     State(interface): Shared,
-    headers: HeaderMap,
+    BrokerCaller(caller): BrokerCaller,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    let caller = interface.caller(&headers)?;
-    Ok(MessageAnswer::ok("networks", &interface.views(caller)))
+    Ok(MessageAnswer::ok("networks", &interface.views(&caller)))
 }
 
 /// Physical links, with what networks are promised of them. The administrator of one network sees
@@ -77,9 +84,8 @@ pub(crate) async fn networks(
     responses((status = 200, body = Vec<PhysicalLinkView>), BrokerRefusals))]
 pub(crate) async fn physical_links(
     State(interface): Shared,
-    headers: HeaderMap,
+    BrokerCaller(caller): BrokerCaller,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    let caller = interface.caller(&headers)?;
     let config = interface.locked(|state| Arc::clone(&state.config));
     let mut links = config.physical_links();
     if caller.network.is_some() {
@@ -98,11 +104,10 @@ pub(crate) async fn physical_links(
     responses((status = 200, body = PolicingReport), BrokerRefusals))]
 pub(crate) async fn policing(
     State(interface): Shared,
-    headers: HeaderMap,
+    BrokerCaller(caller): BrokerCaller,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    let caller = interface.caller(&headers)?;
     interface.locked(|state| state.refusal_without_lease().map_or(Ok(()), Err))?;
-    Ok(MessageAnswer::ok("policing", &interface.policing_of(caller)))
+    Ok(MessageAnswer::ok("policing", &interface.policing_of(&caller)))
 }
 
 /// Takes a link out of service or puts it back, or changes its share of the physical link that
@@ -112,11 +117,10 @@ pub(crate) async fn policing(
     responses((status = 204), BrokerRefusals))]
 pub(crate) async fn set_link(
     State(interface): Shared,
+    BrokerCaller(caller): BrokerCaller,
     Path((network, link)): Path<(String, String)>,
-    headers: HeaderMap,
     body: Result<MessageBody<LinkSetting>, BrokerRefusal>,
 ) -> Result<Response, BrokerRefusal> {
-    let caller = interface.caller(&headers)?;
     if !caller.sees(&network) {
         return Err(unknown("network", &network));
     }
@@ -149,10 +153,9 @@ pub(crate) async fn set_link(
     responses((status = 200, body = Vec<LinkTraffic>), BrokerRefusals))]
 pub(crate) async fn traffic(
     State(interface): Shared,
+    BrokerCaller(caller): BrokerCaller,
     Path(name): Path<String>,
-    headers: HeaderMap,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    let caller = interface.caller(&headers)?;
     let links = interface.locked(|state| {
         let id = state.directory.network(&name).filter(|_| caller.sees(&name))?;
         Some(state.directory.arcs(id).map(|(_, arc)| LinkDevice::from(arc)).collect())
@@ -167,10 +170,9 @@ pub(crate) async fn traffic(
     responses((status = 200, body = Vec<HistoryEntry>), BrokerRefusals))]
 pub(crate) async fn history(
     State(interface): Shared,
-    headers: HeaderMap,
+    BrokerCaller(caller): BrokerCaller,
     query: Result<Query<HistoryQuery>, QueryRejection>,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    let caller = interface.caller(&headers)?;
     let Query(query) = query?;
     if let Some(network) = query.network.as_ref().filter(|name| !caller.sees(name)) {
         return Err(unknown("network", network));
@@ -184,10 +186,9 @@ pub(crate) async fn history(
     responses((status = 200, body = Vec<ConnectionView>), BrokerRefusals))]
 pub(crate) async fn connections(
     State(interface): Shared,
-    headers: HeaderMap,
+    BrokerCaller(caller): BrokerCaller,
     query: Result<Query<ConnectionQuery>, QueryRejection>,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    let caller = interface.caller(&headers)?;
     let Query(ConnectionQuery { network, after }) = query?;
     if let Some(network) = network.as_ref().filter(|name| !caller.sees(name)) {
         return Err(unknown("network", network));
@@ -211,10 +212,10 @@ pub(crate) async fn connections(
     responses((status = 200, body = ConnectionView), BrokerRefusals))]
 pub(crate) async fn show(
     State(interface): Shared,
+    BrokerCaller(caller): BrokerCaller,
     Path(id): Path<String>,
-    headers: HeaderMap,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    let (id, _) = interface.own(&headers, &id).await?;
+    let id = interface.own(&caller, &id).await?;
     Ok(MessageAnswer::ok("connection", &interface.shown(id)?))
 }
 
@@ -224,13 +225,13 @@ pub(crate) async fn show(
     responses((status = 201, body = ConnectionView), BrokerRefusals))]
 pub(crate) async fn create(
     State(interface): Shared,
+    BrokerCaller(caller): BrokerCaller,
     headers: HeaderMap,
     body: Result<MessageBody<RequestedConnection>, BrokerRefusal>,
 ) -> Result<MessageAnswer, BrokerRefusal> {
     let since = Instant::now();
-    let caller = interface.caller(&headers)?;
     let MessageBody(requested) = body?;
-    interface.may_ask(caller, &requested)?;
+    interface.may_ask(&caller, &requested).await?;
     let requested = Box::new(requested);
     let key = match headers.get("idempotency-key").map(|key| key.to_str()) {
         None => None,
@@ -243,7 +244,7 @@ pub(crate) async fn create(
         }
     };
     let order = |waiting| WriterOrder::Create { requested, key, waiting };
-    let made = interface.order(since, caller, order).await?;
+    let made = interface.order(since, &caller, order).await?;
     Ok(MessageAnswer::new(StatusCode::CREATED, "connection", &interface.shown(made)?))
 }
 
@@ -252,12 +253,11 @@ pub(crate) async fn create(
     responses((status = 200, body = AdmissionView), BrokerRefusals))]
 pub(crate) async fn try_out(
     State(interface): Shared,
-    headers: HeaderMap,
+    BrokerCaller(caller): BrokerCaller,
     body: Result<MessageBody<RequestedConnection>, BrokerRefusal>,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    let caller = interface.caller(&headers)?;
     let MessageBody(requested) = body?;
-    interface.may_ask(caller, &requested)?;
+    interface.may_ask(&caller, &requested).await?;
     let tunnels: Vec<_> = interface.locked(|state| {
         let (request, flows, _) = state.try_out(&requested, clock::now())?;
         let paths = tunnel_paths(&state.directory, &request, &flows);
@@ -272,15 +272,15 @@ pub(crate) async fn try_out(
     responses((status = 200, body = ConnectionView), BrokerRefusals))]
 pub(crate) async fn change(
     State(interface): Shared,
+    BrokerCaller(caller): BrokerCaller,
     Path(id): Path<String>,
-    headers: HeaderMap,
     body: Result<MessageBody<ConnectionChange>, BrokerRefusal>,
 ) -> Result<MessageAnswer, BrokerRefusal> {
     let since = Instant::now();
-    let (id, caller) = interface.own(&headers, &id).await?;
+    let id = interface.own(&caller, &id).await?;
     let MessageBody(change) = body?;
     let order = |waiting| WriterOrder::Change { id, change, waiting };
-    let made = interface.order(since, caller, order).await?;
+    let made = interface.order(since, &caller, order).await?;
     Ok(MessageAnswer::ok("connection", &interface.shown(made)?))
 }
 
@@ -289,12 +289,12 @@ pub(crate) async fn change(
     responses((status = 204), BrokerRefusals))]
 pub(crate) async fn remove(
     State(interface): Shared,
+    BrokerCaller(caller): BrokerCaller,
     Path(id): Path<String>,
-    headers: HeaderMap,
 ) -> Result<Response, BrokerRefusal> {
     let since = Instant::now();
-    let (id, caller) = interface.own(&headers, &id).await?;
-    interface.order(since, caller, |waiting| WriterOrder::Remove { id, waiting }).await?;
+    let id = interface.own(&caller, &id).await?;
+    interface.order(since, &caller, |waiting| WriterOrder::Remove { id, waiting }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -303,10 +303,10 @@ pub(crate) async fn remove(
     responses((status = 200, body = ConnectionView), BrokerRefusals))]
 pub(crate) async fn commit(
     State(interface): Shared,
+    BrokerCaller(caller): BrokerCaller,
     Path(id): Path<String>,
-    headers: HeaderMap,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    interface.order_of_own(&headers, &id, |id, waiting| WriterOrder::Commit { id, waiting }).await
+    interface.order_of_own(&caller, &id, |id, waiting| WriterOrder::Commit { id, waiting }).await
 }
 
 /// Renews the lease of a connection.
@@ -314,43 +314,37 @@ pub(crate) async fn commit(
     responses((status = 200, body = ConnectionView), BrokerRefusals))]
 pub(crate) async fn renew(
     State(interface): Shared,
+    BrokerCaller(caller): BrokerCaller,
     Path(id): Path<String>,
-    headers: HeaderMap,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    interface.order_of_own(&headers, &id, |id, waiting| WriterOrder::Renew { id, waiting }).await
+    interface.order_of_own(&caller, &id, |id, waiting| WriterOrder::Renew { id, waiting }).await
 }
 
-/// Report of what a connection asked for, was given and got, from the counters of its entry.
+/// Report of what a connection asked for, was given and got, from the counters of its entry. There
+/// are none unless it is active, or being changed.
 #[utoipa::path(get, path = "/v1/connections/{id}/report", params(("id" = String, Path)),
     responses((status = 200, body = Vec<TunnelReport>), BrokerRefusals))]
 pub(crate) async fn report(
     State(interface): Shared,
+    BrokerCaller(caller): BrokerCaller,
     Path(id): Path<String>,
-    headers: HeaderMap,
 ) -> Result<MessageAnswer, BrokerRefusal> {
-    let (id, _) = interface.own(&headers, &id).await?;
+    let id = interface.own(&caller, &id).await?;
     let mut reports = Vec::new();
-    for tunnel in interface.shown(id)?.tunnels {
-        reports.push(interface.tunnel_report(&tunnel).await?);
+    for tunnel in interface.tunnels_at_routers(id)? {
+        let read = interface.tunnel_report(&tunnel).await;
+        if read.is_err() {
+            // It may have left its routers meanwhile: that is the reason to tell.
+            interface.tunnels_at_routers(id)?;
+        }
+        reports.push(read?);
     }
     Ok(MessageAnswer::ok("report", &reports))
 }
 
 impl BrokerInterface {
-    /// Returns the caller of a request.
-    pub(crate) fn caller(&self, headers: &HeaderMap) -> Result<&BrokerToken, BrokerRefusal> {
-        let unknown =
-            || BrokerRefusal::new(ErrorCode::NotAuthenticated, "the token is missing or unknown");
-        let sent = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let token = sent.and_then(|text| text.strip_prefix("Bearer ")).ok_or_else(unknown)?;
-        // Digests are compared: the time of that says nothing about the token.
-        let sent = sha256(token.as_bytes());
-        let known = self.tokens.iter().find(|known| known.sha256.eq_ignore_ascii_case(&sent));
-        known.ok_or_else(unknown)
-    }
-
     /// Refuses a request that is about another network than the caller's.
-    fn may_ask(
+    async fn may_ask(
         &self,
         caller: &BrokerToken,
         requested: &RequestedConnection,
@@ -358,21 +352,14 @@ impl BrokerInterface {
         if !caller.sees(&requested.network) {
             return Err(unknown("network", &requested.network));
         }
-        let Some(other) = &requested.disjoint_from else { return Ok(()) };
-        let seen = self.locked(|state| {
-            let (_, record) = state.get(parsed_id(other)?)?;
-            caller.sees(&record.requested.network).then_some(())
-        });
-        seen.ok_or_else(|| unknown("connection", other))
+        match &requested.disjoint_from {
+            Some(other) => self.own(caller, other).await.map(drop),
+            None => Ok(()),
+        }
     }
 
-    /// Returns the connection of that name, if the caller may see it, and the caller.
-    async fn own(
-        &self,
-        headers: &HeaderMap,
-        name: &str,
-    ) -> Result<(ConnectionId, &BrokerToken), BrokerRefusal> {
-        let caller = self.caller(headers)?;
+    /// Returns the connection of that name, if the caller may see it.
+    async fn own(&self, caller: &BrokerToken, name: &str) -> Result<ConnectionId, BrokerRefusal> {
         let id = parsed_id(name).ok_or_else(|| unknown("connection", name))?;
         let sees = || {
             self.locked(|state| {
@@ -381,7 +368,7 @@ impl BrokerInterface {
         };
         // Another broker may have made it just now.
         if sees() || (self.catches_up().await && sees()) {
-            return Ok((id, caller));
+            return Ok(id);
         }
         Err(unknown("connection", name))
     }
@@ -405,12 +392,12 @@ impl BrokerInterface {
     /// connection as it is then.
     async fn order_of_own(
         &self,
-        headers: &HeaderMap,
+        caller: &BrokerToken,
         name: &str,
         order: impl FnOnce(ConnectionId, WaitingCaller) -> WriterOrder,
     ) -> Result<MessageAnswer, BrokerRefusal> {
         let since = Instant::now();
-        let (id, caller) = self.own(headers, name).await?;
+        let id = self.own(caller, name).await?;
         let made = self.order(since, caller, |waiting| order(id, waiting)).await?;
         Ok(MessageAnswer::ok("connection", &self.shown(made)?))
     }
@@ -453,6 +440,25 @@ impl BrokerInterface {
         }
     }
 
+    /// Returns the tunnels of a connection whose entries are at the routers for certain.
+    fn tunnels_at_routers(&self, id: ConnectionId) -> Result<Vec<TunnelView>, BrokerRefusal> {
+        self.locked(|state| {
+            let (connection, record) = state.get(id).ok_or_else(|| unknown_id(id))?;
+            match connection.state {
+                ConnectionState::Active
+                | ConnectionState::Changing(_)
+                | ConnectionState::RollingBack { to_active: true } => {
+                    Ok(view(connection, record, state).tunnels)
+                }
+                other => {
+                    let (id, state) = (id_text(id), state_name(other));
+                    let text = format!("connection {id} is {state}: it has no counters");
+                    Err(BrokerRefusal::new(ErrorCode::Conflict, text))
+                }
+            }
+        })
+    }
+
     async fn tunnel_report(&self, tunnel: &TunnelView) -> Result<TunnelReport, BrokerRefusal> {
         let nodes = self.nodes()?;
         let router = tunnel.path.routers.first().cloned().unwrap_or_default();
@@ -476,13 +482,6 @@ impl BrokerInterface {
 
     pub(crate) fn locked<T>(&self, work: impl FnOnce(&mut BrokerState) -> T) -> T {
         work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl BrokerToken {
-    /// Returns true if its owner may see this network.
-    pub(crate) fn sees(&self, network: &str) -> bool {
-        self.network.as_deref().is_none_or(|own| own == network)
     }
 }
 

@@ -11,6 +11,7 @@ use weir_units::Instant;
 
 use crate::answer_counts::AnswerCounts;
 use crate::app::router;
+use crate::callers::KnownCallers;
 use crate::clock;
 use crate::config::{BrokerConfig, BrokerSettings};
 use crate::error::BrokerError;
@@ -75,9 +76,10 @@ async fn serve(config: &BrokerConfig, say: impl Fn(&str)) -> Result<(), BrokerEr
         nodes: seen_nodes,
         kept_nodes: seen_kept_nodes,
         policing: seen_policing,
-        tokens: settings.token.clone(),
+        callers: KnownCallers::new(settings),
         traffic: TrafficReader::new(),
         answers: AnswerCounts::default(),
+        addresses: server.addresses(),
         is_shared: store.is_shared(),
     };
     let serving = tokio::spawn(server.serve(router(Arc::new(interface))));

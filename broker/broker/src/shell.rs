@@ -2,11 +2,13 @@
 //! One kept shell on a node, over SSH.
 //!
 //! A new SSH connection takes tens of milliseconds, a login shell may read files first. Here one
-//! channel runs `sh`, which reads scripts from its input; a mark with a random part that the
-//! script itself does not contain tells where the answer to each ends.
+//! channel runs `sh`, which reads scripts from its input; a mark that the script itself does not
+//! contain tells where the answer to each ends.
 //!
 //! The host's key is pinned by the configuration. The node keeps the broker's fencing number in a
-//! file: a script of an older broker is refused there, unless it has begun.
+//! file: a script of an older broker is refused there, unless it has begun. What a node says of
+//! that concerns this node alone: whoever is root there can write the file. Only the store decides
+//! which broker leads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,9 +49,9 @@ pub(crate) enum ShellError {
     /// No connection, or it broke.
     #[error("{0}")]
     Broken(String),
-    /// A later broker has taken over.
-    #[error("a broker with a later lease configures this node")]
-    Fenced,
+    /// The node does not let this broker configure it.
+    #[error("{0}")]
+    Fenced(String),
 }
 
 struct PinnedKey(PublicKey);
@@ -83,12 +85,19 @@ impl NodeShell {
             "mkdir -p /run/weir; weir_fence=0; [ ! -e {file} ] || read weir_fence <{file}\n\
              if [ \"$weir_fence\" -le {fence} ]; then echo {fence} >{file}.new && \
              mv {file}.new {file}; fi\n\
-             ls -t /run/weir/fence-????????????????-{} | tail -n +{} | xargs rm -f",
+             ls -t /run/weir/fence-????????????????-{} | tail -n +{} | xargs rm -f\n\
+             {} || echo \"'$weir_fence'\"",
             server.name,
-            FENCES_MAX + 1
+            FENCES_MAX + 1,
+            shell.fence
         );
-        shell.exchange(&take).await?;
-        Ok(shell)
+        let there = shell.exchange(&take, ANSWER_BYTES).await?;
+        let Some(there) = there.trim().strip_prefix('\'') else { return Ok(shell) };
+        let there = there.trim_end_matches('\'');
+        let is_later = there.parse().is_ok_and(|number: u64| number > fence);
+        let why = if is_later { "a broker with a later lease" } else { "it cannot be written" };
+        let text = format!("{file} has \"{there:.40}\", not {fence}: {why}");
+        Err(ShellError::Fenced(text))
     }
 
     async fn connect(server: &SshServer, access: &ShellAccess) -> Result<Self, ShellError> {
@@ -141,22 +150,28 @@ impl NodeShell {
         Ok(())
     }
 
-    /// Runs a script and returns what it said, unless another broker has taken the node.
-    pub(crate) async fn run(&mut self, script: &str) -> Result<String, ShellError> {
+    /// Runs a script and returns what it said, unless another broker has taken the node. An answer
+    /// has room for so many items of the broker's: who is root at a router decides what it says.
+    pub(crate) async fn run(&mut self, script: &str, items: usize) -> Result<String, ShellError> {
         let guarded = format!("if {}; then\n{script}\nelse echo {FENCED}; fi", self.fence);
-        let said = self.exchange(&guarded).await?;
-        if said.trim() == FENCED { Err(ShellError::Fenced) } else { Ok(said) }
+        let most = ANSWER_BYTES.saturating_add(items.saturating_mul(ITEM_BYTES));
+        let said = self.exchange(&guarded, most).await?;
+        if said.trim() == FENCED {
+            // Whoever opens it anew hears why.
+            return Err(ShellError::Broken("it has another fencing number".to_owned()));
+        }
+        Ok(said)
     }
 
-    async fn exchange(&mut self, script: &str) -> Result<String, ShellError> {
-        let exchanged = tokio::time::timeout(self.patience, self.ask(script)).await;
+    async fn exchange(&mut self, script: &str, most: usize) -> Result<String, ShellError> {
+        let exchanged = tokio::time::timeout(self.patience, self.ask(script, most)).await;
         exchanged.unwrap_or_else(|_| {
             let seconds = self.patience.as_secs();
             Err(ShellError::Broken(format!("no answer within {seconds} s")))
         })
     }
 
-    async fn ask(&mut self, script: &str) -> Result<String, ShellError> {
+    async fn ask(&mut self, script: &str, most: usize) -> Result<String, ShellError> {
         self.exchanges += 1;
         let number = self.exchanges;
         // The shell joins the two halves, so an echo of the script is not taken for the mark.
@@ -172,9 +187,8 @@ impl NodeShell {
                 }
                 Some(_) => {}
             }
-            if said.len() > ANSWER_BYTES_MAX {
-                let bytes = ANSWER_BYTES_MAX;
-                return Err(ShellError::Broken(format!("an answer above {bytes} bytes")));
+            if said.len() > most {
+                return Err(ShellError::Broken(format!("an answer above {most} bytes")));
             }
             if said.ends_with(mark.as_bytes()) {
                 said.truncate(said.len() - mark.len());
@@ -204,5 +218,9 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 /// Bytes of a line that tells of a change.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
-/// A node with 4000 tunnels answers with 6 MB, one of `ip6tnl` with 8 more.
-const ANSWER_BYTES_MAX: usize = 32 << 20;
+/// Bytes of an answer beside the items that are wanted or known: rules and queueing disciplines of
+/// others, and 4000 tunnels that an earlier broker left.
+const ANSWER_BYTES: usize = 16 << 20;
+
+/// Bytes of an item in an answer. A tunnel takes 1.5 kB, one of `ip6tnl` 3.5 kB.
+const ITEM_BYTES: usize = 8 << 10;

@@ -389,7 +389,7 @@ impl BrokerState {
                     if std::mem::take(&mut record.restoring) {
                         // The earlier path has failed, so nothing is left to return to.
                         state = state.after(ConnectionEvent::Break).map_err(illegal)?;
-                        record.refusal = Some(NOT_TAKEN.to_owned());
+                        record.refusal = Some(MOVE_FAILED.to_owned());
                     }
                 }
             }
@@ -411,9 +411,9 @@ impl BrokerState {
     }
 
     /// Records the times of a step.
-    pub(crate) fn took(&mut self, id: ConnectionId, took: Option<StepTimes>) {
+    pub(crate) fn record_step(&mut self, id: ConnectionId, times: Option<StepTimes>) {
         if let Some(record) = self.records.get_mut(&id) {
-            record.took = took.or(record.took);
+            record.took = times.or(record.took);
         }
     }
 
@@ -584,10 +584,10 @@ pub(crate) fn unknown_id(id: ConnectionId) -> BrokerRefusal {
 
 /// Bounds of a search for moves. They are small, since the writer does nothing else meanwhile.
 const REARRANGEMENT: RearrangementLimits =
-    RearrangementLimits { moves: 0, paths: 8, states: 2_000 };
+    RearrangementLimits { moves: 0, paths: 8, states: 10_000 };
 
 /// The reason of a connection that is broken since its new path could not be configured.
-const NOT_TAKEN: &str = "a router did not take the new path; it is tried again";
+const MOVE_FAILED: &str = "a router did not take the new path; it is tried again";
 
 /// The time, beyond the path's delay, for which a packet may still be under way on an old path.
 const DRAIN_MARGIN: Nanos = Nanos::new(50_000_000);
@@ -781,6 +781,27 @@ mod tests {
         assert_eq!(reserved(&next), reserved(state));
         assert_eq!(next.present(), state.present());
         next
+    }
+
+    /// Goal: a restoration in parts does what one of all does, also if a successor takes over in
+    /// between: whoever is yet to be tried has lost its room, and the store knows it.
+    #[test]
+    fn a_successor_goes_on_with_a_restoration_in_parts() {
+        let mut state = state();
+        three(&mut state);
+        state.set_link("n", "short", false).unwrap();
+        let (steps, next) = state.restore_some(None, 1).unwrap();
+        let [RestorationStep::Store(ID), RestorationStep::Move(ConnectionId(2))] = &steps[..]
+        else {
+            panic!("{steps:?}");
+        };
+        assert!(next.is_some());
+        let mut state = successor(&state);
+        assert_eq!(state.get(ID).unwrap().0.state, ConnectionState::Active);
+        let steps = state.restore().unwrap();
+        assert!(matches!(&steps[..], [RestorationStep::Withdraw(ID, _)]), "{steps:?}");
+        // Its reason is not asked for again.
+        assert!(state.restore().unwrap().is_empty());
     }
 
     /// Goal: connections over a failed link move in the order of their priority. A connection

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Traffic of a network's links, from the counters of its routers.
 //!
-//! However many ask, a router is read once a second at most: the last reading is kept.
+//! However many ask, a router is read once a second at most: the last reading is kept. Networks are
+//! read apart: routers of one that answer slowly keep only its own callers waiting.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex as ShortMutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -17,8 +19,11 @@ use crate::execution::NodeQueues;
 /// The last reading of each network.
 pub(crate) struct TrafficReader {
     since: Instant,
-    kept: Mutex<BTreeMap<String, KeptReading>>,
+    kept: ShortMutex<BTreeMap<String, NetworkReading>>,
 }
+
+/// The last reading of a network. It is locked while the network's routers are read.
+type NetworkReading = Arc<Mutex<Option<KeptReading>>>;
 
 struct KeptReading {
     at: Instant,
@@ -43,7 +48,7 @@ impl From<&KnownArc> for LinkDevice {
 
 impl TrafficReader {
     pub(crate) fn new() -> Self {
-        Self { since: Instant::now(), kept: Mutex::default() }
+        Self { since: Instant::now(), kept: ShortMutex::default() }
     }
 
     /// Reads the counters of a network's links. A link whose router does not answer is left out.
@@ -54,15 +59,20 @@ impl TrafficReader {
         nodes: &NodeQueues,
     ) -> Vec<LinkTraffic> {
         // A caller that comes while a reading is under way waits for it, and gets it.
-        let mut kept = self.kept.lock().await;
-        if let Some(reading) = kept.get(network).filter(|of| of.at.elapsed() < KEPT_FOR) {
+        let kept = self.of(network);
+        let mut kept = kept.lock().await;
+        if let Some(reading) = kept.as_ref().filter(|of| of.at.elapsed() < KEPT_FOR) {
             return reading.links.clone();
         }
         let each = links.into_iter().map(|link| self.read_link(link, nodes));
         let links: Vec<_> = join_all(each).await.into_iter().flatten().collect();
-        let reading = KeptReading { at: Instant::now(), links: links.clone() };
-        kept.insert(network.to_owned(), reading);
+        *kept = Some(KeptReading { at: Instant::now(), links: links.clone() });
         links
+    }
+
+    fn of(&self, network: &str) -> NetworkReading {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(kept.entry(network.to_owned()).or_default())
     }
 
     async fn read_link(&self, link: LinkDevice, nodes: &NodeQueues) -> Option<LinkTraffic> {
@@ -87,3 +97,22 @@ const KEPT_FOR: Duration = Duration::from_secs(1);
 
 /// The time for one router's answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a network whose routers are being read, however long, keeps no other waiting.
+    #[tokio::test]
+    async fn networks_are_read_apart() {
+        let reader = TrafficReader::new();
+        let blue = reader.of("blue");
+        let _under_way = blue.lock().await;
+        let nodes = NodeQueues::default();
+        let read = |network| {
+            tokio::time::timeout(Duration::from_millis(50), reader.read(network, vec![], &nodes))
+        };
+        assert!(read("red").await.unwrap().is_empty());
+        read("blue").await.unwrap_err();
+    }
+}

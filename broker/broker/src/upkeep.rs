@@ -16,7 +16,7 @@ use crate::record::ObservedParts;
 use crate::refusal::BrokerRefusal;
 use crate::restoration::RestorationStep;
 use crate::schedule::EndedBy;
-use crate::state::{BrokerState, StepProgress};
+use crate::state::StepProgress;
 use crate::store::RowChange;
 use crate::writer::{GATHER, OrderBatch, Writer};
 
@@ -30,12 +30,13 @@ impl Writer {
             state.renew_all(clock::now());
             starter.start(state, store, fence)
         });
-        (self.nodes, self.kept_nodes) = (Some(nodes), kept_nodes);
         let config = self.locked(|state| Arc::clone(&state.config));
-        self.policing = self.settings.nodes.police(&config);
+        let policing = starter.police(&config, store, fence);
+        (self.nodes, self.kept_nodes, self.policing) = (Some(nodes), kept_nodes, policing);
         self.lease_ends = None;
         // Broken connections are tried at the start, once the routers were read.
         (self.restore_at, self.looks_at_routers) = (Some(Instant::now()), true);
+        self.restoring = None;
         for id in self.locked(|state| state.under_way()) {
             self.start(id, Duration::ZERO, std::future::ready(()));
         }
@@ -46,7 +47,10 @@ impl Writer {
         if !self.leads() {
             return (None, None);
         }
-        (self.locked(|state| state.next_due()).map(on_the_clock), self.restore_at)
+        // It goes on at once, unless a router is yet to be read.
+        let goes_on = self.restoring.is_some() && !self.looks_at_routers;
+        let restore_at = if goes_on { Some(Instant::now()) } else { self.restore_at };
+        (self.locked(|state| state.next_due()).map(on_the_clock), restore_at)
     }
 
     /// Starts and ends what is due.
@@ -108,12 +112,18 @@ impl Writer {
             };
             (self.looks_at_routers, differs) = (false, observed);
         }
-        if !differs && self.restore_at.is_none_or(|at| at > now) {
+        if differs {
+            self.restore_at = Some(now);
+        }
+        // What was begun is ended first, or else the least important might never be tried.
+        if self.restoring.is_none() && self.restore_at.take_if(|at| *at <= now).is_none() {
             return Ok(());
         }
-        self.restore_at = None;
-        let steps = self.locked(BrokerState::restore);
-        for step in steps.map_err(|error| BrokerError::State(error.error.message))? {
+        let after = self.restoring;
+        let restored = self.locked(|state| state.restore_some(after, RESTORED_MOST));
+        let (steps, next) = restored.map_err(|error| BrokerError::State(error.error.message))?;
+        self.restoring = next;
+        for step in steps {
             match step {
                 RestorationStep::Move(id) => {
                     self.put(id, batch);
@@ -150,3 +160,7 @@ impl Writer {
         Some(self.locked(|state| state.observe(observed)))
     }
 }
+
+/// Connections that are tried in one batch, so that requests and renewals are served in between:
+/// one may take milliseconds on a large network.
+const RESTORED_MOST: usize = 50;

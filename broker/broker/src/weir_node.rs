@@ -27,6 +27,16 @@ pub(crate) struct NodeParts {
     pub(crate) vifs: BTreeMap<String, NodePart<VifPart>>,
 }
 
+impl NodeParts {
+    /// Returns the vifs that `actual` lacks or has otherwise.
+    pub(crate) fn lacking<'p>(&'p self, actual: &Self) -> impl Iterator<Item = &'p str> {
+        self.vifs
+            .iter()
+            .filter(|(name, part)| actual.vifs.get(*name) != Some(*part))
+            .map(|(name, _)| name.as_str())
+    }
+}
+
 /// A slice or vif.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NodePart<T> {
@@ -85,7 +95,7 @@ pub(crate) fn wanted(config: &BrokerConfig, node: &str) -> NodeParts {
                     device: device.clone(),
                     share: link.rate,
                 };
-                let name = part_name(&[&end.router, &end.device]);
+                let name = vif_name(&end.router, &end.device);
                 parts.vifs.insert(name, NodePart::Sound(vif));
             }
         }
@@ -222,6 +232,11 @@ fn text(item: &Table, key: &str) -> Option<String> {
 fn share(vif: &VifPart) -> VifShareChange {
     let min_rate_bps = Some(Some(vif.share.as_bps()));
     VifShareChange { min_rate_bps, ..VifShareChange::default() }
+}
+
+/// Returns the name of the vif of a router's device.
+pub(crate) fn vif_name(router: &str, device: &str) -> String {
+    part_name(&[router, device])
 }
 
 /// Returns the name of a slice or vif of ours: unique, since names of networks, and of routers

@@ -2,7 +2,7 @@
 //! The keeping of a Weir node. The node's interface makes each call whole or not at all, and the
 //! keeper reads back what was done.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -42,6 +42,14 @@ pub(crate) fn clients(config: &BrokerConfig) -> io::Result<NodeClients> {
     Ok(Arc::new(clients))
 }
 
+/// Returns the clients of a broker that has the lease of this store under this fencing number: no
+/// node takes a request of an earlier holder after the first of this one.
+pub(crate) fn fenced(clients: &NodeClients, store: &str, fence: u64) -> NodeClients {
+    let each = clients.iter();
+    let each = each.map(|(name, client)| (name.clone(), client.clone().with_fence(store, fence)));
+    Arc::new(each.collect())
+}
+
 impl WeirNodeKeeper {
     pub(crate) fn new(name: &str, client: Client) -> Self {
         Self { name: name.to_owned(), client, wanted: NodeParts::default(), config: None }
@@ -77,14 +85,15 @@ impl KeptKind for WeirNodeKeeper {
 
     async fn keep(&mut self, tally: &mut KeeperTally) -> Result<(), KeepFault> {
         let mut said = None;
-        for round in 0..=ROUNDS {
+        let mut rounds = 0..ROUNDS;
+        let left = loop {
             let read = self.read().await?;
             let calls = weir_node::plan(&self.wanted, &read.parts);
             if calls.is_empty() {
                 return self.fault(&read).map_or(Ok(()), |fault| Err(KeepFault::Unsound(fault)));
             }
-            if round == ROUNDS {
-                break;
+            if rounds.next().is_none() {
+                break read;
             }
             tally.repairs();
             for call in calls {
@@ -100,9 +109,14 @@ impl KeptKind for WeirNodeKeeper {
                     Err(error) => return Err(KeepFault::Silent(error.to_string())),
                 }
             }
-        }
+        };
         let said = said.unwrap_or_else(|| "it has something else after each round".to_owned());
-        Err(KeepFault::Unsound(said))
+        // One network's vif must not take the others off the node.
+        let vifs: BTreeSet<String> = self.wanted.lacking(&left.parts).map(str::to_owned).collect();
+        match vifs.is_empty() || self.fault(&left).is_some() {
+            true => Err(KeepFault::Unsound(said)),
+            false => Err(KeepFault::InPart { said, vifs }),
+        }
     }
 }
 
@@ -213,23 +227,60 @@ mod tests {
             };
             std::future::ready(answer)
         };
-        let socket = std::env::temp_dir().join(format!("weir-t-late-{}", random_digits()));
-        let listener = UnixListener::bind(&socket).unwrap();
-        let served = axum::serve(listener, Router::new().fallback(answer)).into_future();
-        let served = tokio::spawn(served);
-        let state =
-            RouterState { name: "n1".to_owned(), reachable: false, repaired: 0, fault: None };
-        let mut keeper = WeirNodeKeeper::new("n1", Client::new(&socket));
-        keeper.follow(&Arc::new(config), wanted);
-        let mut tally = KeeperTally::of(KeptNodeStatus::new(state, None));
-        keeper.keep(&mut tally).await.unwrap();
+        kept(config, wanted, Router::new().fallback(answer)).await.unwrap();
         let (read, refused) = {
             let node = node.lock().unwrap();
             (node.read, node.refused)
         };
         assert_eq!(read, ROUNDS + 1);
         assert!(refused > 0);
+    }
+
+    /// Goal: a vif that the node refuses is lacking alone; one more port than it has is the node's
+    /// own fault.
+    #[tokio::test]
+    async fn a_refused_vif_is_the_fault_of_its_link_alone() {
+        let config = test_config::parse(&test_config::shared("60Mbit", "30Mbit")).unwrap();
+        let wanted = weir_node::wanted(&config, "n1");
+        let mut has = wanted.clone();
+        let (refused, _) = has.vifs.pop_first().unwrap();
+        for (port, is_part) in [("p", true), ("q", false)] {
+            let document = document(&has).replace("name = \"p\"", &format!("name = \"{port}\""));
+            let answer = move |method: Method| {
+                let refusal = r#"{ "code": "refused", "message": "its device is taken" }"#;
+                std::future::ready(match method == Method::GET {
+                    true => (StatusCode::OK, document.clone()),
+                    false => (StatusCode::UNPROCESSABLE_ENTITY, refusal.to_owned()),
+                })
+            };
+            let router = Router::new().fallback(answer);
+            match kept(config.clone(), wanted.clone(), router).await.unwrap_err() {
+                KeepFault::InPart { said, vifs } => {
+                    assert!(is_part && said == "its device is taken", "{said}");
+                    assert_eq!(vifs, BTreeSet::from([refused.clone()]));
+                }
+                other => assert!(!is_part, "{other:?}"),
+            }
+        }
+    }
+
+    /// Has a keeper keep a node that answers so.
+    async fn kept(
+        config: BrokerConfig,
+        wanted: NodeParts,
+        answers: Router,
+    ) -> Result<(), KeepFault> {
+        let socket = std::env::temp_dir().join(format!("weir-t-kept-{}", random_digits()));
+        let listener = UnixListener::bind(&socket).unwrap();
+        let served = tokio::spawn(axum::serve(listener, answers).into_future());
+        let state =
+            RouterState { name: "n1".to_owned(), reachable: false, repaired: 0, fault: None };
+        let mut keeper = WeirNodeKeeper::new("n1", Client::new(&socket));
+        keeper.follow(&Arc::new(config), wanted);
+        let mut tally = KeeperTally::of(KeptNodeStatus::new(state, None));
+        let kept = keeper.keep(&mut tally).await;
         served.abort();
         fs::remove_file(&socket).unwrap();
+        kept
     }
 }

@@ -8,31 +8,31 @@
 //! one that has it (`follow`). After an error of the store the writer ends: what is in memory may
 //! be wrong then, and the store is what its successor reads.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::OptionFuture;
-use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_api_types::error::ErrorCode;
-use weir_broker_api_types::{HistoryChange, RequestedConnection};
-use weir_network::{ConnectionId, PathMove};
+use weir_broker_api_types::HistoryChange;
+use weir_network::{ConnectionId, RestorationCursor};
 
 use crate::clock::{self, until};
 use crate::error::BrokerError;
 use crate::execution::{NodePhase, NodeQueues, execute, withdraw};
-use crate::history::{HistoryNote, HistorySubject, described, described_change};
-use crate::ids::id_text;
+use crate::history::{HistoryNote, HistorySubject, described_change};
 use crate::kept_nodes::KeptNodes;
 use crate::node_queue::NodeFault;
 use crate::node_starter::NodeStarter;
-use crate::orders::{ServedCaller, SharedState, WaitingCaller, WantedLink, WriterOrder};
+use crate::orders::{
+    Rearrangement, ServedCaller, SharedState, WaitingCaller, WantedConnection, WantedLink,
+    WriterOrder,
+};
 use crate::policing::PolicingHandle;
-use crate::record::{ShareOrigin, StoredKey};
+use crate::record::ShareOrigin;
 use crate::refusal::BrokerRefusal;
-use crate::schedule::PreemptedConnection;
 use crate::state::{BrokerState, StepProgress};
 use crate::store::{BrokerStore, RowChange};
 
@@ -52,27 +52,13 @@ pub(crate) struct Writer {
     pub(crate) settings: WriterSettings,
     /// The time at which connections without a path are tried again; none if nothing has changed.
     pub(crate) restore_at: Option<Instant>,
+    /// The place at which the restoration under way goes on.
+    pub(crate) restoring: Option<RestorationCursor>,
     /// True if routers may have changed since they were asked for their state.
     pub(crate) looks_at_routers: bool,
     pub(crate) rearranging: Option<Rearrangement>,
     /// The time at which another broker's lease runs out unless it is renewed.
     pub(crate) lease_ends: Option<Instant>,
-}
-
-/// Moves that make room for a request. If the broker ends meanwhile, some moves stay made and the
-/// caller gets no answer.
-pub(crate) struct Rearrangement {
-    /// The connection whose move is under way.
-    pub(crate) moving: ConnectionId,
-    pub(crate) moves: VecDeque<PathMove>,
-    pub(crate) wanted: WantedConnection,
-}
-
-/// A request for a connection, with who waits for it.
-pub(crate) struct WantedConnection {
-    requested: RequestedConnection,
-    key: Option<String>,
-    waiting: WaitingCaller,
 }
 
 /// Settings of the writer.
@@ -101,7 +87,7 @@ pub(crate) struct OrderBatch {
     /// Removals at routers before a connection's step starts.
     pub(crate) before: BTreeMap<ConnectionId, Vec<NodePhase>>,
     /// Callers for whom nothing is to be done at routers.
-    told: Vec<(ConnectionId, WaitingCaller)>,
+    pub(crate) told: Vec<(ConnectionId, WaitingCaller)>,
     /// Callers that wait for these steps.
     callers: Vec<(ConnectionId, WaitingCaller)>,
     /// Connections that routers lose.
@@ -138,6 +124,7 @@ impl Writer {
             served,
             settings,
             restore_at,
+            restoring: None,
             looks_at_routers: true,
             rearranging,
             lease_ends,
@@ -363,91 +350,8 @@ impl Writer {
         self.restore_at = Some(self.restore_at.map_or(at, |before| before.min(at)));
     }
 
-    /// Admits a connection, if need be after at most `moves` moves of others.
-    fn create(&mut self, wanted: WantedConnection, moves: usize, batch: &mut OrderBatch) {
-        let WantedConnection { requested, key, waiting } = wanted;
-        let request = serde_json::to_string(&requested).unwrap_or_default();
-        if let Some(key) = &key {
-            match self.locked(|state| state.made_before(key, &request)) {
-                Ok(None) => {}
-                // At once: the steps that it waits for may end in this batch.
-                Ok(Some((id, true))) => {
-                    let served = ServedCaller::new(waiting, Instant::now());
-                    return self.served.entry(id).or_default().push(served);
-                }
-                Ok(Some((id, false))) => return batch.told.push((id, waiting)),
-                Err(refusal) => return waiting.tell(Err(refusal)),
-            }
-        }
-        let id = match new_id() {
-            Ok(id) => id,
-            Err(refusal) => return waiting.tell(Err(refusal)),
-        };
-        let now = clock::now();
-        let mut admitted = self.locked(|state| state.admit(id, requested.clone(), now));
-        let is_refused = |admitted: &Result<(), BrokerRefusal>| {
-            admitted.as_ref().is_err_and(|refusal| refusal.error.code == ErrorCode::Refused)
-        };
-        if is_refused(&admitted)
-            && moves > 0
-            && self.rearranging.is_none()
-            && let Some(moves) = self.locked(|state| state.rearrangement(&requested, moves, now))
-        {
-            let wanted = WantedConnection { requested, key, waiting };
-            return self.rearrange(moves.into(), wanted, batch);
-        }
-        if is_refused(&admitted)
-            && self.settings.preempt
-            && let Some(preempted) = self.locked(|state| state.preempt(&requested, now))
-        {
-            let mut withdrawals = Vec::new();
-            for PreemptedConnection { id: given, withdrawal } in preempted {
-                self.put(given, batch);
-                self.note_broken(given, Some(&waiting.by), batch);
-                withdrawals.extend(withdrawal);
-            }
-            admitted = self.locked(|state| state.admit(id, requested.clone(), now));
-            match &admitted {
-                Ok(()) => drop(batch.before.insert(id, withdrawals)),
-                Err(_) => batch.withdrawn.push(withdrawals),
-            }
-            // Connections that gave their room may find another path.
-            self.try_again(GATHER);
-        }
-        if let (Ok(()), Some(key)) = (&admitted, key) {
-            let key = StoredKey { key, request, connection: id_text(id) };
-            batch.rows.push(RowChange::PutKey(key.clone()));
-            self.locked(|state| state.keys.remember(key));
-        }
-        let note = (HistoryChange::Created, Some(described(&requested)));
-        self.begin(id, admitted, note, waiting, batch);
-    }
-
-    /// Begins the next move that makes room for a request; after the last one admits it.
-    pub(crate) fn rearrange(
-        &mut self,
-        mut moves: VecDeque<PathMove>,
-        wanted: WantedConnection,
-        batch: &mut OrderBatch,
-    ) {
-        if let Some(next) = moves.pop_front() {
-            let moving = next.connection;
-            if self.locked(|state| state.plan_move(next)).is_ok() {
-                self.put(moving, batch);
-                let subject = self.locked(|state| state.subject(moving));
-                let by = Some(wanted.waiting.by.as_str());
-                self.note(subject, by, (HistoryChange::Moved, None), batch);
-                batch.starting.push((moving, Duration::ZERO));
-                self.rearranging = Some(Rearrangement { moving, moves, wanted });
-                return;
-            }
-        }
-        // Without further moves: if others took the room meanwhile, that is the answer.
-        self.create(wanted, 0, batch);
-    }
-
     /// Begins what was planned, or tells the caller why nothing was.
-    fn begin(
+    pub(crate) fn begin(
         &self,
         id: ConnectionId,
         planned: Result<(), BrokerRefusal>,
@@ -476,9 +380,6 @@ impl Writer {
         nodes: Duration,
         batch: &mut OrderBatch,
     ) -> Result<(), BrokerError> {
-        if matches!(outcome, Err(NodeFault::Fenced)) {
-            return Err(BrokerError::Fenced);
-        }
         let (subject, is_restored) = self.locked(|state| {
             (state.subject(id), state.get(id).is_some_and(|(_, record)| record.restoring))
         });
@@ -503,8 +404,17 @@ impl Writer {
             }
         }
         let ended = !matches!(progress, StepProgress::Next | StepProgress::Again);
-        if ended && let Some(waiting) = self.rearranging.take_if(|of| of.moving == id) {
+        let waits = |of: &mut Rearrangement| of.moving == id;
+        if ended && let Some(waiting) = self.rearranging.take_if(waits) {
             self.rearrange(waiting.moves, waiting.wanted, batch);
+        } else if progress == StepProgress::Again
+            && let Some(fault) = &fault
+            && let Some(waiting) = self.rearranging.take_if(waits)
+        {
+            // The step is tried until it succeeds, perhaps for hours. Others may have room made
+            // for them meanwhile.
+            let refusal = BrokerRefusal::new(ErrorCode::NotRunning, fault.clone());
+            waiting.wanted.waiting.tell(Err(refusal));
         }
         if ended || (fault.is_some() && !begins_removal) {
             let served = self.served.remove(&id).unwrap_or_default();
@@ -573,15 +483,6 @@ impl Writer {
     pub(crate) fn locked<T>(&self, work: impl FnOnce(&mut BrokerState) -> T) -> T {
         work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
-}
-
-/// Draws the identity of a connection.
-fn new_id() -> Result<ConnectionId, BrokerRefusal> {
-    let mut bits = [0; 8];
-    SystemRandom::new().fill(&mut bits).map_err(|_| {
-        BrokerRefusal::new(ErrorCode::NotRunning, "the system gives no random bits")
-    })?;
-    Ok(ConnectionId(u64::from_be_bytes(bits)))
 }
 
 /// Orders that become one transaction.

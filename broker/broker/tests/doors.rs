@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -147,6 +147,24 @@ fn the_doors_of_a_broker_open_for_who_may_and_for_nothing_else() {
     assert!(page.contains("content-security-policy: default-src 'none'"), "{page}");
 }
 
+/// Goal: one address holds half of the places at most, by connections that ask nothing.
+#[test]
+fn one_address_leaves_room_for_others() {
+    let Some(broker) = Broker::start("places", NETWORKS, |_| {}) else { return };
+    let address = broker.url.strip_prefix("https://").unwrap();
+    let idle: Vec<_> = (0..HALF).map(|_| TcpStream::connect(address).unwrap()).collect();
+    assert_eq!(broker.ask("secret", &["/v1/networks"]).0, 0, "closed without an answer");
+    let other = ["/metrics", "--interface", "127.0.0.2"];
+    let (status, page) = broker.ask("secret", &other);
+    assert_eq!(status, 200);
+    assert!(page.contains("\nweir_broker_clients_refused_total 1\n"), "{page}");
+    drop(idle);
+    let start = Instant::now();
+    while broker.ask("secret", &["/v1/networks"]).0 != 200 {
+        assert!(start.elapsed() < Duration::from_secs(10), "its places are not free again");
+    }
+}
+
 /// Goal: the page shows a network's share of a physical link, its agreement, and the set-points
 /// that hold it. Method: two nodes that say what a contended one would, and take what they are
 /// asked for.
@@ -213,6 +231,9 @@ fn contended_node(mut stream: UnixStream, node: &str) {
     // A broker that is ending needs no answer.
     let _gone = write!(stream, "{head}connection: close\r\n\r\n{answer}");
 }
+
+/// Half of `clients`, as it is without the key.
+const HALF: usize = 128;
 
 const TRY: &str = "/v1/connections/dry-run";
 

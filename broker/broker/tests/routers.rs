@@ -314,6 +314,36 @@ impl Network {
         assert!(said.contains("Destination unreachable: Administratively prohibited"), "{said}");
     }
 
+    /// Root at a router can refuse the broker there, and there alone: it goes on elsewhere, says
+    /// why, and answers whoever asks for a path that needs the router.
+    fn goes_on_without(&self, router: &str, links: [&Value; 2]) {
+        let newest = format!("ls -t /run/weir/fence-????????????????-{router} | head -n 1");
+        let file = self.sh(router, &newest).trim().to_owned();
+        let number = fs::read_to_string(&file).unwrap();
+        fs::write(&file, "99999999\n").unwrap();
+        let state = || {
+            let networks = self.json(&["network", "--json"]);
+            let all = networks.as_array().into_iter().flatten();
+            let mut routers = all.flat_map(|of| of["routers"].as_array().into_iter().flatten());
+            routers.find(|of| of["name"] == router).cloned().unwrap_or_default()
+        };
+        let why = || state()["fault"].as_str().unwrap_or_default().to_owned();
+        assert!(soon(|| why().ends_with("a broker with a later lease")), "{}", state());
+        for link in links {
+            // One of the two paths has the router.
+            let words = ["--network", "n", "--from", "h1", "--to", "h2", "--rate", "1Mbit"];
+            let avoid = ["--avoid", link.as_str().unwrap(), "--json"];
+            let made = self.weir(&[&["connection", "create"][..], &words, &avoid].concat());
+            let made: Value = serde_json::from_slice(&made.stdout).unwrap_or_default();
+            if let Some(id) = made[0]["id"].as_str() {
+                assert!(self.weir(&["connection", "remove", id]).status.success());
+            }
+        }
+        fs::write(&file, number).unwrap();
+        assert!(soon(|| state()["reachable"] == true), "{}", state());
+        assert!(soon(|| self.traces().is_empty()), "{}", self.traces());
+    }
+
     /// Returns what the routers have of the broker's.
     fn traces(&self) -> String {
         let line = "ip -6 route show table all proto 87; \
@@ -389,6 +419,7 @@ fn a_connection_is_made_used_moved_repaired_and_removed() {
     assert_eq!((&all[0]["id"], &all[0]["state"]), (&made[0]["id"], &Value::from("active")));
     assert!(network.weir(&["connection", "remove", id]).status.success());
     assert_eq!(network.traces(), "");
+    network.goes_on_without("b2", [&before[0], &moved[0]["tunnels"][0]["links"][0]]);
     network.visit_page();
     assert_eq!(network.traces(), "");
     broker.end();

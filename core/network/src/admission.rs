@@ -15,7 +15,8 @@ use crate::connection::{
 use crate::ids::{ArcId, ConnectionId, EndNodeId, LinkId, NodeId};
 use crate::ledger::{ArcLedger, FlowKey};
 use crate::path_search::{PathObjective, PathOutcome, PathQuery};
-use crate::state::{AdmittedFlows, NetworkState};
+use crate::preemptable_room::PreemptableRoom;
+use crate::state::{AdmittedFlows, KnownConnection, NetworkState};
 use crate::topology::NetworkTopology;
 
 /// One direction's demands on its path.
@@ -35,8 +36,26 @@ pub(crate) struct FlowQuestion {
     pub(crate) own: Option<FlowKey>,
     /// The other direction's needs, by arc, sorted.
     pub(crate) beside: Vec<(ArcId, u64)>,
+}
+
+/// The terms of a search for paths that differ from those of an admission.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct SearchTerms<'a> {
+    /// Room beside what is free.
+    pub(crate) room: ExtraRoom<'a>,
+    /// Set if paths may share links with connections that are to be disjoint from this one.
+    pub(crate) joins: bool,
+}
+
+/// Room of arcs beside what is free of them.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum ExtraRoom<'a> {
+    #[default]
+    Nothing,
     /// More than the shares, to try what would be enough.
-    pub(crate) bonus: Vec<ArcShortage>,
+    Shares(&'a [ArcShortage]),
+    /// Room of less important connections.
+    Preemptable(&'a PreemptableRoom),
 }
 
 impl FlowQuestion {
@@ -50,6 +69,14 @@ impl FlowQuestion {
             && (known.to == self.to || self.avoid_nodes.binary_search(&known.to).is_err())
     }
 
+    /// Adds links to avoid.
+    fn keep_off(&mut self, links: Vec<LinkId>) {
+        if !links.is_empty() {
+            self.avoid_links.extend(links);
+            self.avoid_links.sort_unstable();
+        }
+    }
+
     /// The query for its best path by an objective.
     pub(crate) const fn query(&self, objective: PathObjective) -> PathQuery {
         let Self { from, to, delay, hops, .. } = *self;
@@ -60,14 +87,36 @@ impl FlowQuestion {
     pub(crate) fn need(&self, arc: ArcId) -> u64 {
         let rate = self.rate.reserved.as_bps();
         let beside = self.beside.binary_search_by_key(&arc, |(arc, _)| *arc);
-        let beside = beside.map_or(0, |place| self.beside[place].1);
-        let bonus = self.bonus.iter().find(|shortage| shortage.arc == arc);
-        let bonus = bonus.map_or(0, |shortage| shortage.rate.as_bps());
-        rate.saturating_add(beside).saturating_sub(bonus)
+        rate.saturating_add(beside.map_or(0, |place| self.beside[place].1))
     }
 
-    fn has_room(&self, ledger: &ArcLedger, arc: ArcId) -> bool {
-        ledger.has_free(arc, self.need(arc), self.window, self.own)
+    /// The most bits a second that any arc must have free.
+    pub(crate) fn most_need(&self) -> u64 {
+        let beside = self.beside.iter().map(|(_, rate)| *rate).max();
+        self.rate.reserved.as_bps().saturating_add(beside.unwrap_or_default())
+    }
+
+    fn has_room(
+        &self,
+        ledger: &ArcLedger,
+        connections: &BTreeMap<ConnectionId, KnownConnection>,
+        arc: ArcId,
+        room: ExtraRoom<'_>,
+    ) -> bool {
+        let need = self.need(arc);
+        if ledger.has_free(arc, need, self.window, self.own) {
+            return true;
+        }
+        let more = match room {
+            ExtraRoom::Nothing => return false,
+            ExtraRoom::Shares(shares) => {
+                let own = shares.iter().find(|shortage| shortage.arc == arc);
+                own.map_or(0, |shortage| shortage.rate.as_bps())
+            }
+            ExtraRoom::Preemptable(room) => room.on(arc, ledger, connections),
+        };
+        let free = ledger.free(arc, self.window, self.own);
+        more > 0 && i128::from(need) <= free + i128::from(more)
     }
 }
 
@@ -105,15 +154,7 @@ impl NetworkState {
         if request.window.is_empty() {
             return Err(RefusalReason::EmptyWindow);
         }
-        for direction in FlowDirection::BOTH {
-            let Some(other) = request.limits.of(direction).disjoint_from else { continue };
-            let Some(known) = self.connections.get(&other) else {
-                return Err(RefusalReason::UnknownConnection(other));
-            };
-            if known.connection.request.network != request.network {
-                return Err(RefusalReason::ForeignConnection(other));
-            }
-        }
+        self.check_disjoint(request, own)?;
         if own.is_none() && self.connections.len() >= self.limits.connections {
             let most = self.limits.connections as u64;
             return Err(RefusalReason::TooManyConnections { most });
@@ -126,60 +167,28 @@ impl NetworkState {
         self.check_selectors(request, own)
     }
 
-    fn check_selectors(
-        &self,
-        request: &ConnectionRequest,
-        own: Option<ConnectionId>,
-    ) -> Result<(), RefusalReason> {
-        let Some(known) = self.networks.get(&request.network) else { return Ok(()) };
-        let old = own.and_then(|id| self.connection(id)).map(|old| &old.request);
-        for direction in FlowDirection::BOTH {
-            let selector = request.selector_of(direction);
-            // A change keeps the packets that it has, also if it got them before this was checked.
-            let has_them = old.is_some_and(|old| {
-                old.selector_of(direction) == selector
-                    && old.window == request.window
-                    && !old.rate_of(direction).is_zero()
-            });
-            if has_them || request.rate_of(direction).is_zero() {
-                continue;
-            }
-            for (other, (id, _)) in rivals(&known.selectors, selector) {
-                let window = self.connection(*id).map(|other| other.request.window);
-                let overlaps = window.is_some_and(|window| window.overlaps(request.window));
-                if overlaps && Some(*id) != own {
-                    return Err(match other == selector {
-                        true => RefusalReason::SelectorTaken(*id),
-                        false => RefusalReason::SelectorAmbiguous(*id),
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Finds paths for both directions of a request that was checked.
     pub(crate) fn find_flows(
         &mut self,
         request: &ConnectionRequest,
         own: Option<ConnectionId>,
-        bonus: &[ArcShortage],
+        terms: SearchTerms<'_>,
     ) -> Result<AdmittedFlows, Box<FailedFlow>> {
         let [forward, backward] = FlowDirection::BOTH;
-        let first = match self.find_in_order(request, own, bonus, [forward, backward]) {
+        let first = match self.find_in_order(request, own, terms, [forward, backward]) {
             Err(failed) if failed.direction == backward && !failed.question.beside.is_empty() => {
                 failed
             }
             outcome => return outcome,
         };
-        self.find_in_order(request, own, bonus, [backward, forward]).map_err(|_| first)
+        self.find_in_order(request, own, terms, [backward, forward]).map_err(|_| first)
     }
 
     fn find_in_order(
         &mut self,
         request: &ConnectionRequest,
         own: Option<ConnectionId>,
-        bonus: &[ArcShortage],
+        terms: SearchTerms<'_>,
         order: [FlowDirection; 2],
     ) -> Result<AdmittedFlows, Box<FailedFlow>> {
         let mut flows = AdmittedFlows::default();
@@ -189,10 +198,12 @@ impl NetworkState {
                 continue;
             }
             let mut question = self.question(request, direction, own);
+            if !terms.joins {
+                question.keep_off(self.links_to_leave(own));
+            }
             question.beside = core::mem::take(&mut beside);
-            question.bonus = bonus.to_vec();
             let rate = question.rate;
-            match self.best_path(request, &question, PathObjective::Cost) {
+            match self.best_path(request, &question, PathObjective::Cost, terms.room) {
                 PathOutcome::Found(path) => {
                     beside = self.needs_beside(request, direction, own, rate, &path);
                     *flows.of_mut(direction) = Some(rate.on(path));
@@ -226,7 +237,8 @@ impl NetworkState {
         added
     }
 
-    /// The question of a direction of a request that was checked.
+    /// The question of a direction of a request that was checked. Links that others want to have
+    /// for themselves are left out ([`Self::links_to_leave`]).
     pub(crate) fn question(
         &self,
         request: &ConnectionRequest,
@@ -244,7 +256,7 @@ impl NetworkState {
         if let Some(other) = limits.disjoint_from.and_then(|id| self.connections.get(&id)) {
             let flows = [Some(&other.connection.flows), other.next.as_ref().map(|next| &next.1)];
             for flows in flows.into_iter().flatten() {
-                avoid_links.extend(self.links_of(flows));
+                avoid_links.extend(self.links_of_all(flows));
             }
         }
         avoid_links.sort_unstable();
@@ -263,25 +275,7 @@ impl NetworkState {
             window: request.window,
             own: own.map(|id| (id, direction)),
             beside: Vec::new(),
-            bonus: Vec::new(),
         }
-    }
-
-    /// Notes that links fail together, since they lie over one physical link: paths that are to be
-    /// disjoint share none of them. A link is in at most one such group.
-    pub fn add_shared_risk_group(&mut self, links: &[LinkId]) {
-        self.shared_risk.extend(links.iter().map(|link| (*link, links.to_vec())));
-    }
-
-    /// The links that fail with a link, as far as that was noted.
-    fn sharing_risk(&self, link: LinkId) -> impl Iterator<Item = LinkId> {
-        self.shared_risk.get(&link).into_iter().flatten().copied()
-    }
-
-    fn links_of(&self, flows: &AdmittedFlows) -> Vec<LinkId> {
-        let arcs = flows.present().flat_map(|(_, flow)| &flow.path.arcs);
-        let links = arcs.filter_map(|arc| self.topology.arc(*arc)).map(|arc| arc.link);
-        links.flat_map(|link| self.sharing_risk(link).chain([link])).collect()
     }
 
     /// The best path for a question.
@@ -290,34 +284,15 @@ impl NetworkState {
         request: &ConnectionRequest,
         question: &FlowQuestion,
         objective: PathObjective,
+        room: ExtraRoom<'_>,
     ) -> PathOutcome {
         let Some(known) = self.networks.get(&request.network) else { return PathOutcome::NoPath };
-        let topology = &self.topology;
+        let (topology, connections) = (&self.topology, &self.connections);
         self.finder.find(question.query(objective), |arc| {
-            question.may_pass(topology, arc) && question.has_room(&known.ledger, arc)
+            question.may_pass(topology, arc)
+                && question.has_room(&known.ledger, connections, arc, room)
         })
     }
-}
-
-/// The flows that packets of a selector may belong to as well, where neither is more specific:
-/// those with an equal selector, and those that name the other port alone.
-fn rivals(
-    selectors: &BTreeMap<FlowSelector, Vec<FlowKey>>,
-    of: FlowSelector,
-) -> impl Iterator<Item = (FlowSelector, &FlowKey)> {
-    let ports =
-        |source_port, destination_port| FlowSelector { source_port, destination_port, ..of };
-    let (least, most) = (Some(0), Some(u16::MAX));
-    // No port is less than any.
-    let others = match (of.source_port, of.destination_port) {
-        (Some(_), None) => Some(ports(None, least)..=ports(None, most)),
-        (None, Some(_)) => Some(ports(least, None)..=ports(most, None)),
-        _ => None,
-    };
-    let others = others.into_iter().flat_map(|range| selectors.range(range));
-    let alike = others.filter(move |(other, _)| other.specificity() == of.specificity());
-    let all = selectors.get_key_value(&of).into_iter().chain(alike);
-    all.flat_map(|(other, keys)| keys.iter().map(|key| (*other, key)))
 }
 
 fn check_rates(request: &ConnectionRequest) -> Result<(), RefusalReason> {

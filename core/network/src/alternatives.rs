@@ -29,6 +29,8 @@ pub(crate) struct AlternativePaths {
     pub(crate) paths: Vec<RoutedPath>,
     /// Set if there are no others.
     pub(crate) is_complete: bool,
+    /// Partial paths that were looked at.
+    pub(crate) partial: usize,
 }
 
 /// Lists at most `most` paths over arcs that are `usable`.
@@ -43,12 +45,12 @@ pub(crate) fn alternatives(
     let start =
         PartialPath { least: 0, cost: 0, delay: 0, arcs: Vec::new(), nodes: vec![query.from] };
     let mut open = BinaryHeap::from([Reverse(start)]);
-    let mut partial_left = most.saturating_mul(PARTIAL_PER_PATH);
+    let partial_most = most.saturating_mul(PARTIAL_PER_PATH);
     while let Some(Reverse(partial)) = open.pop() {
-        if found.paths.len() == most || partial_left == 0 {
+        if found.paths.len() == most || found.partial == partial_most {
             return found;
         }
-        partial_left -= 1;
+        found.partial += 1;
         let PartialPath { cost, delay, arcs, nodes, .. } = partial;
         let Some(&end) = nodes.last() else { continue };
         if end == query.to {

@@ -126,7 +126,7 @@ pub enum RefusalReason {
         direction: FlowDirection,
         /// The rate that would be reserved.
         asked: u64,
-        /// The most that could be.
+        /// The most that could be; maybe less, if the search for it reached its bound.
         free: u64,
         /// A full arc of the best path.
         arc: ArcId,

@@ -16,11 +16,14 @@ pub struct PathFinderLimits {
     pub cached_targets: usize,
     /// Most labels of a search, at 64 bytes each. Reaching it ends the search.
     pub labels: usize,
+    /// Most steps (arcs and labels that are looked at, some ten nanoseconds each) of all searches
+    /// together that explain a refusal, or that find who gives room to a request.
+    pub steps: u64,
 }
 
 impl Default for PathFinderLimits {
     fn default() -> Self {
-        Self { cached_targets: 512, labels: 1 << 20 }
+        Self { cached_targets: 512, labels: 1 << 20, steps: 1 << 23 }
     }
 }
 
@@ -52,6 +55,22 @@ impl PathFinder {
         }
         let bounds = self.cache.get(&self.graph, query.to);
         self.search.find(&self.graph, &bounds, query, &usable)
+    }
+
+    /// Gives all searches from now on so many steps together; `None`: as many as they need.
+    pub(crate) fn set_budget(&mut self, steps: Option<u64>) {
+        let most = steps.map(|steps| self.search.steps.saturating_add(steps));
+        self.search.steps_max = most.unwrap_or(u64::MAX);
+    }
+
+    /// Tells whether searches have used up the steps that they were given.
+    pub(crate) const fn is_spent(&self) -> bool {
+        self.search.steps >= self.search.steps_max
+    }
+
+    /// The number of steps of all searches so far.
+    pub(crate) const fn steps(&self) -> u64 {
+        self.search.steps
     }
 
     /// Lists paths over arcs that are `usable`, the cheapest first, at most `most`.

@@ -11,6 +11,7 @@ mod alternatives;
 mod answer;
 mod bounds;
 mod connection;
+mod disjointness;
 mod error;
 mod finder;
 mod graph;
@@ -21,16 +22,22 @@ mod lifecycle;
 mod link_shares;
 mod path_search;
 mod plan;
+mod preemptable_room;
 mod preemption;
 mod rearrangement;
 mod refusal;
 mod restoration;
+mod selectors;
 mod serde_units;
 mod share_change;
 mod state;
+#[cfg(test)]
+mod test_network;
 mod timers;
 mod topology;
 mod virtual_network;
+#[cfg(test)]
+mod work_tests;
 
 pub use accounting::{
     AccountedRate, PACKET_MIN, REQUEST_RATE_MAX, TUNNEL_MTU, TUNNEL_OVERHEAD, TunnelAccounting,
@@ -56,7 +63,7 @@ pub use link_shares::{LinkShares, ShareKey, ShareRefusal};
 pub use path_search::{PathObjective, PathOutcome, PathQuery};
 pub use plan::ConnectionTunnels;
 pub use rearrangement::{PathMove, RearrangementLimits, RearrangementOutcome};
-pub use restoration::RestorationOutcome;
+pub use restoration::{RestorationCursor, RestorationOutcome, RestorationTurn};
 pub use state::{AdmittedFlows, NetworkLimits, NetworkState};
 pub use timers::{ConnectionLease, ConnectionTimers};
 pub use topology::{LinkArc, NetworkNode, NetworkTopology, TOPOLOGY_ARCS_MAX, TOPOLOGY_NODES_MAX};

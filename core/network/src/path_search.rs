@@ -12,7 +12,8 @@
 //!    arcs. A label that cannot keep the limits by its bounds is not made. The first to reach the
 //!    target is the answer, since labels leave the heap in the order of their least total cost.
 //!
-//! The number of labels has a bound; reaching it is an outcome of its own.
+//! The number of labels of a search has a bound, and several searches can be given one bound of
+//! steps: arcs and labels that are looked at. Reaching a bound is an outcome of its own.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -58,7 +59,7 @@ pub enum PathOutcome {
     Found(RoutedPath),
     /// There is no path.
     NoPath,
-    /// The bound of labels was reached before the answer was known.
+    /// A bound was reached before the answer was known.
     Exhausted,
 }
 
@@ -85,6 +86,10 @@ type OpenLabel = Reverse<(u64, u64, u32)>;
 #[derive(Debug)]
 pub(crate) struct PathSearch {
     labels_max: usize,
+    /// Arcs and labels that were looked at by all searches so far.
+    pub(crate) steps: u64,
+    /// The number of steps at which searches end.
+    pub(crate) steps_max: u64,
     labels: Vec<PathLabel>,
     /// A node's first label, if its stamp is this search's.
     first: Vec<(u32, u32)>,
@@ -114,6 +119,8 @@ impl PathSearch {
     pub(crate) fn new(nodes: usize, labels_max: usize) -> Self {
         Self {
             labels_max,
+            steps: 0,
+            steps_max: u64::MAX,
             labels: Vec::new(),
             first: vec![(0, NONE); nodes],
             stamp: 0,
@@ -180,7 +187,11 @@ impl PathSearch {
             if label.node == run.query.to {
                 return PathOutcome::Found(self.trace(run.graph, place));
             }
+            if self.steps >= self.steps_max {
+                return PathOutcome::Exhausted;
+            }
             for arc in run.graph.leaving(label.node) {
+                self.steps += 1;
                 let Some((next, bound)) = run.extend(&label, place, arc) else { continue };
                 if !self.is_dominated(run.dominance, &next) && (run.usable)(arc.arc) {
                     if self.labels.len() >= self.labels_max {
@@ -211,9 +222,10 @@ impl PathSearch {
         }
     }
 
-    fn is_dominated(&self, dominance: Dominance, next: &PathLabel) -> bool {
+    fn is_dominated(&mut self, dominance: Dominance, next: &PathLabel) -> bool {
         let mut place = self.first_label(next.node);
         while place != NONE {
+            self.steps += 1;
             let label = &self.labels[place as usize];
             if dominance.beats(label, next) {
                 return true;
@@ -227,6 +239,7 @@ impl PathSearch {
     fn beat(&mut self, dominance: Dominance, next: &PathLabel) {
         let mut place = self.first_label(next.node);
         while place != NONE {
+            self.steps += 1;
             let label = &mut self.labels[place as usize];
             label.is_beaten |= dominance.beats(next, label);
             place = label.sibling;

@@ -1,77 +1,130 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Pre-emption: less important connections that give their room to a request.
 //!
-//! Connections of a lower priority than the request (a larger number) are taken away, the least
-//! important first, until the request has paths. Then each that was taken and still has room beside
-//! the request is put back, the most important first. So what is left cannot be made smaller by
-//! putting one of it back. It need not be the fewest: that is a hard problem, and priority counts
-//! for more than number.
+//! Paths are searched for as if the room of all connections from some priority on were free. Of
+//! these priorities the least important that gives the request paths is found by halving. Then
+//! connections are taken away on arcs of those paths alone, on each the least important first,
+//! until there is room; and each that was taken and still has room beside the request is put back,
+//! the most important first. So what is left cannot be made smaller by putting one of it back. It
+//! need not be the fewest: that is a hard problem, and priority counts for more than number.
+//!
+//! A search asks only for arcs that it comes to and that are full. What it looks at has bounds: the
+//! number of flows there, and the steps of searches. Once they are reached, nobody else is found to
+//! give room.
 
-use crate::connection::{ConnectionRequest, FlowDirection};
-use crate::ids::ConnectionId;
+use crate::admission::{ExtraRoom, SearchTerms};
+use crate::connection::ConnectionRequest;
+use crate::ids::{ArcId, ConnectionId};
 use crate::ledger::ChargeSide;
-use crate::lifecycle::ConnectionState;
+use crate::preemptable_room::PreemptableRoom;
 use crate::state::{AdmittedFlows, NetworkState};
 
 /// The key of the request in the ledger, which no stored connection has.
 const NEW: ConnectionId = ConnectionId(u64::MAX);
 
+/// Most flows that are looked at for a request, at some hundred nanoseconds each.
+const FLOWS_MAX: usize = 50_000;
+
 impl NetworkState {
     /// Finds active connections, all less important than a request, without which it is admitted;
-    /// `None` if it is not even without all of them. Charges nothing.
+    /// `None` if it is not even without all of them, or if a bound was reached before some were
+    /// found. Charges nothing.
     pub fn preemptable(&mut self, request: &ConnectionRequest) -> Option<Vec<ConnectionId>> {
         if self.check(request, None).is_err() || self.connections.contains_key(&NEW) {
             return None;
         }
-        let mut candidates = self.by_priority(|known| {
-            let of = &known.connection.request;
-            of.network == request.network
-                && of.priority > request.priority
-                && of.window.overlaps(request.window)
-                && known.next.is_none()
-                && known.connection.state == ConnectionState::Active
-        });
-        let mut taken = Vec::new();
-        let mut found = self.find_flows(request, None, &[]).ok();
-        // Each try below is a search: none is made if all of them would not help.
-        if found.is_none() && !self.fits_without(request, &candidates) {
-            return None;
+        if self.find_flows(request, None, SearchTerms::default()).is_ok() {
+            return Some(Vec::new());
         }
-        while found.is_none() {
-            let Some(id) = candidates.pop() else { break };
-            self.charge_present(id, false);
-            taken.push(id);
-            found = self.find_flows(request, None, &[]).ok();
-        }
-        let mut needed = Vec::new();
-        if let Some(flows) = &found {
-            self.charge_new(request, flows, true);
-            // The last one taken is the most important.
-            for id in taken.iter().rev() {
-                self.charge_present(*id, true);
-                if self.is_overcharged(*id) {
-                    self.charge_present(*id, false);
-                    needed.push(*id);
-                }
-            }
-            self.charge_new(request, flows, false);
-        }
-        for id in &taken {
-            self.charge_present(*id, true);
-        }
-        found.map(|_| needed)
+        self.finder.set_budget(Some(self.limits.paths.steps));
+        let found = self.with_least_important(request);
+        let given = found.and_then(|(flows, room)| self.take_room(request, &flows, &room));
+        self.finder.set_budget(None);
+        given
     }
 
-    /// Tells whether a request has paths without all these connections.
-    fn fits_without(&mut self, request: &ConnectionRequest, all: &[ConnectionId]) -> bool {
-        for id in all {
-            self.charge_present(*id, false);
+    /// Finds paths over the room of connections that are as unimportant as they can be.
+    fn with_least_important(
+        &mut self,
+        request: &ConnectionRequest,
+    ) -> Option<(AdmittedFlows, PreemptableRoom)> {
+        let (mut least, mut most) = (request.priority.checked_add(1)?, u8::MAX);
+        let mut flows_left = FLOWS_MAX;
+        let mut best = self.with_room_from(request, least, &mut flows_left)?;
+        while least < most {
+            let middle = least + (most - least).div_ceil(2);
+            match self.with_room_from(request, middle, &mut flows_left) {
+                Some(found) => (best, least) = (found, middle),
+                None => most = middle - 1,
+            }
         }
-        let fits = self.find_flows(request, None, &[]).is_ok();
-        for id in all {
+        Some(best)
+    }
+
+    fn with_room_from(
+        &mut self,
+        request: &ConnectionRequest,
+        priority: u8,
+        flows_left: &mut usize,
+    ) -> Option<(AdmittedFlows, PreemptableRoom)> {
+        let room = PreemptableRoom::new(request.window, priority, *flows_left);
+        let terms = SearchTerms { room: ExtraRoom::Preemptable(&room), ..SearchTerms::default() };
+        let found = self.find_flows(request, None, terms);
+        *flows_left = room.flows_left();
+        Some((found.ok()?, room))
+    }
+
+    /// Finds connections without which these paths have room, and with them the request.
+    fn take_room(
+        &mut self,
+        request: &ConnectionRequest,
+        flows: &AdmittedFlows,
+        room: &PreemptableRoom,
+    ) -> Option<Vec<ConnectionId>> {
+        self.charge_new(request, flows, true);
+        let mut taken = Vec::new();
+        for arc in flows.present().flat_map(|(_, flow)| &flow.path.arcs) {
+            let mut candidates = self.candidates(request, *arc, room);
+            while self.is_over(request, *arc)
+                && let Some(id) = candidates.pop()
+            {
+                self.charge_present(id, false);
+                taken.push(id);
+            }
+        }
+        let mut needed = Vec::new();
+        for id in self.by_importance(taken.iter().copied()) {
+            self.charge_present(id, true);
+            if self.is_overcharged(id) {
+                self.charge_present(id, false);
+                needed.push(id);
+            }
+        }
+        self.charge_new(request, flows, false);
+        // With two directions, the search for a path of each may not find these again.
+        let fits = self.find_flows(request, None, SearchTerms::default()).is_ok();
+        for id in &needed {
             self.charge_present(*id, true);
         }
-        fits
+        fits.then_some(needed)
+    }
+
+    /// Connections on an overcharged arc that may give their room, the most important first.
+    fn candidates(
+        &self,
+        request: &ConnectionRequest,
+        arc: ArcId,
+        room: &PreemptableRoom,
+    ) -> Vec<ConnectionId> {
+        let network = self.networks.get(&request.network).filter(|_| self.is_over(request, arc));
+        let all = network.into_iter().flat_map(|network| network.ledger.connections_on(arc));
+        let gives = |id: &ConnectionId| self.connections.get(id).is_some_and(|of| room.gives(of));
+        self.by_importance(all.filter(gives))
+    }
+
+    fn is_over(&self, request: &ConnectionRequest, arc: ArcId) -> bool {
+        let network = self.networks.get(&request.network);
+        network.is_some_and(|network| network.ledger.free(arc, request.window, None) < 0)
     }
 
     fn charge_new(&mut self, request: &ConnectionRequest, flows: &AdmittedFlows, is: bool) {
@@ -99,11 +152,7 @@ impl NetworkState {
     fn is_overcharged(&self, id: ConnectionId) -> bool {
         let Some(known) = self.connections.get(&id) else { return false };
         let request = &known.connection.request;
-        let Some(network) = self.networks.get(&request.network) else { return false };
-        FlowDirection::BOTH.iter().any(|direction| {
-            let flow = known.connection.flows.of(*direction).as_ref();
-            let mut arcs = flow.into_iter().flat_map(|flow| &flow.path.arcs);
-            arcs.any(|arc| network.ledger.free(*arc, request.window, None) < 0)
-        })
+        let mut arcs = known.connection.flows.present().flat_map(|(_, flow)| &flow.path.arcs);
+        arcs.any(|arc| self.is_over(request, *arc))
     }
 }

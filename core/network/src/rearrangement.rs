@@ -14,15 +14,19 @@
 //!    while. Then all states that moves can reach are searched, breadth first.
 //!
 //! Each part is complete while the number of paths and states stays within its bounds; if a bound
-//! is reached, the outcome says so. A connection that must be disjoint from another stays where it
-//! is, and so does that other.
+//! is reached, the outcome says so. All work counts as states: a flow that is looked at is one, and
+//! a search for paths as many as take about its time. Flows are looked at one after the other, and
+//! only those on an overcharged arc: their number decides what this costs, and not that of all
+//! connections.
+//!
+//! A connection that must be disjoint from another stays where it is, and so does that other.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
-use crate::admission::FlowQuestion;
-use crate::alternatives::AlternativePaths;
+use crate::admission::{FlowQuestion, SearchTerms};
 use crate::connection::{AdmittedFlow, ConnectionRequest, FlowDirection, RoutedPath, TimeWindow};
-use crate::ids::{ArcId, ConnectionId, NetworkId};
+use crate::ids::{ArcId, ConnectionId};
 use crate::ledger::{ArcLedger, ChargeSide, FlowKey};
 use crate::lifecycle::ConnectionState;
 use crate::path_search::PathObjective;
@@ -35,7 +39,7 @@ pub struct RearrangementLimits {
     pub moves: usize,
     /// Most paths that are tried for a direction of a connection.
     pub paths: usize,
-    /// Most states that are looked at.
+    /// Most states that are looked at, at some microseconds each. Other work counts as states.
     pub states: usize,
 }
 
@@ -50,6 +54,15 @@ const MOVES_MAX: usize = 16;
 
 /// Most flows among which detours are searched for.
 const DETOUR_FLOWS_MAX: usize = 64;
+
+/// Partial paths that take the time of a state.
+const PARTIAL_PER_STATE: usize = 16;
+
+/// Moves to compare with those that were seen that take the time of a state.
+const LOOKS_PER_STATE: usize = 64;
+
+/// Steps of a search for a path that take the time of a state.
+const STEPS_PER_STATE: u64 = 256;
 
 /// A direction of a connection, moved to another path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,14 +96,13 @@ const NEW: ConnectionId = ConnectionId(u64::MAX);
 
 /// A flow that may be moved.
 struct MovableFlow {
-    key: FlowKey,
     window: TimeWindow,
     flow: AdmittedFlow,
     question: FlowQuestion,
     /// Its path before any move.
     old: RoutedPath,
-    alternatives: Option<AlternativePaths>,
-    is_moved: bool,
+    /// All its paths, once they were searched for.
+    alternatives: Option<Vec<RoutedPath>>,
 }
 
 /// A state of the search for detours: the path of each flow, as an index into its list of paths,
@@ -101,11 +113,17 @@ struct ReachedState {
     moves: Vec<(usize, usize)>,
 }
 
+/// A flow with all its paths; the first is the one before any move.
+struct FlowPaths(FlowKey, Vec<RoutedPath>);
+
 struct RearrangementSearch<'a> {
     state: &'a mut NetworkState,
     request: &'a ConnectionRequest,
     limits: RearrangementLimits,
-    flows: Vec<MovableFlow>,
+    /// Flows that were looked at and may be moved.
+    flows: BTreeMap<FlowKey, MovableFlow>,
+    /// Flows that are moved.
+    moved: Vec<FlowKey>,
     states_left: usize,
     /// Set if a bound cut the search short.
     is_cut: bool,
@@ -121,15 +139,26 @@ impl NetworkState {
         if self.check(request, None).is_err() || self.connections.contains_key(&NEW) {
             return RearrangementOutcome::Impossible;
         }
-        if let Ok(flows) = self.find_flows(request, None, &[]) {
+        if let Ok(flows) = self.find_flows(request, None, SearchTerms::default()) {
             return RearrangementOutcome::Found { moves: Vec::new(), flows };
         }
-        let flows = self.movable_flows(request);
+        self.finder.set_budget(Some((limits.states as u64).saturating_mul(STEPS_PER_STATE)));
+        let outcome = self.find_moves(request, limits);
+        self.finder.set_budget(None);
+        outcome
+    }
+
+    fn find_moves(
+        &mut self,
+        request: &ConnectionRequest,
+        limits: RearrangementLimits,
+    ) -> RearrangementOutcome {
         let mut search = RearrangementSearch {
             state: self,
             request,
             limits: RearrangementLimits { moves: limits.moves.min(MOVES_MAX), ..limits },
-            flows,
+            flows: BTreeMap::new(),
+            moved: Vec::new(),
             states_left: limits.states,
             is_cut: false,
         };
@@ -141,65 +170,60 @@ impl NetworkState {
         }
         RearrangementOutcome::Impossible
     }
-
-    fn movable_flows(&self, request: &ConnectionRequest) -> Vec<MovableFlow> {
-        let named = |request: &ConnectionRequest| {
-            FlowDirection::BOTH.map(|direction| request.limits.of(direction).disjoint_from)
-        };
-        let mut fixed: BTreeSet<ConnectionId> = named(request).into_iter().flatten().collect();
-        for connection in self.connections() {
-            let others = named(&connection.request);
-            if others.iter().any(Option::is_some) {
-                fixed.insert(connection.id);
-            }
-            fixed.extend(others.into_iter().flatten());
-        }
-        let mut flows = Vec::new();
-        for (id, known) in &self.connections {
-            let of = &known.connection.request;
-            let may_move = of.network == request.network
-                && known.next.is_none()
-                && known.connection.state == ConnectionState::Active
-                && !fixed.contains(id);
-            for direction in FlowDirection::BOTH {
-                let Some(flow) = known.connection.flows.of(direction) else { continue };
-                if may_move {
-                    flows.push(MovableFlow {
-                        key: (*id, direction),
-                        window: of.window,
-                        flow: flow.clone(),
-                        question: self.question(of, direction, Some(*id)),
-                        old: flow.path.clone(),
-                        alternatives: None,
-                        is_moved: false,
-                    });
-                }
-            }
-        }
-        flows
-    }
-
-    /// Paths that satisfy a path query in a network, whether or not they have room: all of them, or
-    /// the cheapest.
-    fn alternatives_of(
-        &mut self,
-        network: NetworkId,
-        question: &FlowQuestion,
-        most: usize,
-    ) -> AlternativePaths {
-        let Some(known) = self.networks.get(&network) else { return AlternativePaths::default() };
-        let query = question.query(PathObjective::Cost);
-        let topology = &self.topology;
-        self.finder.alternatives(query, most, |arc| {
-            question.may_pass(topology, arc) && known.ledger.sellable(arc).is_some()
-        })
-    }
 }
 
 impl RearrangementSearch<'_> {
+    /// Takes work from what is left. Returns false if nothing is left.
+    const fn spend(&mut self, states: usize) -> bool {
+        self.states_left = self.states_left.saturating_sub(states);
+        self.states_left > 0
+    }
+
     fn ledger(&mut self) -> Option<&mut ArcLedger> {
         let network = self.state.networks.get_mut(&self.request.network)?;
         Some(&mut network.ledger)
+    }
+
+    /// Takes a flow among those that may be moved; false if it may not.
+    fn take(&mut self, key: FlowKey) -> bool {
+        if self.flows.contains_key(&key) {
+            return true;
+        }
+        let (id, direction) = key;
+        let Some(known) = self.state.connections.get(&id) else { return false };
+        let of = &known.connection.request;
+        let is_named = FlowDirection::BOTH
+            .iter()
+            .any(|direction| self.request.limits.of(*direction).disjoint_from == Some(id));
+        let may_move = of.network == self.request.network
+            && known.next.is_none()
+            && known.connection.state == ConnectionState::Active
+            && !known.is_suspended
+            && !is_named
+            && !self.state.is_tied(known);
+        let flow = known.connection.flows.of(direction).as_ref().filter(|_| may_move);
+        let Some(flow) = flow.cloned() else { return false };
+        let flow = MovableFlow {
+            window: of.window,
+            question: self.state.question(of, direction, Some(id)),
+            old: flow.path.clone(),
+            flow,
+            alternatives: None,
+        };
+        self.flows.insert(key, flow);
+        true
+    }
+
+    /// Paths that a question allows, whether or not they have room: all of them, or the cheapest.
+    fn alternatives_of(&mut self, question: &FlowQuestion) -> Vec<RoutedPath> {
+        let Some(known) = self.state.networks.get(&self.request.network) else { return Vec::new() };
+        let (query, topology) = (question.query(PathObjective::Cost), &self.state.topology);
+        let found = self.state.finder.alternatives(query, self.limits.paths, |arc| {
+            question.may_pass(topology, arc) && known.ledger.sellable(arc).is_some()
+        });
+        self.is_cut |= !found.is_complete;
+        self.spend(1 + found.partial / PARTIAL_PER_STATE);
+        found.paths
     }
 
     fn charge(&mut self, arcs: &[ArcId], key: FlowKey, rate: u64, window: TimeWindow) {
@@ -209,42 +233,41 @@ impl RearrangementSearch<'_> {
     }
 
     /// Puts a flow on another path, as if its old path had been released.
-    fn put(&mut self, place: usize, path: RoutedPath) {
-        let flow = &mut self.flows[place];
-        let (key, window, rate) = (flow.key, flow.window, flow.flow.reserved.as_bps());
+    fn place_on(&mut self, key: FlowKey, path: &RoutedPath) {
+        let Some(flow) = self.flows.get_mut(&key) else { return };
+        let (window, rate) = (flow.window, flow.flow.reserved.as_bps());
         let before = core::mem::replace(&mut flow.flow.path, path.clone());
         self.charge(&before.arcs, key, 0, window);
         self.charge(&path.arcs, key, rate, window);
     }
 
     /// Puts a flow back on its path before any move.
-    fn put_back(&mut self, place: usize) {
-        let old = self.flows[place].old.clone();
-        self.put(place, old);
+    fn put_back(&mut self, key: FlowKey) {
+        if let Some(old) = self.flows.get(&key).map(|flow| flow.old.clone()) {
+            self.place_on(key, &old);
+        }
     }
 
     /// Tells whether a flow's new path has room while its present path is charged.
-    fn fits(&mut self, place: usize, path: &RoutedPath) -> bool {
-        let flow = &self.flows[place];
-        let (key, window, rate) = (flow.key, flow.window, flow.flow.reserved.as_bps());
+    fn fits(&mut self, key: FlowKey, path: &RoutedPath) -> bool {
+        let Some(flow) = self.flows.get(&key) else { return false };
+        let (window, rate) = (flow.window, flow.flow.reserved.as_bps());
         self.ledger().is_some_and(|ledger| {
             path.arcs.iter().all(|arc| ledger.has_free(*arc, rate, window, Some(key)))
         })
     }
 
     /// Paths of a flow other than its present one.
-    fn others(&mut self, place: usize) -> Vec<RoutedPath> {
-        if self.flows[place].alternatives.is_none() {
-            let question = self.flows[place].question.clone();
-            let most = self.limits.paths;
-            self.flows[place].alternatives =
-                Some(self.state.alternatives_of(self.request.network, &question, most));
+    fn others(&mut self, key: FlowKey) -> Vec<RoutedPath> {
+        let is_unknown = |flow: &&MovableFlow| flow.alternatives.is_none();
+        let unknown = self.flows.get(&key).filter(is_unknown).map(|flow| flow.question.clone());
+        let searched = unknown.map(|question| self.alternatives_of(&question));
+        let Some(flow) = self.flows.get_mut(&key) else { return Vec::new() };
+        if searched.is_some() {
+            flow.alternatives = searched;
         }
-        let flow = &self.flows[place];
-        let Some(known) = &flow.alternatives else { return Vec::new() };
-        self.is_cut |= !known.is_complete;
         let differs = |path: &&RoutedPath| path.arcs != flow.flow.path.arcs;
-        known.paths.iter().filter(differs).cloned().collect()
+        flow.alternatives.iter().flatten().filter(differs).cloned().collect()
     }
 
     fn by_conflicts(&mut self) -> Option<RearrangementOutcome> {
@@ -255,10 +278,8 @@ impl RearrangementSearch<'_> {
                 continue;
             }
             let question = self.state.question(self.request, direction, None);
-            let known =
-                self.state.alternatives_of(self.request.network, &question, self.limits.paths);
-            self.is_cut |= !known.is_complete;
-            let flows = known.paths.into_iter().map(|path| Some(question.rate.on(path)));
+            let paths = self.alternatives_of(&question);
+            let flows = paths.into_iter().map(|path| Some(question.rate.on(path)));
             choices.push(flows.collect());
         }
         for moves in 1..=self.limits.moves {
@@ -293,38 +314,41 @@ impl RearrangementSearch<'_> {
         }
     }
 
-    fn path_move(&self, place: usize, path: &RoutedPath) -> PathMove {
-        let MovableFlow { key: (connection, direction), flow, .. } = &self.flows[place];
-        let flow = AdmittedFlow { path: path.clone(), ..flow.clone() };
-        PathMove { connection: *connection, direction: *direction, flow }
+    fn path_move(&self, key: FlowKey, path: &RoutedPath) -> Option<PathMove> {
+        let (connection, direction) = key;
+        let flow = AdmittedFlow { path: path.clone(), ..self.flows.get(&key)?.flow.clone() };
+        Some(PathMove { connection, direction, flow })
     }
 
     /// Moves flows off overcharged arcs until everything fits. Returns the moves in an order in
     /// which each has room, and leaves all flows where they were.
     fn resolve(&mut self, new: &AdmittedFlows, moves_left: usize) -> Option<Vec<PathMove>> {
-        if self.states_left == 0 {
+        if !self.spend(1) {
             return None;
         }
-        self.states_left -= 1;
         let Some(arc) = self.overcharged(new) else { return self.in_order(new) };
         if moves_left == 0 {
             return None;
         }
-        for place in 0..self.flows.len() {
-            let flow = &self.flows[place];
-            if flow.is_moved || !flow.flow.path.arcs.contains(&arc) {
+        let mut last = None;
+        while let Some(key) = self.ledger()?.flow_after(arc, last) {
+            last = Some(key);
+            if !self.spend(1) {
+                return None;
+            }
+            if self.moved.contains(&key) || !self.take(key) {
                 continue;
             }
-            for path in self.others(place) {
+            for path in self.others(key) {
                 if path.arcs.contains(&arc) {
                     continue;
                 }
-                self.put(place, path);
-                self.flows[place].is_moved = true;
+                self.place_on(key, &path);
+                self.moved.push(key);
                 let moves = self.resolve(new, moves_left - 1);
-                self.put_back(place);
-                self.flows[place].is_moved = false;
-                if moves.is_some() {
+                self.moved.pop();
+                self.put_back(key);
+                if moves.is_some() || self.states_left == 0 {
                     return moves;
                 }
             }
@@ -335,7 +359,7 @@ impl RearrangementSearch<'_> {
     /// An arc that is overcharged, among those that the new connection or a move uses.
     fn overcharged(&mut self, new: &AdmittedFlows) -> Option<ArcId> {
         let new = new.present().map(|(_, flow)| flow);
-        let moved = self.flows.iter().filter(|flow| flow.is_moved).map(|flow| &flow.flow);
+        let moved = self.moved.iter().filter_map(|key| Some(&self.flows.get(key)?.flow));
         let arcs: Vec<ArcId> = new.chain(moved).flat_map(|flow| flow.path.arcs.clone()).collect();
         let ledger = self.ledger()?;
         let is_over = |arc: &ArcId| ledger.free(*arc, TimeWindow::ALWAYS, None) < 0;
@@ -345,21 +369,22 @@ impl RearrangementSearch<'_> {
     /// Returns the moves in an order in which each has room without the new connection; `None` if
     /// there is no such order. Leaves all flows where they are.
     fn in_order(&mut self, new: &AdmittedFlows) -> Option<Vec<PathMove>> {
-        let moved = self.flows.iter().enumerate().filter(|(_, flow)| flow.is_moved);
-        let moved: Vec<_> = moved.map(|(place, flow)| (place, flow.flow.path.clone())).collect();
+        let moved = self.moved.iter();
+        let moved = moved.filter_map(|key| Some((*key, self.flows.get(key)?.flow.path.clone())));
+        let moved: Vec<_> = moved.collect();
         self.charge_new(new, false);
-        for (place, _) in &moved {
-            self.put_back(*place);
+        for (key, _) in &moved {
+            self.put_back(*key);
         }
         let (mut order, mut tried) = (Vec::new(), BTreeSet::new());
         let has_order = self.order_from(&moved, &mut order, &mut tried);
-        for (place, target) in &moved {
-            self.put(*place, target.clone());
+        for (key, target) in &moved {
+            self.place_on(*key, target);
         }
         self.charge_new(new, true);
-        let moves = order.into_iter().map(|at| {
-            let (place, target) = &moved[at];
-            self.path_move(*place, target)
+        let moves = order.into_iter().filter_map(|at| {
+            let (key, target) = &moved[at];
+            self.path_move(*key, target)
         });
         has_order.then(|| moves.collect())
     }
@@ -368,7 +393,7 @@ impl RearrangementSearch<'_> {
     /// moved.
     fn order_from(
         &mut self,
-        moved: &[(usize, RoutedPath)],
+        moved: &[(FlowKey, RoutedPath)],
         order: &mut Vec<usize>,
         tried: &mut BTreeSet<u32>,
     ) -> bool {
@@ -376,72 +401,104 @@ impl RearrangementSearch<'_> {
             return true;
         }
         // All orders of one set of moves lead to the same state, which is tried once.
-        if !tried.insert(order.iter().fold(0, |set, at| set | 1 << at)) {
+        if !tried.insert(order.iter().fold(0, |set, at| set | 1 << at)) || !self.spend(1) {
             return false;
         }
-        for (at, (place, target)) in moved.iter().enumerate() {
-            if order.contains(&at) || !self.fits(*place, target) {
+        for (at, (key, target)) in moved.iter().enumerate() {
+            if order.contains(&at) || !self.fits(*key, target) {
                 continue;
             }
-            self.put(*place, target.clone());
+            self.place_on(*key, target);
             order.push(at);
             if self.order_from(moved, order, tried) {
                 return true;
             }
             order.pop();
-            self.put_back(*place);
+            self.put_back(*key);
         }
         false
     }
 
+    /// Takes all flows that may be moved; false if there are too many, or no work is left.
+    fn take_all(&mut self) -> bool {
+        let mut from = Bound::Unbounded;
+        loop {
+            let connections = &self.state.connections;
+            let Some((id, _)) = connections.range((from, Bound::Unbounded)).next() else {
+                return true;
+            };
+            let id = *id;
+            from = Bound::Excluded(id);
+            if !self.spend(1) || self.flows.len() > DETOUR_FLOWS_MAX {
+                return false;
+            }
+            for direction in FlowDirection::BOTH {
+                self.take((id, direction));
+            }
+        }
+    }
+
     /// Searches all states that moves can reach, those with the fewest moves first.
     fn by_detours(&mut self) -> Option<RearrangementOutcome> {
-        if self.flows.len() > DETOUR_FLOWS_MAX {
+        if !self.take_all() || self.flows.len() > DETOUR_FLOWS_MAX {
             self.is_cut = true;
             return None;
         }
-        let paths: Vec<Vec<RoutedPath>> = (0..self.flows.len())
-            .map(|place| {
-                let old = self.flows[place].old.clone();
-                core::iter::once(old).chain(self.others(place)).collect()
-            })
-            .collect();
-        let start = vec![0; self.flows.len()];
+        let keys: Vec<FlowKey> = self.flows.keys().copied().collect();
+        let flows = keys.iter().filter_map(|key| {
+            let old = self.flows.get(key)?.old.clone();
+            Some(FlowPaths(*key, core::iter::once(old).chain(self.others(*key)).collect()))
+        });
+        let flows: Vec<FlowPaths> = flows.collect();
+        let looks: usize = flows.iter().map(|FlowPaths(_, paths)| paths.len()).sum();
+        let start = vec![0; flows.len()];
         let mut seen = BTreeSet::from([start.clone()]);
         let mut queue = VecDeque::from([ReachedState { places: start.clone(), moves: Vec::new() }]);
         let mut now = start.clone();
         let mut found = None;
         while let Some(reached) = queue.pop_front() {
-            if self.states_left == 0 {
+            if !self.spend(1 + looks / LOOKS_PER_STATE) {
                 break;
             }
-            self.states_left -= 1;
-            self.go(&paths, &mut now, &reached.places);
-            if let Ok(flows) = self.state.find_flows(self.request, None, &[]) {
+            self.charge_state(&flows, &mut now, &reached.places);
+            if let Some(flows) = self.flows_of_new() {
                 found = Some((reached.moves, flows));
                 break;
             }
-            self.grow(&paths, &reached, &mut seen, &mut queue);
+            self.grow(&flows, &reached, &mut seen, &mut queue);
         }
-        self.go(&paths, &mut now, &start);
-        let (moves, flows) = found?;
-        let moves = moves.into_iter().map(|(place, to)| self.path_move(place, &paths[place][to]));
-        Some(RearrangementOutcome::Found { moves: moves.collect(), flows })
+        self.charge_state(&flows, &mut now, &start);
+        let (moves, new) = found?;
+        let moves = moves.into_iter().filter_map(|(place, to)| {
+            let FlowPaths(key, paths) = &flows[place];
+            self.path_move(*key, &paths[to])
+        });
+        Some(RearrangementOutcome::Found { moves: moves.collect(), flows: new })
+    }
+
+    /// Paths of the new connection, if there is room for it now.
+    fn flows_of_new(&mut self) -> Option<AdmittedFlows> {
+        let before = self.state.finder.steps();
+        let found = self.state.find_flows(self.request, None, SearchTerms::default());
+        let states = (self.state.finder.steps() - before) / STEPS_PER_STATE;
+        self.spend(usize::try_from(states).unwrap_or(usize::MAX));
+        self.is_cut |= self.state.finder.is_spent();
+        found.ok()
     }
 
     /// Queues each unseen state that is one move away.
     fn grow(
         &mut self,
-        paths: &[Vec<RoutedPath>],
+        flows: &[FlowPaths],
         reached: &ReachedState,
         seen: &mut BTreeSet<Vec<usize>>,
         queue: &mut VecDeque<ReachedState>,
     ) {
-        for (place, paths) in paths.iter().enumerate() {
+        for (place, FlowPaths(key, paths)) in flows.iter().enumerate() {
             for (to, path) in paths.iter().enumerate() {
                 let mut places = reached.places.clone();
                 places[place] = to;
-                if seen.contains(&places) || !self.fits(place, path) {
+                if seen.contains(&places) || !self.fits(*key, path) {
                     continue;
                 }
                 if seen.len() >= self.limits.states || reached.moves.len() >= self.limits.moves {
@@ -456,12 +513,165 @@ impl RearrangementSearch<'_> {
     }
 
     /// Charges the paths of a state.
-    fn go(&mut self, paths: &[Vec<RoutedPath>], now: &mut [usize], to: &[usize]) {
-        for place in 0..to.len() {
+    fn charge_state(&mut self, flows: &[FlowPaths], now: &mut [usize], to: &[usize]) {
+        for (place, FlowPaths(key, paths)) in flows.iter().enumerate() {
             if now[place] != to[place] {
-                self.put(place, paths[place][to[place]].clone());
+                self.place_on(*key, &paths[to[place]]);
                 now[place] = to[place];
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ids::NodeId;
+    use crate::state::NetworkLimits;
+    use crate::test_network::{NETWORK, admit, network, request};
+
+    /// Goal: however many connections cross a bridge that none of them can leave, only as many are
+    /// looked at as the bound of states allows.
+    #[test]
+    fn a_bridge_with_many_flows_does_not_cost_all_of_them() {
+        let links = [(0, 1, 4_000), (1, 2, 4_000), (2, 3, 4_000), (1, 3, 100), (0, 2, 1)];
+        let mut state = network(&links, NetworkLimits::default());
+        for id in 1..=4_000 {
+            assert!(admit(&mut state, id, request(u16::try_from(id).unwrap(), [0, 1], 1)));
+        }
+        let wanted = request(9_000, [0, 1], 10);
+        let limits = RearrangementLimits { moves: 4, paths: 8, states: 200 };
+        assert_eq!(state.rearrange(&wanted, limits), RearrangementOutcome::Exhausted);
+        let mut search = RearrangementSearch {
+            state: &mut state,
+            request: &wanted,
+            limits,
+            flows: BTreeMap::new(),
+            moved: Vec::new(),
+            states_left: limits.states,
+            is_cut: false,
+        };
+        assert_eq!(search.by_conflicts(), None);
+        assert_eq!(search.states_left, 0);
+        assert!(search.flows.len() < limits.states, "{} flows", search.flows.len());
+    }
+
+    /// All simple paths between two nodes.
+    fn all_paths(state: &NetworkState, [from, to]: [u32; 2]) -> Vec<Vec<ArcId>> {
+        let (mut found, mut open) = (Vec::new(), vec![(vec![NodeId(from)], Vec::new())]);
+        while let Some((nodes, arcs)) = open.pop() {
+            if nodes.last() == Some(&NodeId(to)) {
+                found.push(arcs);
+                continue;
+            }
+            for (id, arc) in (0..).map(ArcId).zip(&state.topology.arcs) {
+                if nodes.last() == Some(&arc.from) && !nodes.contains(&arc.to) {
+                    let nodes = [nodes.as_slice(), &[arc.to]].concat();
+                    open.push((nodes, [arcs.as_slice(), &[id]].concat()));
+                }
+            }
+        }
+        found
+    }
+
+    /// Tells whether moves can make room, by a search of all states that they can reach.
+    fn is_solvable(
+        state: &NetworkState,
+        new: [u32; 2],
+        rate: u64,
+        links: &[(u32, u32, u64)],
+    ) -> bool {
+        let flows: Vec<_> = state
+            .connections()
+            .map(|of| {
+                let flow = of.flows.forward.as_ref().unwrap();
+                let mut paths = all_paths(state, [of.request.source.0, of.request.destination.0]);
+                paths.retain(|path| *path != flow.path.arcs);
+                paths.insert(0, flow.path.arcs.clone());
+                (flow.reserved.as_bps(), paths)
+            })
+            .collect();
+        let new = all_paths(state, new);
+        let capacity = |arc: &ArcId| links[arc.index() / 2].2;
+        let start = vec![0; flows.len()];
+        let (mut seen, mut open) = (BTreeSet::from([start.clone()]), vec![start]);
+        while let Some(places) = open.pop() {
+            let used = |arc: &ArcId| -> u64 {
+                let on =
+                    flows.iter().zip(&places).filter(|((_, paths), at)| paths[**at].contains(arc));
+                on.map(|((rate, _), _)| rate).sum()
+            };
+            if new.iter().any(|path| path.iter().all(|arc| used(arc) + rate <= capacity(arc))) {
+                return true;
+            }
+            for (place, (rate, paths)) in flows.iter().enumerate() {
+                let old = &paths[places[place]];
+                for (to, path) in paths.iter().enumerate() {
+                    let mut added = path.iter().filter(|arc| !old.contains(arc));
+                    let mut next = places.clone();
+                    next[place] = to;
+                    if added.all(|arc| used(arc) + rate <= capacity(arc))
+                        && seen.insert(next.clone())
+                    {
+                        open.push(next);
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        /// Goal: within the default limits moves are found whenever some make room; each of them
+        /// has room when its turn comes, and looking for them charges nothing.
+        #[test]
+        fn moves_are_found_whenever_some_make_room(
+            chords in prop::collection::vec((0u32..5, 2u32..4), 2),
+            capacities in prop::collection::vec(2u64..6, 7),
+            wanted in prop::collection::vec((0u32..5, 1u32..5, 1u64..4), 1..30),
+        ) {
+            let ring = (0..5).map(|node| (node, (node + 1) % 5));
+            let chords = chords.into_iter().map(|(node, step)| (node, (node + step) % 5));
+            let links: Vec<_> =
+                ring.chain(chords).zip(capacities).map(|((a, b), rate)| (a, b, rate)).collect();
+            let mut state = network(&links, NetworkLimits::default());
+            let mut refused = None;
+            for (port, (from, step, rate)) in (1u16..).zip(wanted) {
+                let ends = [from, (from + step) % 5];
+                if !admit(&mut state, u64::from(port), request(port, ends, rate)) {
+                    refused = Some((request(port, ends, rate), ends, rate));
+                    break;
+                }
+            }
+            let Some((request, ends, rate)) = refused else { return Ok(()) };
+            if state.connections().count() > 6 {
+                return Ok(());
+            }
+            let uses = |state: &NetworkState| -> Vec<_> {
+                (0..14).map(|arc| state.use_of(NETWORK, ArcId(arc))).collect()
+            };
+            let (before, solvable) = (uses(&state), is_solvable(&state, ends, rate, &links));
+            let outcome = state.rearrange(&request, RearrangementLimits::default());
+            prop_assert_eq!(uses(&state), before);
+            let RearrangementOutcome::Found { moves, flows } = outcome else {
+                prop_assert!(!solvable, "{:?}", outcome);
+                return Ok(());
+            };
+            prop_assert!(solvable);
+            for PathMove { connection, direction, flow } in moves {
+                let known = state.connection(connection).unwrap().clone();
+                let mut flows = known.flows;
+                *flows.of_mut(direction) = Some(flow);
+                state.begin_change(connection, known.request, flows).unwrap();
+                state.finish_change(connection).unwrap();
+            }
+            let new = ConnectionId(1_000);
+            state.reserve(new, request, flows, ConnectionState::Active).unwrap();
+            prop_assert_eq!(state.overcharged(NETWORK), []);
         }
     }
 }

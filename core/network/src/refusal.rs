@@ -4,15 +4,19 @@
 //! A change is found by halving: whether a path exists is monotone in the rate, in a limit and in
 //! what is added to a share. Each change is then tried on the whole request, and named only if it
 //! admits it.
+//!
+//! That takes up to some hundred searches, in which nobody else is served. So all of them together
+//! have one bound of steps ([`crate::PathFinderLimits::steps`]); once it is reached, no more
+//! changes are named.
 
 use weir_units::{BitRate, Nanos};
 
-use crate::admission::{FailedFlow, FlowQuestion};
+use crate::admission::{ExtraRoom, FailedFlow, FlowQuestion, SearchTerms};
 use crate::answer::{
     AdmissionAnswer, ArcShortage, ConnectionRefusal, RefusalReason, SmallestChange,
 };
 use crate::connection::{ByDirection, ConnectionRequest, FlowDirection, RequestedRate, RoutedPath};
-use crate::ids::{ArcId, ConnectionId};
+use crate::ids::ConnectionId;
 use crate::path_search::{PathObjective, PathOutcome};
 use crate::state::NetworkState;
 
@@ -44,70 +48,106 @@ impl NetworkState {
         if let Err(reason) = self.check(request, own) {
             return AdmissionAnswer::Refused(ConnectionRefusal { reason, changes: Vec::new() });
         }
-        match self.find_flows(request, own, &[]) {
+        match self.find_flows(request, own, SearchTerms::default()) {
             Ok(flows) => AdmissionAnswer::Admitted(flows),
-            Err(failed) => {
-                let reason = self.reason(request, &failed);
-                let changes = self.changes(request, own, &failed);
-                AdmissionAnswer::Refused(ConnectionRefusal { reason, changes })
-            }
+            Err(failed) => AdmissionAnswer::Refused(self.explain(request, own, &failed)),
         }
+    }
+
+    fn explain(
+        &mut self,
+        request: &ConnectionRequest,
+        own: Option<ConnectionId>,
+        failed: &FailedFlow,
+    ) -> ConnectionRefusal {
+        let FailedFlow { direction, is_exhausted, .. } = *failed;
+        if is_exhausted {
+            let reason = self.exhausted(direction);
+            return ConnectionRefusal { reason, changes: Vec::new() };
+        }
+        self.finder.set_budget(Some(self.limits.paths.steps));
+        let limit = self.broken_limit(request, failed);
+        let shortage = self.least_shortage(request, &failed.question);
+        let reason = limit.unwrap_or_else(|| self.lack(request, failed, shortage.as_deref()));
+        let changes = self.changes(request, own, failed, shortage);
+        self.finder.set_budget(None);
+        ConnectionRefusal { reason, changes }
     }
 
     /// Tells whether a request would be admitted if its network had more of some arcs.
     pub fn would_admit(&mut self, request: &ConnectionRequest, bonus: &[ArcShortage]) -> bool {
-        self.check(request, None).is_ok() && self.find_flows(request, None, bonus).is_ok()
+        self.check(request, None).is_ok() && self.find_flows(request, None, more(bonus)).is_ok()
     }
 
+    /// The reason of a failure, without changes.
     pub(crate) fn reason(
         &mut self,
         request: &ConnectionRequest,
         failed: &FailedFlow,
     ) -> RefusalReason {
-        let FailedFlow { direction, question, is_exhausted } = failed;
-        let direction = *direction;
-        if *is_exhausted {
-            let labels = self.limits.paths.labels as u64;
-            return RefusalReason::SearchExhausted { direction, labels };
+        if failed.is_exhausted {
+            return self.exhausted(failed.direction);
         }
-        let free_of_limits = FlowQuestion { delay: u64::MAX, hops: u32::MAX, ..question.clone() };
-        let fastest = self.best_path(request, &free_of_limits, PathObjective::Delay);
-        if let PathOutcome::Found(path) = fastest {
-            let least = path.delay;
-            if least > question.delay {
-                return RefusalReason::Delay { direction, limit: question.delay, least };
-            }
-            let fewest = self.best_path(request, &free_of_limits, PathObjective::Hops);
-            if let PathOutcome::Found(path) = fewest
-                && path.arcs.len() as u64 > u64::from(question.hops)
-            {
-                let limit = u16::try_from(question.hops).unwrap_or(u16::MAX);
-                let least = u16::try_from(path.arcs.len()).unwrap_or(u16::MAX);
-                return RefusalReason::Hops { direction, limit, least };
-            }
-        }
-        // At rate zero only shares, failures and limits count.
-        let widest = self.widest(request, question);
-        let widest = widest.or_else(|| self.widest(request, &free_of_limits));
-        match widest {
-            Some((free, arc)) => {
-                let asked = question.rate.reserved.as_bps();
-                RefusalReason::Bandwidth { direction, asked, free, arc }
-            }
-            None => RefusalReason::NoRoute { direction },
-        }
+        self.finder.set_budget(Some(self.limits.paths.steps));
+        let reason = self.broken_limit(request, failed).unwrap_or_else(|| {
+            let shortage = self.least_shortage(request, &failed.question);
+            self.lack(request, failed, shortage.as_deref())
+        });
+        self.finder.set_budget(None);
+        reason
     }
 
-    /// The room of the path with the most within the limits, and a fullest arc of it.
-    fn widest(
+    const fn exhausted(&self, direction: FlowDirection) -> RefusalReason {
+        RefusalReason::SearchExhausted { direction, labels: self.limits.paths.labels as u64 }
+    }
+
+    /// The limit that no path with room keeps; `None` if there are paths that keep either of them.
+    fn broken_limit(
         &mut self,
         request: &ConnectionRequest,
-        question: &FlowQuestion,
-    ) -> Option<(u64, ArcId)> {
-        let lacking = self.least_shortage(request, question)?;
-        let worst = lacking.iter().max_by_key(|lack| lack.rate)?;
+        failed: &FailedFlow,
+    ) -> Option<RefusalReason> {
+        let (direction, question) = (failed.direction, &failed.question);
+        let free_of_limits = free_of_limits(question);
+        let nothing = ExtraRoom::Nothing;
+        let fastest = self.best_path(request, &free_of_limits, PathObjective::Delay, nothing);
+        let PathOutcome::Found(RoutedPath { delay: least, .. }) = fastest else { return None };
+        if least > question.delay {
+            return Some(RefusalReason::Delay { direction, limit: question.delay, least });
+        }
+        let fewest = self.best_path(request, &free_of_limits, PathObjective::Hops, nothing);
+        let PathOutcome::Found(RoutedPath { arcs, .. }) = fewest else { return None };
+        if arcs.len() as u64 <= u64::from(question.hops) {
+            return None;
+        }
+        let limit = u16::try_from(question.hops).unwrap_or(u16::MAX);
+        let least = u16::try_from(arcs.len()).unwrap_or(u16::MAX);
+        Some(RefusalReason::Hops { direction, limit, least })
+    }
+
+    /// The room that is lacking, given the least shortage of a path within the limits.
+    fn lack(
+        &mut self,
+        request: &ConnectionRequest,
+        failed: &FailedFlow,
+        shortage: Option<&[ArcShortage]>,
+    ) -> RefusalReason {
+        let (direction, question) = (failed.direction, &failed.question);
+        let fullest = |lacking: &[ArcShortage]| lacking.iter().max_by_key(|of| of.rate).copied();
+        // At rate zero only shares, failures and limits count.
+        let worst = shortage.and_then(fullest).or_else(|| {
+            let lacking = self.least_shortage(request, &free_of_limits(question))?;
+            fullest(&lacking)
+        });
         let asked = question.rate.reserved.as_bps();
-        Some((asked.saturating_sub(worst.rate.as_bps()), worst.arc))
+        match worst {
+            Some(ArcShortage { arc, rate }) => {
+                let free = asked.saturating_sub(rate.as_bps());
+                RefusalReason::Bandwidth { direction, asked, free, arc }
+            }
+            None if self.finder.is_spent() => self.exhausted(direction),
+            None => RefusalReason::NoRoute { direction },
+        }
     }
 
     /// The shortages of the path, within the limits, whose fullest arc lacks least.
@@ -118,10 +158,10 @@ impl NetworkState {
     ) -> Option<Vec<ArcShortage>> {
         let path_at =
             |state: &mut Self, shortage: u64| state.path_with_shortage(request, question, shortage);
-        // A share that was made smaller may lack more than is asked for.
-        let (mut low, mut high) = (0, u64::MAX / 4);
+        // Less by that much, nothing is needed of any arc.
+        let (mut low, mut high) = (0, question.most_need());
         let mut best = path_at(self, high)?;
-        while high - low > 1 {
+        while high - low > 1 && !self.finder.is_spent() {
             let middle = low + (high - low) / 2;
             match path_at(self, middle) {
                 Some(path) => {
@@ -167,21 +207,26 @@ impl NetworkState {
         request: &ConnectionRequest,
         own: Option<ConnectionId>,
         failed: &FailedFlow,
+        shortage: Option<Vec<ArcShortage>>,
     ) -> Vec<SmallestChange> {
-        if failed.is_exhausted {
-            return Vec::new();
-        }
         let (direction, question) = (failed.direction, &failed.question);
         let mut changes = Vec::new();
-        changes.extend(self.lower_rate(request, own));
-        changes.extend(self.raise_delay(request, own, direction, question));
-        changes.extend(self.raise_hops(request, own, direction, question));
-        if let Some(arcs) = self.least_shortage(request, question)
-            && self.find_flows(request, own, &arcs).is_ok()
-        {
-            changes.push(SmallestChange::AddShare { direction, arcs });
-        }
+        let change = self.lower_rate(request, own);
+        changes.extend(self.unless_spent(change));
+        let change = self.raise_delay(request, own, direction, question);
+        changes.extend(self.unless_spent(change));
+        let change = self.raise_hops(request, own, direction, question);
+        changes.extend(self.unless_spent(change));
+        let enough = |arcs: &Vec<_>| self.find_flows(request, own, more(arcs)).is_ok();
+        let arcs = shortage.filter(enough);
+        let change = arcs.map(|arcs| SmallestChange::AddShare { direction, arcs });
+        changes.extend(self.unless_spent(change));
         changes
+    }
+
+    /// A change, if the searches for it were not cut short: else there may be a smaller one.
+    fn unless_spent(&self, change: Option<SmallestChange>) -> Option<SmallestChange> {
+        change.filter(|_| !self.finder.is_spent())
     }
 
     /// Lowers each direction that fails by itself, forward first, as little as is enough.
@@ -199,7 +244,7 @@ impl NetworkState {
             }
             let mut fits = |state: &mut Self, rate: u64| {
                 *lowered.rate.of_mut(direction) = RequestedRate(BitRate::from_bps(rate));
-                state.find_flows(&lowered, own, &[]).is_ok()
+                state.find_flows(&lowered, own, SearchTerms::default()).is_ok()
             };
             if fits(self, asked) {
                 continue;
@@ -228,11 +273,13 @@ impl NetworkState {
         question: &FlowQuestion,
     ) -> Option<SmallestChange> {
         let unlimited = FlowQuestion { delay: u64::MAX, ..question.clone() };
-        let fastest = self.best_path(request, &unlimited, PathObjective::Delay);
+        let nothing = ExtraRoom::Nothing;
+        let fastest = self.best_path(request, &unlimited, PathObjective::Delay, nothing);
         let PathOutcome::Found(path) = fastest else { return None };
         let mut raised = request.clone();
         raised.limits.of_mut(direction).delay = Some(Nanos::new(path.delay));
-        let admits = path.delay > question.delay && self.find_flows(&raised, own, &[]).is_ok();
+        let admits = path.delay > question.delay
+            && self.find_flows(&raised, own, SearchTerms::default()).is_ok();
         admits.then_some(SmallestChange::RaiseDelay { direction, limit: path.delay })
     }
 
@@ -244,12 +291,22 @@ impl NetworkState {
         question: &FlowQuestion,
     ) -> Option<SmallestChange> {
         let unlimited = FlowQuestion { hops: u32::MAX, ..question.clone() };
-        let fewest = self.best_path(request, &unlimited, PathObjective::Hops);
+        let fewest = self.best_path(request, &unlimited, PathObjective::Hops, ExtraRoom::Nothing);
         let PathOutcome::Found(path) = fewest else { return None };
         let limit = u16::try_from(path.arcs.len()).ok()?;
         let mut raised = request.clone();
         raised.limits.of_mut(direction).hops = Some(limit);
-        let admits = u32::from(limit) > question.hops && self.find_flows(&raised, own, &[]).is_ok();
+        let admits = u32::from(limit) > question.hops
+            && self.find_flows(&raised, own, SearchTerms::default()).is_ok();
         admits.then_some(SmallestChange::RaiseHops { direction, limit })
     }
+}
+
+/// The terms of a search with more of some arcs.
+fn more(arcs: &[ArcShortage]) -> SearchTerms<'_> {
+    SearchTerms { room: ExtraRoom::Shares(arcs), ..SearchTerms::default() }
+}
+
+fn free_of_limits(question: &FlowQuestion) -> FlowQuestion {
+    FlowQuestion { delay: u64::MAX, hops: u32::MAX, ..question.clone() }
 }

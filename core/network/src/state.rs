@@ -11,8 +11,7 @@ use std::ops::Bound;
 
 use crate::accounting::TunnelAccounting;
 use crate::connection::{
-    AdmittedFlow, ByDirection, ConnectionRequest, FlowDirection, FlowSelector, NetworkConnection,
-    TimeWindow,
+    AdmittedFlow, ByDirection, ConnectionRequest, FlowSelector, NetworkConnection, TimeWindow,
 };
 use crate::error::{NetworkError, at_most};
 use crate::finder::{PathFinder, PathFinderLimits};
@@ -68,6 +67,8 @@ pub struct NetworkState {
     pub(crate) parts_down: usize,
     /// By arc: the sum of all networks' shares.
     pub(crate) promised: Vec<u64>,
+    /// Pairs of a connection and another that is to be disjoint from it.
+    pub(crate) named_by: BTreeSet<(ConnectionId, ConnectionId)>,
     /// By link: the link and all others that fail with it.
     pub(crate) shared_risk: BTreeMap<LinkId, Vec<LinkId>>,
 }
@@ -123,6 +124,7 @@ impl NetworkState {
             end_nodes: BTreeMap::new(),
             connections: BTreeMap::new(),
             without_room: BTreeSet::new(),
+            named_by: BTreeSet::new(),
             shared_risk: BTreeMap::new(),
             parts_down: nodes_down + arcs_down,
         })
@@ -283,6 +285,7 @@ impl NetworkState {
         let id = *id;
         let known = KnownConnection { connection, next: None, is_suspended };
         self.connections.insert(id, known);
+        self.note_named(id);
         self.note_room(id);
     }
 
@@ -323,6 +326,7 @@ impl NetworkState {
         if let Some(known) = self.connections.get_mut(&id) {
             known.next = Some((request, flows));
         }
+        self.note_named(id);
         Ok(())
     }
 
@@ -341,6 +345,7 @@ impl NetworkState {
             known.connection.flows = flows;
             known.is_suspended = false;
         }
+        self.note_named(id);
         self.note_room(id);
         Ok(())
     }
@@ -352,6 +357,7 @@ impl NetworkState {
     /// The connection is not known, or it is not being changed.
     pub fn abort_change(&mut self, id: ConnectionId) -> Result<(), NetworkError> {
         let (old, _) = self.end_change(id)?;
+        self.note_named(id);
         if !self.is_suspended(id) {
             self.set(id, &old.request, &old.flows, ChargeSide::Current, old.request.window);
         }
@@ -370,6 +376,7 @@ impl NetworkState {
         }
         self.deselect(&known.connection);
         self.clear(&known.connection.request, id, &known.connection.flows);
+        self.forget_named(id);
         self.connections.remove(&id);
         self.note_room(id);
         if let Some(network) = self.networks.get_mut(&known.connection.request.network) {
@@ -493,6 +500,7 @@ impl NetworkState {
     /// was, and the request and flows that were to be.
     fn end_change(&mut self, id: ConnectionId) -> Result<EndedChange, NetworkError> {
         let unknown = NetworkError::Unknown { thing: "change of connection", id: id.0 };
+        self.forget_named(id);
         let known = self.connections.get_mut(&id);
         let next = known.and_then(|known| Some((known.next.take()?, known.connection.clone())));
         let ((request, flows), old) = next.ok_or(unknown)?;
@@ -568,27 +576,6 @@ impl NetworkState {
             for side in [ChargeSide::Current, ChargeSide::Next] {
                 let key = (id, direction);
                 known.ledger.set(&flow.path.arcs, key, side, 0, request.window);
-            }
-        }
-    }
-
-    fn select(&mut self, id: ConnectionId, request: &ConnectionRequest, flows: &AdmittedFlows) {
-        let Some(known) = self.networks.get_mut(&request.network) else { return };
-        for (direction, _) in flows.present() {
-            let keys = known.selectors.entry(request.selector_of(direction)).or_default();
-            keys.push((id, direction));
-        }
-    }
-
-    fn deselect(&mut self, old: &NetworkConnection) {
-        let Some(known) = self.networks.get_mut(&old.request.network) else { return };
-        for direction in FlowDirection::BOTH {
-            let selector = old.request.selector_of(direction);
-            if let Some(keys) = known.selectors.get_mut(&selector) {
-                keys.retain(|key| *key != (old.id, direction));
-                if keys.is_empty() {
-                    known.selectors.remove(&selector);
-                }
             }
         }
     }

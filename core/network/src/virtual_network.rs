@@ -63,8 +63,6 @@ pub struct VirtualNetwork {
     pub name: String,
     /// Its VLAN id on all its arcs, 1 to 4094.
     pub vlan: u16,
-    /// A /48, whose /126 subnets number the insides of tunnels.
-    pub inside: Ipv6Prefix,
     /// The pool of routed addresses that tunnels have as outer addresses.
     pub outer: Ipv6Prefix,
     /// Its shares. It does not pass arcs without one.

@@ -63,7 +63,6 @@ fn network() -> NetworkState {
             id: NETWORK,
             name: "n".to_owned(),
             vlan: 1,
-            inside: prefix,
             outer: prefix,
             shares: (0..NODES * 4).map(share).collect(),
             connections: usize::MAX,
@@ -223,6 +222,58 @@ proptest! {
         }
         let is_admitted = matches!(state.admit(&new), AdmissionAnswer::Admitted(_));
         prop_assert!(is_admitted);
+    }
+
+    /// Goal: turns find what one restoration of all finds. Whoever is yet to be tried has no
+    /// charge, and is found by a later restoration even if its link is back.
+    #[test]
+    fn turns_are_a_restoration(
+        wanted in prop::collection::vec((0..NODES, 1..NODES, 5u64..60, 0u8..4), 1..40),
+        failed in prop::collection::btree_set(0..NODES * 2, 1..5),
+        most in 1usize..5,
+    ) {
+        let broken = || {
+            let mut state = network();
+            for (id, (from, step, rate, priority)) in (0u16..).zip(&wanted) {
+                let ends = [*from, (from + step) % NODES];
+                admitted(&mut state, u64::from(id), request(id + 1, ends, *rate, *priority));
+            }
+            for link in &failed {
+                set_link(&mut state, *link, false);
+            }
+            state
+        };
+        let (mut at_once, mut in_turns) = (broken(), broken());
+        let all = at_once.restore().unwrap();
+        let (mut tried, mut after) = (Vec::new(), None);
+        let mut first = true;
+        loop {
+            let turn = in_turns.restore_some(after, most).unwrap();
+            prop_assert!(turn.outcomes.len() <= most);
+            let later: Vec<_> = all[tried.len() + turn.outcomes.len()..].iter().collect();
+            prop_assert!(later.iter().all(|of| in_turns.is_suspended(of.id)));
+            if first {
+                prop_assert!(turn.suspended.iter().eq(later.iter().map(|of| &of.id)));
+            } else {
+                prop_assert_eq!(turn.suspended, []);
+            }
+            tried.extend(turn.outcomes);
+            (after, first) = (turn.next, false);
+            if after.is_none() {
+                break;
+            }
+        }
+        prop_assert_eq!(tried, all);
+        let mut begun = broken();
+        begun.restore_some(None, most).unwrap();
+        for link in &failed {
+            set_link(&mut begun, *link, true);
+        }
+        let left: Vec<_> = begun.connections().map(|of| of.id).collect();
+        let left = left.into_iter().filter(|id| begun.is_suspended(*id));
+        let left: Vec<_> = left.filter(|id| begun.change_of(*id).is_none()).collect();
+        let found: BTreeSet<_> = begun.restore().unwrap().into_iter().map(|of| of.id).collect();
+        prop_assert_eq!(found, left.into_iter().collect::<BTreeSet<_>>());
     }
 
     /// Goal: after failures nothing is overbooked and nobody uses what failed; and whoever has no

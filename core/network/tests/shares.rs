@@ -46,7 +46,6 @@ fn network(shares: [u64; 2]) -> NetworkState {
                 id: NetworkId(number),
                 name: String::new(),
                 vlan: 1 + u16::try_from(number).unwrap(),
-                inside: prefix,
                 outer: prefix,
                 shares: vec![share(rate)],
                 connections: usize::MAX,

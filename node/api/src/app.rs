@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use weir_api_types::status::NodeStatus;
 use weir_node::control::{Control, InForce, Refusal};
+use weir_platform::rates::RateLimits;
+use weir_platform::slots::{Slot, Slots, SlotsByKey};
 
 use crate::caller::Caller;
-use crate::count::{Slot, Slots, SlotsByKey};
 use crate::error::{ErrorCode, Rejection};
 use crate::limits::ApiLimits;
-use crate::rates::RateLimits;
 use crate::refused::{RefusalCounts, TurnAwayReason};
 
 /// The interface's state.

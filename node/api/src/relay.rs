@@ -21,13 +21,13 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
+use weir_platform::rates::RateLimits;
+use weir_platform::slots::{Slot, Slots};
 use weir_policy::Digest;
 
 use crate::caller::sha256;
-use crate::count::{Slot, Slots};
 use crate::error::{ErrorCode, Rejection};
 use crate::loopback;
-use crate::rates::RateLimits;
 use crate::server::impatient;
 
 /// A relay that is bound and does not serve yet.

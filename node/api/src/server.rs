@@ -33,11 +33,11 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use weir_node::Serving;
 use weir_platform::cpu::{self, Class, CpuRequest};
+use weir_platform::slots::{Slot, network};
 use weir_policy::{Policy, Reservation};
 
 use crate::app::App;
 use crate::caller::ConnectionOrigin;
-use crate::count::{Slot, network};
 use crate::error::{ErrorCode, Rejection};
 use crate::limits::ApiLimits;
 use crate::refused::TurnAwayReason;

@@ -15,13 +15,14 @@ use axum::body::Body;
 use axum::http::{Request, Response};
 use axum::response::IntoResponse;
 use tower_service::Service as _;
+use weir_platform::rates::RateLimits;
+use weir_platform::slots::network;
 
 use crate::app::App;
 use crate::caller::{Authentication, Caller, ConnectionOrigin};
-use crate::count::network;
 use crate::error::{ErrorCode, Rejection};
+use crate::fences::Fences;
 use crate::loopback;
-use crate::rates::RateLimits;
 use crate::refused::TurnAwayReason;
 use crate::routes;
 
@@ -33,6 +34,7 @@ pub(crate) struct RequestService {
     requests: RateLimits,
     /// Requests without a known token, by address or local user.
     wrong_tokens: RateLimits,
+    fences: Fences,
 }
 
 impl RequestService {
@@ -43,6 +45,7 @@ impl RequestService {
             router: routes::router().with_state(Arc::clone(&app)),
             requests: RateLimits::new(limits.requests_per_second, Duration::from_secs(1)),
             wrong_tokens: RateLimits::new(limits.wrong_tokens_per_minute, Duration::from_secs(60)),
+            fences: Fences::default(),
             app,
         }
     }
@@ -101,6 +104,7 @@ impl RequestService {
         let why = match Caller::authenticate(origin, request.headers(), &policy) {
             Authentication::Known(caller) => {
                 self.within_rate(&caller.who, now)?;
+                self.fences.admit(&caller, request.headers())?;
                 request.extensions_mut().insert(caller);
                 request.extensions_mut().insert(policy);
                 return Ok(request);

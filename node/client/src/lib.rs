@@ -40,6 +40,8 @@ pub use self::stream::{CaptureStream, EventStream, ServerEvent};
 pub struct Client {
     endpoint: Endpoint,
     token: Option<String>,
+    fence: Option<String>,
+    key: Option<String>,
     patience: Duration,
 }
 
@@ -56,6 +58,8 @@ pub struct OpenConnection {
 struct RequestHead {
     authority: String,
     token: Option<String>,
+    fence: Option<String>,
+    key: Option<String>,
 }
 
 impl Client {
@@ -93,6 +97,20 @@ impl Client {
         Self { token: Some(token.to_owned()), ..self }
     }
 
+    /// Returns a client whose requests have a fencing number: the node refuses them from the first
+    /// request on that has a greater one for the same work. A work has 1 to 64 visible characters.
+    #[must_use]
+    pub fn with_fence(self, work: &str, number: u64) -> Self {
+        Self { fence: Some(format!("{work} {number}")), ..self }
+    }
+
+    /// Returns a client whose requests have an `Idempotency-Key`: a broker that is asked twice for
+    /// a connection with one key makes one connection.
+    #[must_use]
+    pub fn with_idempotency_key(self, key: &str) -> Self {
+        Self { key: Some(key.to_owned()), ..self }
+    }
+
     /// Returns a client that waits this long for an answer, instead of 30 s.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
@@ -100,7 +118,7 @@ impl Client {
     }
 
     const fn of(endpoint: Endpoint) -> Self {
-        Self { endpoint, token: None, patience: ANSWER_PATIENCE }
+        Self { endpoint, token: None, fence: None, key: None, patience: ANSWER_PATIENCE }
     }
 
     /// Reads a JSON answer.
@@ -166,8 +184,9 @@ impl Client {
     }
 
     fn head(&self) -> RequestHead {
-        let authority = self.endpoint.authority().to_owned();
-        RequestHead { authority, token: self.token.clone() }
+        let Self { endpoint, token, fence, key, .. } = self;
+        let authority = endpoint.authority().to_owned();
+        RequestHead { authority, token: token.clone(), fence: fence.clone(), key: key.clone() }
     }
 
     fn stream(&self, path: &str) -> Result<(HeaderMap, AnswerBody), ClientError> {
@@ -252,10 +271,16 @@ impl OpenConnection {
 
 impl RequestHead {
     fn request(&self, method: Method, path: &str, body: Bytes) -> io::Result<Request<Full<Bytes>>> {
-        let Self { authority, token } = self;
+        let Self { authority, token, fence, key } = self;
         let mut request = Request::builder().method(method).uri(path).header(HOST, authority);
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
+        }
+        if let Some(fence) = fence {
+            request = request.header("weir-fence", fence);
+        }
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
         }
         if let Some(token) = token {
             let value = HeaderValue::from_str(&format!("Bearer {token}"));

@@ -29,6 +29,8 @@ async fn metrics_are_shown_to_their_owners() {
         "weir_broker_leads 1",
         "weir_broker_waiting_requests 0",
         "weir_broker_waiting_requests_max 4",
+        "weir_broker_clients_refused_total 0",
+        "weir_broker_beyond_rate_total 0",
         "weir_broker_answers_total{request=\"create\",status=\"201\"} 1",
         "weir_broker_answers_total{request=\"create\",status=\"422\"} 1",
         "weir_broker_answers_total{request=\"unknown\",status=\"405\"} 1",

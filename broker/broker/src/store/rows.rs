@@ -13,7 +13,7 @@ use super::fault::BrokerStoreError;
 use crate::history::AddedEntry;
 use crate::ids::{StoredId, id_text};
 use crate::record::{ObservedParts, StoredConnection, StoredKey, StoredShare};
-use crate::remembered_keys::KEYS_MAX;
+use crate::remembered_keys::{KEYS_MAX, request_digest};
 
 /// A change of rows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -146,7 +146,7 @@ async fn write_one(
              connection = excluded.connection, made = excluded.made",
         )
         .bind(key.clone())
-        .bind(request.clone())
+        .bind(request_digest(request))
         .bind(connection.clone()),
         RowChange::SetLink { network, link, up } => {
             let text = match up {

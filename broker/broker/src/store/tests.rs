@@ -10,6 +10,7 @@ use crate::history::AddedEntry;
 use crate::ids::{StableIds, id_text};
 use crate::postgres::PostgresCluster;
 use crate::record::{ObservedParts, ShareOrigin, ShareTerms, StoredShare};
+use crate::remembered_keys::request_digest;
 use crate::state::BrokerState;
 use crate::store_address::StoreAddress;
 use crate::{clock, test_config};
@@ -157,6 +158,7 @@ async fn changes_are_read_back_from_either_database() {
         assert_eq!(connections.iter().map(text).collect::<Vec<_>>(), [text(&row())]);
         let keys: Vec<_> = state.keys.iter().map(|of| (&*of.key, &*of.connection)).collect();
         assert_eq!(keys, [("t/2", "c2"), ("t/1", "c3")]);
+        assert!(state.keys.iter().all(|of| of.request == request_digest("{}")));
         assert_eq!(state.ids.len(), 1);
         assert_eq!(state.links_down, [("n".to_owned(), "short".to_owned())]);
         assert_eq!(state.history, [entry(20_000)]);

@@ -44,6 +44,7 @@ async fn writer(url: &str) -> (Writer, mpsc::UnboundedReceiver<WriterOrder>) {
             nodes,
         },
         restore_at: None,
+        restoring: None,
         looks_at_routers: false,
         rearranging: None,
         lease_ends: None,
@@ -169,6 +170,41 @@ async fn a_repeated_request_waits_for_the_outcome() {
         let expected = if is_taken { None } else { Some(ErrorCode::Conflict) };
         assert_eq!(code(&answered.try_recv().unwrap()), expected);
     }
+    remove_store(&file);
+}
+
+/// Goal: while others are moved to make room for a request, the same request sent again takes
+/// nothing from anybody. If a router of the moved connection is silent, whoever asked is told, and
+/// room is made for others; the move itself goes on.
+#[tokio::test]
+async fn a_move_that_hangs_holds_up_nobody() {
+    let (mut writer, mut done, file) = leading().await;
+    let moved = ordered(&mut writer, &mut done, create(1, "")).await.unwrap();
+    let urgent = || {
+        let (mut order, answered) = create(2, r#", "delay_max": "2ms""#);
+        if let WriterOrder::Create { key, .. } = &mut order {
+            *key = Some("t/urgent".to_owned());
+        }
+        (order, answered)
+    };
+    let ((first, mut one), (same, mut two)) = (urgent(), urgent());
+    writer.execute(vec![first, same], false).await.unwrap();
+    assert_eq!(two.try_recv().unwrap().unwrap_err().error.code, ErrorCode::Busy);
+    assert!(one.try_recv().is_err());
+    let routes = done.recv().await.unwrap();
+    writer.execute(vec![routes], false).await.unwrap();
+    done.recv().await.unwrap();
+    let outcome = WriterOrder::Done { id: moved, outcome: failure(), nodes: Duration::ZERO };
+    writer.execute(vec![outcome], false).await.unwrap();
+    assert_eq!(one.try_recv().unwrap().unwrap_err().error.code, ErrorCode::NotRunning);
+    assert!(writer.rearranging.is_none());
+    // The move succeeds after all. The key is as good as new.
+    let (again, mut answered) = urgent();
+    while answered.try_recv().is_err() && writer.locked(|state| state.work(moved).is_some()) {
+        let outcome = done.recv().await.unwrap();
+        writer.execute(vec![outcome], false).await.unwrap();
+    }
+    ordered(&mut writer, &mut done, (again, answered)).await.unwrap();
     remove_store(&file);
 }
 

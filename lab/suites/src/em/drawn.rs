@@ -138,7 +138,6 @@ pub(super) fn virtual_network(number: u16, shares: Vec<ArcShare>) -> VirtualNetw
         id: NetworkId(u32::from(number)),
         name: format!("v{number}"),
         vlan: number,
-        inside: prefix(0, 48),
         outer: prefix(1, 64),
         shares,
         connections: usize::MAX,

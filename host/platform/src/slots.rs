@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A fixed number of places. Refused requests for a place are counted.
 #[derive(Clone, Debug)]
-pub(crate) struct Slots {
+pub struct Slots {
     taken: Arc<AtomicUsize>,
     refused: Arc<AtomicUsize>,
     most: usize,
@@ -16,16 +16,17 @@ pub(crate) struct Slots {
 
 /// One place, returned when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Slot(Arc<AtomicUsize>);
+pub struct Slot(Arc<AtomicUsize>);
 
 impl Slots {
     /// Makes `most` free places.
-    pub(crate) fn new(most: usize) -> Self {
+    #[must_use]
+    pub fn new(most: usize) -> Self {
         Self { taken: Arc::default(), refused: Arc::default(), most }
     }
 
     /// Takes a place. Returns `None`, and counts a refusal, if none is free.
-    pub(crate) fn take(&self) -> Option<Slot> {
+    pub fn take(&self) -> Option<Slot> {
         if self.taken.fetch_add(1, Ordering::SeqCst) < self.most {
             return Some(Slot(Arc::clone(&self.taken)));
         }
@@ -35,24 +36,27 @@ impl Slots {
     }
 
     /// Returns the number of places in use.
-    pub(crate) fn taken(&self) -> usize {
+    #[must_use]
+    pub fn taken(&self) -> usize {
         self.taken.load(Ordering::SeqCst)
     }
 
     /// Returns how often no place was free.
-    pub(crate) fn refused(&self) -> usize {
+    #[must_use]
+    pub fn refused(&self) -> usize {
         self.refused.load(Ordering::Relaxed)
     }
 
     /// Returns the number of places.
-    pub(crate) const fn most(&self) -> usize {
+    #[must_use]
+    pub const fn most(&self) -> usize {
         self.most
     }
 }
 
 /// A fixed number of places for each key: an address, a caller.
 #[derive(Debug)]
-pub(crate) struct SlotsByKey<K> {
+pub struct SlotsByKey<K> {
     most: usize,
     taken: Mutex<BTreeMap<K, Slots>>,
     refused: AtomicUsize,
@@ -60,13 +64,14 @@ pub(crate) struct SlotsByKey<K> {
 
 impl<K: Ord> SlotsByKey<K> {
     /// Makes `most` places for each key.
-    pub(crate) fn new(most: usize) -> Self {
+    #[must_use]
+    pub fn new(most: usize) -> Self {
         Self { most, taken: Mutex::default(), refused: AtomicUsize::new(0) }
     }
 
     /// Takes a place of this key. Returns `None`, and counts a refusal, if none is free. A key
     /// without places in use is forgotten, so that the table holds no more keys than places in use.
-    pub(crate) fn take(&self, key: K) -> Option<Slot> {
+    pub fn take(&self, key: K) -> Option<Slot> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.retain(|_, slots| slots.taken() > 0);
         let slots = taken.entry(key).or_insert_with(|| Slots::new(self.most));
@@ -78,19 +83,22 @@ impl<K: Ord> SlotsByKey<K> {
     }
 
     /// Returns the number of places of each key.
-    pub(crate) const fn most(&self) -> usize {
+    #[must_use]
+    pub const fn most(&self) -> usize {
         self.most
     }
 
     /// Returns how often no place was free.
-    pub(crate) fn refused(&self) -> usize {
+    #[must_use]
+    pub fn refused(&self) -> usize {
         self.refused.load(Ordering::Relaxed)
     }
 }
 
 /// Returns the key by which remote callers are told apart: an IPv4 address, or the /64 network of
 /// an IPv6 address, since one host may use all of its addresses. A mapped IPv4 address is IPv4.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         address @ IpAddr::V4(_) => address,
         IpAddr::V6(address) => {

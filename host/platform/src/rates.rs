@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// A limit of requests in a period, for each key.
 #[derive(Debug)]
-pub(crate) struct RateLimits {
+pub struct RateLimits {
     /// Due time of the next request of each key, if they were evenly spaced.
     due: Mutex<BTreeMap<String, Instant>>,
     step: Duration,
@@ -17,14 +17,15 @@ pub(crate) struct RateLimits {
 
 impl RateLimits {
     /// Allows a burst of `most` requests, and `most` more in each `period`.
-    pub(crate) fn new(most: u32, period: Duration) -> Self {
+    #[must_use]
+    pub fn new(most: u32, period: Duration) -> Self {
         let step = period / most.max(1);
         Self { due: Mutex::default(), step, ahead: period.saturating_sub(step) }
     }
 
     /// Admits a request of this key at `now`, or returns false. A new key is refused while the
     /// table is full of keys in use.
-    pub(crate) fn admit(&self, key: &str, now: Instant) -> bool {
+    pub fn admit(&self, key: &str, now: Instant) -> bool {
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         if !due.contains_key(key) {
             if due.len() >= KEYS_MAX {
