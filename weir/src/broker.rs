@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `weir broker` runs a broker; `weir connection` and `weir connect` request connections from it.
 
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+mod connect;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitCode};
 
 use clap::{Args, Subcommand};
 use weir_api_types::error::ErrorCode;
@@ -13,10 +16,11 @@ use weir_broker_api_types::{
     RequestedConnection, TunnelPath, TunnelReport,
 };
 use weir_client::{Client, ClientError, Method, escaped};
-use weir_platform::failure::{Failure, UsageError};
+use weir_platform::failure::Failure;
 use weir_platform::output;
 use weir_units::BitRate;
 
+pub(crate) use self::connect::Connect;
 use crate::broker_command::BrokerCommand;
 
 impl BrokerCommand {
@@ -107,6 +111,9 @@ pub(crate) struct ConnectionArgs {
     /// Time at which it ends
     #[arg(long)]
     end: Option<String>,
+    /// Key by which the same request, sent again, makes no second connection; drawn without it
+    #[arg(long)]
+    key: Option<String>,
 }
 
 /// Connections of a broker.
@@ -128,7 +135,7 @@ pub(crate) enum ConnectionCommand {
         #[arg(long)]
         lease: Option<String>,
         /// Say whether it would be admitted, and on which path; reserve nothing
-        #[arg(long)]
+        #[arg(long, conflicts_with = "key")]
         dry_run: bool,
         #[command(flatten)]
         at: BrokerAddress,
@@ -205,18 +212,6 @@ pub(crate) enum ConnectionCommand {
     },
 }
 
-/// Ask for a connection, run a command, and give the connection back when it ends.
-#[derive(Debug, Args)]
-pub(crate) struct Connect {
-    #[command(flatten)]
-    wanted: ConnectionArgs,
-    #[command(flatten)]
-    at: BrokerAddress,
-    /// The command and its arguments, after `--`
-    #[arg(last = true, required = true)]
-    command: Vec<String>,
-}
-
 impl ConnectionCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
@@ -267,114 +262,6 @@ impl ConnectionCommand {
         Ok(ExitCode::SUCCESS)
     }
 }
-
-impl Connect {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        if self.wanted.start.is_some() {
-            return Err(UsageError(STARTS_AT_ONCE.to_owned()).into());
-        }
-        let client = self.at.client()?;
-        let [program, arguments @ ..] = self.command.as_slice() else {
-            return Err("no command after --".into());
-        };
-        let lease = format!("{}s", LEASE.as_secs());
-        let connection = self.wanted.create(&client, None, Some(lease))?;
-        eprintln!("{}", line(&connection));
-        if !matches!(connection.state.as_str(), "active" | "changing") {
-            give_back(&client, &connection.id);
-            let ConnectionView { id, state, .. } = connection;
-            return Err(format!("connection {id} is {state}: the command was not run").into());
-        }
-        let mut command = Command::new(program);
-        command.args(arguments).env("WEIR_CONNECTION", &connection.id);
-        command.env("WEIR_CONNECTION_MTU", connection.mtu.to_string());
-        let ended = command.spawn();
-        let mut known = LeasedConnection { is_guaranteed: true, is_gone: false };
-        let ended =
-            ended.and_then(|child| renew_until_ended(child, &client, &connection.id, &mut known));
-        // The exit status is the command's, whether or not the connection can be given back.
-        if !known.is_gone {
-            give_back(&client, &connection.id);
-        }
-        let status = ended.map_err(|error| format!("{program}: {error}"))?;
-        Ok(ExitCode::from(exit_code(status)))
-    }
-}
-
-/// Returns the exit code of a command as shells give it: 128 and the signal that ended it.
-fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| Some(128 + status.signal()?));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
-}
-
-/// Gives the connection of a command back. If that fails, says that only its lease will end it.
-fn give_back(client: &Client, id: &str) {
-    if let Err(error) = remove(client, id) {
-        eprintln!("weir connect: the connection was not given back: {error}; its lease ends it");
-    }
-}
-
-/// Renews the connection's lease until the command ends. If this program is killed, the lease runs
-/// out and the connection ends. If the connection is lost, the command continues without its
-/// guarantee; its owner decides what to do.
-fn renew_until_ended(
-    mut child: Child,
-    client: &Client,
-    id: &str,
-    known: &mut LeasedConnection,
-) -> std::io::Result<ExitStatus> {
-    let mut renewed = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        if !known.is_gone && renewed.elapsed() >= LEASE / 3 {
-            renewed = Instant::now();
-            if let Some(text) = known.note(order(client, id, "renew")) {
-                eprintln!("weir connect: {text}");
-            }
-        }
-        std::thread::sleep(POLL);
-    }
-}
-
-/// The connection of a command, in the state that its user was last told.
-struct LeasedConnection {
-    is_guaranteed: bool,
-    is_gone: bool,
-}
-
-impl LeasedConnection {
-    /// Notes the answer to a renewal. Returns a message for the user; `None` if nothing is new.
-    fn note(&mut self, answer: Result<ConnectionView, ClientError>) -> Option<String> {
-        let connection = match answer {
-            Ok(connection) => connection,
-            Err(ClientError::Refused(error)) if error.code == ErrorCode::NotFound => {
-                self.is_gone = true;
-                return Some("the connection is gone: the command runs without it".to_owned());
-            }
-            Err(error) => return Some(format!("the lease was not renewed: {error}")),
-        };
-        let is_guaranteed = match connection.state.as_str() {
-            "active" => true,
-            // While its path changes, the connection is guaranteed or not as before.
-            "changing" | "configuring" | "rolling_back" => self.is_guaranteed,
-            _ => false,
-        };
-        let before = std::mem::replace(&mut self.is_guaranteed, is_guaranteed);
-        let words = if is_guaranteed { "guaranteed again" } else { "without its guarantee" };
-        (before != is_guaranteed).then(|| format!("{words}: {}", line(&connection)))
-    }
-}
-
-/// The refusal of a start time, since the command would run before its connection exists.
-const STARTS_AT_ONCE: &str = "--start: weir connect runs its command at once; ask for a later \
-                              connection by weir connection create --start";
-
-/// The lease of a connection for a command.
-const LEASE: Duration = Duration::from_secs(30);
-
-const POLL: Duration = Duration::from_millis(20);
 
 impl BrokerAddress {
     pub(crate) fn client(&self) -> Result<Client, Failure> {
@@ -429,13 +316,23 @@ impl BrokerAddress {
 }
 
 impl ConnectionArgs {
+    /// Asks for the connection. Without an answer it asks once more: the broker may have made the
+    /// connection, and makes no second one for the same key.
     fn create(
         &self,
         client: &Client,
         hold: Option<String>,
         lease: Option<String>,
     ) -> Result<ConnectionView, Failure> {
-        Ok(client.ask(Method::POST, "/v1/connections", Some(&self.request(hold, lease)))?)
+        let key = self.key.clone().map_or_else(drawn_key, Ok)?;
+        let client = client.clone().with_idempotency_key(&key);
+        let request = self.request(hold, lease);
+        let ask = || client.ask(Method::POST, "/v1/connections", Some(&request));
+        let answer = match ask() {
+            Err(ClientError::Io { .. }) => ask(),
+            answer => answer,
+        };
+        answer.map_err(|error| failed_creation(error, &key))
     }
 
     fn request(&self, hold: Option<String>, lease: Option<String>) -> RequestedConnection {
@@ -461,6 +358,24 @@ impl ConnectionArgs {
             end: self.end.clone(),
             hold,
             lease,
+        }
+    }
+}
+
+/// Draws an `Idempotency-Key`: 128 random bits in hexadecimal digits.
+fn drawn_key() -> io::Result<String> {
+    let mut bits = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bits)?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
+}
+
+/// Returns the failure of a creation. If the connection may be there in spite of it, it names the
+/// key with which the caller may ask again.
+fn failed_creation(error: ClientError, key: &str) -> Failure {
+    match &error {
+        ClientError::Refused(refusal) if refusal.code != ErrorCode::NotRunning => error.into(),
+        _ => {
+            format!("{error}; with --key {key} the same request makes no second connection").into()
         }
     }
 }
@@ -539,66 +454,3 @@ fn report_line(report: &TunnelReport) -> String {
 
 /// The name of the broker's program, which is in the folder of this program.
 const PROGRAM: &str = "weir-broker";
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-    use weir_api_types::error::ApiError;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct ConnectLine {
-        #[command(flatten)]
-        connect: Connect,
-    }
-
-    /// Goal: a command never runs before its connection exists.
-    #[test]
-    fn a_start_time_is_refused_and_the_other_command_named() {
-        let line = "connect --network n --from a --to b --rate 1Mbit --start \
-                    2027-01-31T12:00:00Z --url https://[::1]:1 -- false";
-        let line = ConnectLine::try_parse_from(line.split_whitespace()).unwrap();
-        let refusal = line.connect.run().unwrap_err();
-        assert!(refusal.is::<UsageError>(), "{refusal}");
-        assert!(refusal.to_string().contains("weir connection create --start"), "{refusal}");
-    }
-
-    /// Goal: the user is told once when the connection breaks, works again or ends.
-    #[test]
-    fn a_broken_connection_is_told_of_once() {
-        let answer = |state: &str| {
-            let refusal = (state == "broken").then_some("no path");
-            let text = serde_json::json!({
-                "id": "c1", "state": state, "refusal": refusal, "tunnels": [], "mtu": 1460,
-                "request": { "network": "n", "from": "a", "to": "b", "rate": "1Mbit" },
-            });
-            Ok(serde_json::from_value(text).unwrap())
-        };
-        let mut known = LeasedConnection { is_guaranteed: true, is_gone: false };
-        for (state, told) in [
-            ("active", None),
-            ("changing", None),
-            ("broken", Some("without its guarantee: c1 broken: a -> b; no path")),
-            ("broken", None),
-            ("configuring", None),
-            ("active", Some("guaranteed again: c1 active: a -> b")),
-            ("removing", Some("without its guarantee: c1 removing: a -> b")),
-        ] {
-            assert_eq!(known.note(answer(state)).as_deref(), told, "{state}");
-        }
-        let refused = |code| Err(ClientError::Refused(ApiError::new(code, "c1")));
-        let told = known.note(refused(ErrorCode::NotRunning)).unwrap();
-        assert!(told.contains("not renewed") && !known.is_gone, "{told}");
-        let told = known.note(refused(ErrorCode::NotFound)).unwrap();
-        assert!(told.contains("gone") && known.is_gone, "{told}");
-    }
-
-    #[test]
-    fn a_command_that_a_signal_ended_exits_as_in_a_shell() {
-        for (script, wanted) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 128 + 15)] {
-            let status = Command::new("sh").args(["-c", script]).status().unwrap();
-            assert_eq!(exit_code(status), wanted, "{script}");
-        }
-    }
-}

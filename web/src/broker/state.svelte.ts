@@ -2,7 +2,7 @@
 // The state of the broker's page. It asks the broker every two seconds, and at once after a change.
 // All requests of the page are made here.
 
-import { Client, Refused, described } from "../lib/client";
+import { Client, Refused, Unanswered, described } from "../lib/client";
 import { pause, retryDelay } from "../lib/retry";
 import { givenToken, keepToken } from "../lib/token";
 import type {
@@ -108,9 +108,17 @@ class Broker {
     return this.#client.post<AdmissionView>("/v1/connections/dry-run", wanted);
   }
 
-  /** Asks for a connection. A refusal is thrown. */
+  /**
+   * Asks for a connection. Without an answer it asks once more: the broker may have made the
+   * connection, and makes no second one for the same key. A refusal is thrown.
+   */
   async create(wanted: RequestedConnection): Promise<ConnectionView> {
-    const made = await this.#client.post<ConnectionView>("/v1/connections", wanted);
+    const [client, key] = [this.#client, drawnKey()];
+    const ask = () => client.post<ConnectionView>("/v1/connections", wanted, key);
+    const made = await ask().catch((error: unknown) => {
+      if (error instanceof Unanswered) return ask();
+      throw error;
+    });
     await this.#refresh();
     return made;
   }
@@ -228,6 +236,12 @@ class Broker {
     if (stop.aborted || client !== this.#client || name !== this.network?.name) return;
     this.history = entries;
   }
+}
+
+/** Draws an `Idempotency-Key`: 128 random bits in hexadecimal digits. */
+function drawnKey(): string {
+  const bytes = [...crypto.getRandomValues(new Uint8Array(16))];
+  return bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** Says why there is no answer: a refusal in the broker's words alone. */

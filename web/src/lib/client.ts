@@ -63,8 +63,9 @@ export class Client {
     await this.#ask(new Sent("PATCH", path), body, AbortSignal.timeout(ANSWER_MS));
   }
 
-  post<T>(path: string, body?: unknown): Promise<T> {
-    return this.#json<T>("POST", path, body);
+  /** Posts. A broker that gets a request twice with one `Idempotency-Key` makes one thing. */
+  post<T>(path: string, body?: unknown, key?: string): Promise<T> {
+    return this.#json<T>("POST", path, body, key);
   }
 
   /** Removes something; there is no answer but that it is gone. */
@@ -113,9 +114,9 @@ export class Client {
     }
   }
 
-  async #json<T>(method: string, path: string, body?: unknown): Promise<T> {
+  async #json<T>(method: string, path: string, body?: unknown, key?: string): Promise<T> {
     const sent = new Sent(method, path);
-    const answer = await this.#ask(sent, body, AbortSignal.timeout(ANSWER_MS));
+    const answer = await this.#ask(sent, body, AbortSignal.timeout(ANSWER_MS), key);
     try {
       return (await answer.json()) as T;
     } catch (error) {
@@ -123,9 +124,10 @@ export class Client {
     }
   }
 
-  async #ask(sent: Sent, body: unknown, signal: AbortSignal): Promise<Response> {
+  async #ask(sent: Sent, body: unknown, signal: AbortSignal, key?: string): Promise<Response> {
     const headers: Record<string, string> = {};
     if (this.token !== "") headers["authorization"] = `Bearer ${this.token}`;
+    if (key !== undefined) headers["idempotency-key"] = key;
     const init: RequestInit = { method: sent.method, headers, signal, cache: "no-store" };
     if (body !== undefined) {
       headers["content-type"] = "application/json";
