@@ -211,6 +211,40 @@ impl BrokerLab {
         self.within(|| client.ask(method, path, body)).map_err(broken)?
     }
 
+    /// Asks for connections, 20 at a time, and returns the answers.
+    pub(super) fn connect_many(&self, requests: &[Value]) -> Result<Vec<Value>> {
+        let client = self.client()?;
+        let ask = |body: &Value| client.ask(Method::POST, "/v1/connections", Some(body));
+        self.many(requests, |body| Ok(ask(body)?))
+    }
+
+    /// Removes connections, 20 at a time.
+    pub(super) fn remove_many(&self, connections: &[Value]) -> Result {
+        let client = self.client()?;
+        let ask = |path: &str| client.ask::<()>(Method::DELETE, path, None::<&()>);
+        self.many(connections, |of| Ok(ask(&connection_path(of))?)).map(drop)
+    }
+
+    /// Does something with each value in the broker's namespace, with 20 at a time.
+    fn many<T: Send>(
+        &self,
+        values: &[Value],
+        work: impl Fn(&Value) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        let (work, mut done) = (&work, Vec::with_capacity(values.len()));
+        for some in values.chunks(20) {
+            let all: Vec<Result<T>> = self.within(|| {
+                std::thread::scope(|scope| {
+                    let threads: Vec<_> =
+                        some.iter().map(|value| scope.spawn(move || work(value))).collect();
+                    threads.into_iter().map(weir_experiment::joined).collect()
+                })
+            })?;
+            done.extend(all.into_iter().collect::<Result<Vec<_>>>()?);
+        }
+        Ok(done)
+    }
+
     /// Removes a connection.
     pub(super) fn remove(&self, connection: &Value) -> Result {
         let path = connection_path(connection);
@@ -285,6 +319,16 @@ impl BrokerLab {
         let said = self.run(MANAGEMENT, Command::new("curl", [&own[..], words].concat()))?;
         let (text, status) = said.trim_end().rsplit_once('\n').unwrap_or(("", &said));
         Ok((text.to_owned(), status.trim().parse().unwrap_or_default()))
+    }
+
+    /// Asks for a connection with `curl`, in a format, and returns the answer, which is JSON.
+    pub(super) fn post(&self, kind: &str, body: &str) -> Result<Value> {
+        let words = ["-H", kind, "-d", body];
+        let (said, status) = self.curl(&self.token, "/v1/connections", &words)?;
+        if status != 201 {
+            return Err(ExperimentError::Node(format!("{kind}: status {status}: {said}")));
+        }
+        parsed(&said)
     }
 
     /// Reads a connection's row from the store, from outside.
@@ -519,6 +563,10 @@ ip link add probe type ip6tnl mode ip6ip6 remote ::2 local ::1
 ip link del probe";
 
 pub(super) const MANAGEMENT: &str = "mg";
+
+/// Headers of requests by `curl`.
+pub(super) const JSON_KIND: &str = "Content-Type: application/json";
+pub(super) const XML_KIND: &str = "Content-Type: application/xml";
 
 const BROKER_ADDRESS: &str = "fd1f:1::1";
 pub(super) const BROKER: &str = "https://[fd1f:1::1]:8443";

@@ -1,52 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A hundred requests on one node at once: how long until all are done, in which order the node
-//! got them, and whether any of many callers waits for much longer than the others.
+//! A hundred requests on one node at once: how long until all are done, in which [`order`], and
+//! whether any of many callers waits for much longer than the others.
 //!
-//! All connections enter at one router, over connections to the broker that are open before. The
-//! order is read from outside: the kernel numbers devices as they are made, and the broker numbers
-//! tunnels as it admits them.
+//! All connections enter at one router, over connections to the broker that are open before.
 
-use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::time::Instant;
 
 use serde_json::{Value, json};
 use weir_client::{Client, Method};
+use weir_experiment::clock;
 use weir_experiment::prelude::*;
-use weir_platform::run::Command;
 
 use super::broker_lab::{BrokerLab, connection_path, parsed};
+use super::order::{self, Inversions, RequestOrder};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let lab = BrokerLab::up()?;
     let broker = lab.broker()?;
     let rounds = if rec.quick { 5 } else { 20 };
-    let (mut ratios, mut inverted) = (Vec::new(), 0);
+    let (mut ratios, mut inversions) = (Vec::new(), Inversions::default());
     for round in 0..=rounds {
         let mut alone = Vec::new();
         for _ in 0..ALONE {
-            let [one] = served(&lab, 1, 1, Keep::No)?.try_into().map_err(|_| none())?;
-            alone.push(one.waited);
+            let [one] = served(&lab, Callers::ONE)?.try_into().map_err(|_| none())?;
+            alone.push(one.waited());
         }
-        let all = served(&lab, AT_ONCE, 1, Keep::Yes)?;
+        let at_once = Callers { keep: Keep::Yes, ..Callers::AT_ONCE };
+        let all = served(&lab, at_once)?;
         // The first round is not counted: programs and caches are cold.
         if round > 0 {
-            let last = all.iter().map(|of| of.done).fold(0.0, f64::max);
-            ratios.push(last / median(&mut alone));
-            inverted += inversions(&lab, &all)?;
+            let begun = all.iter().map(|of| of.sent).min().ok_or_else(none)?;
+            let last = all.iter().map(|of| of.answered).max().ok_or_else(none)?;
+            ratios.push(last.duration_since(begun).as_secs_f64() / median(&mut alone));
         }
-        for of in &all {
-            lab.remove(&of.connection)?;
+        remove(&lab, &all)?;
+        let in_turn = served(&lab, Callers { apart: Duration::from_millis(1), ..at_once })?;
+        if round > 0 {
+            inversions.add(&orders(&lab, &in_turn)?);
         }
+        remove(&lab, &in_turn)?;
     }
     let series = Series::unordered("1", ratios);
     let text = format!("{AT_ONCE} at once: until all are done, in times of one alone, median");
     rec.claim_samples("all", text, series, Rule::Median, Bound::at_most(15.0))?;
-    rec.none("order", "devices made before that of a request admitted earlier", inverted)?;
+    inversions.claim(rec)?;
     let rounds = if rec.quick { 3 } else { 10 };
-    let mut waits: Vec<_> =
-        served(&lab, AT_ONCE, rounds, Keep::No)?.iter().map(|of| of.waited).collect();
+    let all = served(&lab, Callers { rounds, ..Callers::AT_ONCE })?;
+    let mut waits: Vec<_> = all.iter().map(ServedRequest::waited).collect();
     let (usual, longest) = (median(&mut waits), waits.last().copied().unwrap_or_default());
     rec.say(&format!(
         "{AT_ONCE} callers, {rounds} times each: {usual:.3} s, longest {longest:.3} s"
@@ -63,10 +65,15 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 /// A connection that was made.
 struct ServedRequest {
     connection: Value,
-    /// Seconds from the request sent to the answer.
-    waited: f64,
-    /// Seconds from the common start to the answer.
-    done: f64,
+    sent: Instant,
+    answered: Instant,
+}
+
+impl ServedRequest {
+    /// Returns the seconds from the request sent to the answer.
+    fn waited(&self) -> f64 {
+        self.answered.duration_since(self.sent).as_secs_f64()
+    }
 }
 
 /// Tells whether connections stay.
@@ -76,31 +83,45 @@ enum Keep {
     No,
 }
 
-/// Has so many callers begin at the same time, each with so many requests one after the other.
-/// Without [`Keep::Yes`] a caller gives each connection back before its next request.
-fn served(
-    lab: &BrokerLab,
-    callers: usize,
+/// Callers that begin together, or one after the other.
+#[derive(Clone, Copy)]
+struct Callers {
+    count: u32,
+    /// Requests of each, one after the other.
     rounds: usize,
+    /// Without [`Keep::Yes`] a caller gives each connection back before its next request.
     keep: Keep,
-) -> Result<Vec<ServedRequest>> {
+    /// The time between the first requests of two of them.
+    apart: Duration,
+}
+
+impl Callers {
+    const ONE: Self = Self { count: 1, rounds: 1, keep: Keep::No, apart: Duration::ZERO };
+    const AT_ONCE: Self = Self { count: AT_ONCE, ..Self::ONE };
+}
+
+/// Has all callers ask.
+fn served(lab: &BrokerLab, callers: Callers) -> Result<Vec<ServedRequest>> {
     let client = lab.client()?;
-    let (client, ready) = (&client, &Barrier::new(callers));
+    let (client, ready) = (&client, &Barrier::new(callers.count as usize));
     let all: Vec<Result<Vec<ServedRequest>>> = lab.within(|| {
         std::thread::scope(|scope| {
-            let call = |number| scope.spawn(move || caller(client, number, rounds, keep, ready));
-            let threads: Vec<_> = (0..callers).map(call).collect();
+            let call = |number| scope.spawn(move || caller(client, number, callers, ready));
+            let threads: Vec<_> = (0..callers.count).map(call).collect();
             threads.into_iter().map(weir_experiment::joined).collect()
         })
     })?;
     Ok(all.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
+fn remove(lab: &BrokerLab, all: &[ServedRequest]) -> Result {
+    lab.remove_many(&all.iter().map(|of| of.connection.clone()).collect::<Vec<_>>())
+}
+
 fn caller(
     client: &Client,
-    number: usize,
-    rounds: usize,
-    keep: Keep,
+    number: u32,
+    Callers { rounds, keep, apart, .. }: Callers,
     ready: &Barrier,
 ) -> Result<Vec<ServedRequest>> {
     let broken = |error| ExperimentError::io("broker", error);
@@ -117,11 +138,12 @@ fn caller(
     });
     ready.wait();
     let mut open = open?;
-    let (start, mut made) = (Instant::now(), Vec::new());
+    clock::sleep(apart * number)?;
+    let mut made = Vec::new();
     for _ in 0..rounds {
-        let begun = Instant::now();
+        let sent = Instant::now();
         let (status, answer) = open.ask(Method::POST, "/v1/connections", &body).map_err(broken)?;
-        let (waited, done) = (begun.elapsed().as_secs_f64(), start.elapsed().as_secs_f64());
+        let answered = Instant::now();
         let connection: Value = parsed(&String::from_utf8_lossy(&answer))?;
         if status != 201 {
             return Err(ExperimentError::Node(format!("{status}: {connection}")));
@@ -129,24 +151,20 @@ fn caller(
         if keep == Keep::No {
             open.ask(Method::DELETE, &connection_path(&connection), "").map_err(broken)?;
         }
-        made.push(ServedRequest { connection, waited, done });
+        made.push(ServedRequest { connection, sent, answered });
     }
     Ok(made)
 }
 
-/// Counts entries whose device was made before that of a connection admitted earlier.
-fn inversions(lab: &BrokerLab, all: &[ServedRequest]) -> Result<u64> {
-    let links: Vec<Value> = parsed(&lab.run("b1", Command::line("ip -j link show"))?)?;
-    let index =
-        |link: &Value| Some((link["ifname"].as_str()?.to_owned(), link["ifindex"].as_u64()?));
-    let made: BTreeMap<_, _> = links.iter().filter_map(index).collect();
-    let mut order = Vec::new();
-    for of in all {
-        let number = of.connection["tunnels"][0]["number"].as_u64().ok_or_else(none)?;
-        order.push((number, made.get(&format!("wc{number}")).copied().ok_or_else(none)?));
-    }
-    order.sort_unstable();
-    Ok(order.windows(2).filter(|pair| pair[1].1 < pair[0].1).count() as u64)
+/// Returns the order of requests, with the numbers of their devices at the entry.
+fn orders(lab: &BrokerLab, all: &[ServedRequest]) -> Result<Vec<RequestOrder>> {
+    let devices = order::device_numbers(lab, "b1")?;
+    let of = |ServedRequest { connection, sent, answered }: &ServedRequest| {
+        let number = connection["tunnels"][0]["number"].as_u64()?;
+        let device = *devices.get(&format!("wc{number}"))?;
+        Some(RequestOrder { sent: *sent, answered: *answered, number, device })
+    };
+    all.iter().map(|request| of(request).ok_or_else(none)).collect()
 }
 
 fn none() -> ExperimentError {
@@ -159,7 +177,7 @@ fn median(samples: &mut [f64]) -> f64 {
     samples.get(samples.len() / 2).copied().unwrap_or_default()
 }
 
-const AT_ONCE: usize = 100;
+const AT_ONCE: u32 = 100;
 
 /// Set-ups alone before each round.
 const ALONE: usize = 9;

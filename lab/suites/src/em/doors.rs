@@ -8,7 +8,9 @@ use weir_client::Method;
 use weir_experiment::prelude::*;
 use weir_platform::run::Command;
 
-use super::broker_lab::{BROKER, BrokerLab, MANAGEMENT, connection_path, parsed};
+use super::broker_lab::{
+    BROKER, BrokerLab, JSON_KIND, MANAGEMENT, XML_KIND, connection_path, parsed,
+};
 use super::comparison::skipped;
 use crate::{browser, schemathesis};
 
@@ -48,19 +50,11 @@ enum Door {
 impl Door {
     /// Asks for the same connection as through the other doors.
     fn ask(self, rec: &mut Recording<'_>, lab: &BrokerLab) -> Result {
-        let token = lab.read("token")?;
         match self {
-            Self::Json => {
-                lab.ask(Method::POST, CONNECTIONS, Some(&request()))?;
-            }
-            Self::Xml => {
-                let (said, status) = lab.curl(&token, CONNECTIONS, &["-H", XML_KIND, "-d", XML])?;
-                if status != 201 {
-                    return Err(ExperimentError::Node(format!("XML: status {status}: {said}")));
-                }
-            }
+            Self::Json => drop(lab.post(JSON_KIND, &request().to_string())?),
+            Self::Xml => drop(lab.post(XML_KIND, XML)?),
             Self::CommandLine => drop(lab.weir(&COMMAND)?),
-            Self::Page => browse(rec, lab, &token)?,
+            Self::Page => browse(rec, lab, &lab.read("token")?)?,
         }
         Ok(())
     }
@@ -99,7 +93,7 @@ fn replay(rec: &mut Recording<'_>, lab: &BrokerLab) -> Result {
     let second = other.to_string();
     let mut answers = Vec::new();
     for body in [&first, &first, &second] {
-        let words = ["-H", key, "-H", "Content-Type: application/json", "-d", body.as_str()];
+        let words = ["-H", key, "-H", JSON_KIND, "-d", body.as_str()];
         answers.push(lab.curl(&blue, CONNECTIONS, &words)?);
     }
     let id =
@@ -150,7 +144,7 @@ fn administrators(rec: &mut Recording<'_>, lab: &BrokerLab) -> Result {
     }
     lab.write("long", &"x".repeat(1 << 17))?;
     let long = format!("@{}", lab.file("long").display());
-    let (body, kind) = (request().to_string(), "Content-Type: application/json");
+    let (body, kind) = (request().to_string(), JSON_KIND);
     let mut wrong = 0;
     for (token, path, words, expected) in [
         (red.as_str(), foreign.as_str(), &[][..], 404),
@@ -201,8 +195,6 @@ const PAGE_WORDS: [&str; 7] = ["bh1", "bh2", "20Mbit", "1Mbit", "udp", "5201", "
 const PAGE_WITHIN: Duration = Duration::from_secs(120);
 
 const CONNECTIONS: &str = "/v1/connections";
-
-const XML_KIND: &str = "Content-Type: application/xml";
 
 const XML: &str = "<request><network>blue</network><from>bh1</from><to>bh2</to>\
     <rate>20Mbit</rate><back_rate>1Mbit</back_rate><protocol>udp</protocol><to_port>5201</to_port>\

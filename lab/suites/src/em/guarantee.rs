@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A connection asked for by JSON: its rate, floods beside it, a refusal and what it named.
+//! A connection asked for by JSON with `curl`: how soon there is one, its rate, floods beside it, a
+//! refusal and what it named; then one by XML, and pings through it. Row 12 has the page.
 //!
 //! The floods are best effort, twice the rate of a link: one on the connection's own links, and one
 //! in the other network. The two networks share no link here.
+
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use weir_client::{ClientError, Method};
@@ -10,13 +13,18 @@ use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_platform::run::Command;
 
-use super::broker_lab::{BrokerLab, EndedChild, connection_path, parsed};
+use super::broker_lab::{BrokerLab, EndedChild, JSON_KIND, XML_KIND, connection_path, parsed};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
+    // What `weir-lab lab broker` does until it says that the broker runs.
+    let begun = Instant::now();
     let lab = BrokerLab::up()?;
     let broker = lab.broker()?;
-    let made = connect(&lab, "20Mbit", 5201)?;
+    let made = lab.post(JSON_KIND, &request("20Mbit", 5201).to_string())?;
+    let ready = Series::unordered("s", vec![begun.elapsed().as_secs_f64()]);
+    let text = "from the lab's start until `curl` has a connection";
+    rec.claim_samples("ready", text, ready, Rule::Max, Bound::at_most(90.0))?;
     rec.say(&format!("connection: {}", made["tunnels"][0]["routers"]));
     let seconds = if rec.quick { 5 } else { 20 };
     let tunnel = LabPath { from: "bh1", to: "bh2", address: "fd10:2::2", port: 5201 };
@@ -53,11 +61,14 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 
 /// Asks for UDP from the first to the second end node of `blue`.
 pub(super) fn connect(lab: &BrokerLab, rate: &str, port: u16) -> Result<Value, ClientError> {
-    let body = json!({
+    lab.ask(Method::POST, "/v1/connections", Some(&request(rate, port)))
+}
+
+fn request(rate: &str, port: u16) -> Value {
+    json!({
         "network": "blue", "from": "bh1", "to": "bh2", "rate": rate,
         "protocol": "udp", "to_port": port
-    });
-    lab.ask(Method::POST, "/v1/connections", Some(&body))
+    })
 }
 
 /// Asks for more than there is, then for exactly what the refusal names.
@@ -81,12 +92,9 @@ fn refusal(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
     rec.count("named", "admitted at that rate", admits(rate)?, Bound::equal(1.0))
 }
 
-/// An end node behind a router that nobody manages has a connection there and back.
+/// An end node behind a router that nobody manages has a connection there and back, by XML.
 fn unmanaged(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
-    let body = json!({
-        "network": "blue", "from": "bu1", "to": "bh2", "rate": "1Mbit", "back_rate": "1Mbit"
-    });
-    let made = lab.ask(Method::POST, "/v1/connections", Some(&body))?;
+    let made = lab.post(XML_KIND, UNMANAGED)?;
     lab.run("bu1", Command::line(&format!("ping -q -c {PINGS} -i 0.05 -W 1 fd10:2::2")))?;
     let report = lab.ask(Method::GET, &format!("{}/report", connection_path(&made)), None)?;
     let tunnels = report.as_array().into_iter().flatten();
@@ -134,6 +142,10 @@ pub(super) fn send(lab: &BrokerLab, path: LabPath, load: &str, seconds: u32) -> 
     let limit = Duration::from_secs(u64::from(seconds) + 20);
     parsed(&lab.run(from, Command::line(&line).limit(limit))?)
 }
+
+/// The request of [`unmanaged`].
+const UNMANAGED: &str = "<request><network>blue</network><from>bu1</from><to>bh2</to>\
+    <rate>1Mbit</rate><back_rate>1Mbit</back_rate></request>";
 
 /// Pings each way.
 const PINGS: u64 = 10;

@@ -11,9 +11,11 @@ mod crash;
 mod doors;
 mod drawn;
 mod drift;
+mod edge;
 mod guarantee;
 mod linux_hosts;
 mod oracle;
+mod order;
 mod outages;
 mod path_change;
 mod paths;
@@ -30,6 +32,8 @@ pub(crate) mod tables;
 mod text_network;
 mod timed;
 mod times;
+mod told_states;
+mod tunnel_parts;
 mod vlans;
 
 use weir_experiment::RowPart::{Plain, With};
@@ -43,7 +47,7 @@ const NAME: &str = "em";
 const ROWS: &[Requirement] = &[
     row(
         1,
-        "a connection asked for by JSON has its rate beside floods, a refusal names what fits",
+        "`curl` has connections by JSON and XML soon, with their rate; a refusal names what fits",
         &[Plain(guarantee::show)],
     ),
     row(2, "set-up, alone, 10 and 100 at once", &[Plain(setup::show)]),
@@ -88,8 +92,8 @@ const ROWS: &[Requirement] = &[
     .correctness(),
     row(
         11,
-        "paths on 10 000 nodes and 40 000 links: exact, fast with cached bounds",
-        &[Plain(paths::small), With(paths::large, 0), With(paths::large, 1)],
+        "paths on 10 000 nodes: exact, fast with cached bounds; 1000 connections at one router",
+        &[Plain(paths::small), With(paths::large, 0), With(paths::large, 1), Plain(edge::show)],
     ),
     row(
         12,

@@ -2,10 +2,9 @@
 //! Routers that do not answer for a while, that are rebooted, and a PostgreSQL that is restarted,
 //! while a caller makes, changes and removes connections.
 //!
-//! Afterwards what was under way must be finished, each connection whose creation was confirmed be
-//! there, and routers have exactly what the connections need.
+//! Afterwards what was under way must be finished, what was confirmed be so, and routers have
+//! exactly what the connections need.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -13,8 +12,10 @@ use weir_experiment::clock;
 use weir_experiment::prelude::*;
 
 use super::broker_lab::BrokerLab;
-use super::crash::{call, differences, settle};
+use super::crash::{claim_kept, settle};
 use super::postgres::PostgresServer;
+use super::told_states::call;
+use super::tunnel_parts::differences;
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
@@ -34,17 +35,16 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         let mut outage = Outage::default();
         for round in 0..rounds {
             let (client, stop) = (lab.client()?, AtomicBool::new(false));
-            let mut confirmed = BTreeSet::new();
             let namespace = lab.management()?;
-            let begun = std::thread::scope(|scope| -> Result<Instant> {
-                let caller = scope.spawn(|| namespace.run(|| call(&client, &stop, &mut confirmed)));
+            let (begun, told) = std::thread::scope(|scope| -> Result<_> {
+                let caller = scope.spawn(|| namespace.run(|| call(&client, &stop, round)));
                 clock::sleep(after(round))?;
                 let ended = fail(id, away(round), &mut lab, &mut cluster);
                 let begun = Instant::now();
                 clock::sleep(Duration::from_millis(500))?;
                 stop.store(true, Ordering::Relaxed);
-                outage.confirmed += weir_experiment::joined(caller)?;
-                ended.map(|()| begun)
+                let told = weir_experiment::joined(caller)?;
+                ended.map(|()| (begun, told))
             })?;
             if !broker.is_alive() {
                 // A broker that could not keep its lease ends; its service starts the next.
@@ -53,12 +53,10 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
             }
             let all = settle(&lab)?;
             outage.settled.push(begun.elapsed().as_secs_f64());
-            let ids: BTreeSet<_> = all.iter().filter_map(|of| of["id"].as_str()).collect();
-            outage.lost += confirmed.iter().filter(|id| !ids.contains(id.as_str())).count() as u64;
+            outage.unkept += told.unkept(&all);
+            outage.confirmed.iter_mut().zip(told.confirmed).for_each(|(sum, of)| *sum += of);
             outage.strays += differences(&lab, &all)?;
-            for connection in &all {
-                lab.remove(connection)?;
-            }
+            lab.remove_many(&all)?;
         }
         rec.within(id, |rec| outage.claim(rec, text))?;
     }
@@ -82,8 +80,8 @@ fn fail(kind: &str, away: Duration, lab: &mut BrokerLab, cluster: &mut PostgresS
 /// Results of one kind of outage.
 #[derive(Debug, Default)]
 struct Outage {
-    confirmed: u64,
-    lost: u64,
+    confirmed: [u64; 3],
+    unkept: u64,
     strays: u64,
     ended: u64,
     settled: Vec<f64>,
@@ -91,12 +89,8 @@ struct Outage {
 
 impl Outage {
     fn claim(self, rec: &mut Recording<'_>, what: &str) -> Result {
-        let Self { confirmed, lost, strays, ended, settled } = self;
-        let text = format!("{what}: creations confirmed around it");
-        rec.count("confirmed", &text, confirmed, Bound::at_least(1.0))?;
-        rec.none("lost", format!("{what}: confirmed connections lost"), lost)?;
-        let text = format!("{what}: routes and entries missing or left on routers");
-        rec.none("orphans", text, strays)?;
+        let Self { confirmed, unkept, strays, ended, settled } = self;
+        claim_kept(rec, &format!("while {what}"), (confirmed, 1), [unkept, strays])?;
         // Published: a service starts the next.
         rec.keep("ended", Series::count("1", ended))?;
         let series = Series::unordered("s", settled);

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use weir_client::{Client, Method};
+use weir_client::Method;
 use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_platform::run::Command;
 
 use super::broker_lab::{BrokerLab, connection_path};
-use super::crash::differences;
 use super::guarantee::{LabPath, iperf};
+use super::tunnel_parts::differences;
 
 /// Shows the part of row 9 on the wire.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
@@ -172,30 +172,16 @@ fn rearranged(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
     all.iter().try_for_each(|connection| lab.remove(connection))
 }
 
-/// Asks for connections that together take two thirds of a path, of four priorities, 20 at once.
+/// Asks for connections that together take two thirds of a path, of four priorities.
 fn make(lab: &BrokerLab, count: u64) -> Result {
     let rate = format!("{}kbit", 60_000 / count);
-    let client = lab.client()?;
-    let one = |client: &Client, number: u64| -> Result {
-        let body = json!({
+    let request = |number: u64| {
+        json!({
             "network": "blue", "from": "bh1", "to": "bh2", "rate": rate, "protocol": "udp",
             "to_port": 6000 + number, "priority": number % 4
-        });
-        let _made: Value = client.ask(Method::POST, "/v1/connections", Some(&body))?;
-        Ok(())
+        })
     };
-    let all: Vec<u64> = (0..count).collect();
-    for numbers in all.chunks(20) {
-        let made: Vec<Result> = lab.within(|| {
-            std::thread::scope(|scope| {
-                let threads: Vec<_> =
-                    numbers.iter().map(|number| scope.spawn(|| one(&client, *number))).collect();
-                threads.into_iter().map(weir_experiment::joined).collect()
-            })
-        })?;
-        made.into_iter().collect::<Result>()?;
-    }
-    Ok(())
+    lab.connect_many(&(0..count).map(request).collect::<Vec<_>>()).map(drop)
 }
 
 /// Returns the router between the edges that all connections pass.

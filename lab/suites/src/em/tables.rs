@@ -11,6 +11,8 @@
 //! which at most 0.1 % of the packets are lost, and latency is measured at it, rounded down to
 //! 5 Mbit/s as in the text.
 
+use std::sync::atomic::AtomicBool;
+
 use serde_json::{Value, json};
 use weir_client::Method;
 use weir_experiment::TrafficFlows;
@@ -194,54 +196,71 @@ impl PacketPath {
             Self::Tunnelled => Some(connect_all(lab, "8Gbit")?),
             _ => None,
         };
-        let end = |node: &str, device: &str, address: std::net::Ipv6Addr| TrialEnd {
-            netns: Some(namespace(node)),
-            device: device.to_owned(),
-            address: Some(address.into()),
-        };
         // The sink takes the frames behind the first router, or at the end node.
         let (node, device) = match self {
             Self::Native => ("b2", "b1"),
             Self::Virtual | Self::Tunnelled => ("bh2", "eth0"),
         };
         let stop = weir_traffic::stop_on_signals()?;
-        let (from, to) = (end("bh1", "eth0", SOURCE), end(node, device, DESTINATION));
-        let mut measurer = WireMeasurer::new(from, to, Some(entry_mac()?), None, false, stop)?;
-        let figures = search(&mut measurer, packet, quick)?;
-        drop(measurer);
+        let mut trials = PathTrials::to(node, device, packet, stop)?;
+        let (short, long) = if quick { (300, 2_000) } else { (2_000, 90_000) };
+        let pps = trials.throughput(short)?;
+        let rounded = pps_of(rounded_mbps(pps, packet), packet);
+        let latency = trials.of(rounded.max(PPS_MIN), long)?.latency;
+        let none = || ExperimentError::Node("no packet arrived".to_owned());
+        let figures = (pps, latency.ok_or_else(none)?);
+        drop(trials);
         made.map_or(Ok(()), |made| lab.remove(&made))?;
         Ok(figures)
     }
 }
 
-/// Finds the throughput, and measures at the text's rounding of it.
-fn search(measurer: &mut WireMeasurer<'_>, packet: u16, quick: bool) -> Result<PathFigures> {
-    let told = |error: &dyn std::fmt::Display| ExperimentError::Node(error.to_string());
-    // The tester's sizes have the checksum.
-    let sizes = FramePattern::Fixed(packet + LINK_HEADER + 4);
-    let profile = TrafficProfile { sizes, ip: IpVersion::V6, streams: 1 };
-    let mut trial = |pps: u64, length_ms: u64| -> Result<TrialResult> {
-        let duration = Nanos::from_millis(length_ms);
-        let request = TrialRequest { profile: profile.clone(), pps, duration, burst: None };
-        Ok(measurer.trial(&request)?)
-    };
-    let (short, long) = if quick { (300, 2_000) } else { (2_000, 90_000) };
-    let goal = Goal {
-        loss: Ppm::new(1_000),
-        width: Ppm::new(20_000),
-        trial: Nanos::from_millis(short),
-        sum: Nanos::from_millis(short),
-        ..Goal::NDR
-    };
-    let mut bisection = BinarySearch::new(goal, PPS_MIN, PPS_MAX).map_err(|of| told(&of))?;
-    while let Step::Trial(step) = bisection.next() {
-        let result = trial(step.load, short)?;
-        bisection.record(result.outcome).map_err(|of| told(&of))?;
+/// Trials with packets of one size that the first end node sends into the first router.
+pub(super) struct PathTrials<'a> {
+    measurer: WireMeasurer<'a>,
+    profile: TrafficProfile,
+}
+
+impl<'a> PathTrials<'a> {
+    /// Counts the packets at a device of a node.
+    pub(super) fn to(node: &str, device: &str, packet: u16, stop: &'a AtomicBool) -> Result<Self> {
+        let end = |node: &str, device: &str, address: std::net::Ipv6Addr| TrialEnd {
+            netns: Some(namespace(node)),
+            device: device.to_owned(),
+            address: Some(address.into()),
+        };
+        let (from, to) = (end("bh1", "eth0", SOURCE), end(node, device, DESTINATION));
+        let measurer = WireMeasurer::new(from, to, Some(entry_mac()?), None, false, stop)?;
+        // The tester's sizes have the checksum.
+        let sizes = FramePattern::Fixed(packet + LINK_HEADER + 4);
+        let profile = TrafficProfile { sizes, ip: IpVersion::V6, streams: 1 };
+        Ok(Self { measurer, profile })
     }
-    let pps = bisection.throughput();
-    let rounded = pps_of(rounded_mbps(pps, packet), packet);
-    let latency = trial(rounded.max(PPS_MIN), long)?.latency;
-    Ok((pps, latency.ok_or_else(|| told(&"no packet arrived"))?))
+
+    fn of(&mut self, pps: u64, length_ms: u64) -> Result<TrialResult> {
+        let duration = Nanos::from_millis(length_ms);
+        let profile = self.profile.clone();
+        Ok(self.measurer.trial(&TrialRequest { profile, pps, duration, burst: None })?)
+    }
+
+    /// Finds the throughput: packets a second of which at most 0.1 % are lost, by trials of a
+    /// length in milliseconds.
+    pub(super) fn throughput(&mut self, length_ms: u64) -> Result<u64> {
+        let told = |error: &dyn std::fmt::Display| ExperimentError::Node(error.to_string());
+        let goal = Goal {
+            loss: Ppm::new(1_000),
+            width: Ppm::new(20_000),
+            trial: Nanos::from_millis(length_ms),
+            sum: Nanos::from_millis(length_ms),
+            ..Goal::NDR
+        };
+        let mut bisection = BinarySearch::new(goal, PPS_MIN, PPS_MAX).map_err(|of| told(&of))?;
+        while let Step::Trial(step) = bisection.next() {
+            let result = self.of(step.load, length_ms)?;
+            bisection.record(result.outcome).map_err(|of| told(&of))?;
+        }
+        Ok(bisection.throughput())
+    }
 }
 
 /// Publishes a table, and judges what a tunnel costs.
@@ -284,14 +303,14 @@ fn publish(
 
 /// Builds the lab with links above all that is sent here, and lets its first router take frames
 /// from an XDP program.
-fn fast_lab() -> Result<BrokerLab> {
+pub(super) fn fast_lab() -> Result<BrokerLab> {
     let lab = BrokerLab::with_links(LINKS)?;
     lab.run("b1", Command::line("ethtool -K bh1 gro on"))?;
     Ok(lab)
 }
 
 /// Asks for a connection of all packets from the first to the second end node of `blue`.
-fn connect_all(lab: &BrokerLab, rate: &str) -> Result<Value> {
+pub(super) fn connect_all(lab: &BrokerLab, rate: &str) -> Result<Value> {
     let body = json!({ "network": "blue", "from": "bh1", "to": "bh2", "rate": rate });
     Ok(lab.ask(Method::POST, "/v1/connections", Some(&body))?)
 }

@@ -31,6 +31,8 @@ pub(crate) fn show_connections(rec: &mut Recording<'_>, lab: &BrokerLab) -> Resu
     let [lost, reordered] =
         rec.within("made-first/", |rec| changes(rec, &mut setter, ChangeOrder::MadeFirst))?;
     rec.none("change/lost", "packets lost while paths change", lost)?;
+    let text = "packets that the limiter cut while paths change, beyond those at rest";
+    rec.claim("change/limited", text, Rule::Max, Bound::equal(0.0), &["made-first/limited"])?;
     rec.none("change/reordered", "packets reordered while paths change", reordered)?;
     rec.within("applications/", |rec| applications(rec, &mut setter))?;
     let text = "of two applications' packets, by the path that each asked for";
