@@ -62,7 +62,7 @@ const UNSAFE: &[&str] = &["host/", "proof/no-std/"];
 const NO_STD: &[&str] = &["units", "sched", "control", "policy", "switch", "kernel-plan"];
 
 /// Pure, on top of the standard library.
-const PURE: &[&str] = &["plan", "result", "sim", "tester"];
+const PURE: &[&str] = &["network", "plan", "result", "sim", "tester"];
 
 /// Words that read a clock, draw entropy, wait, or reach outside of the process.
 const IMPURE: &[(&str, &str)] = &[
