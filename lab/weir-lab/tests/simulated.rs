@@ -7,6 +7,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::LazyLock;
 
 use weir_result::{Case, ResultFile};
 
@@ -43,17 +44,27 @@ fn figures_are_made_and_drawn() {
 
 /// Returns exit status and result of a command.
 fn run(command: &str, name: &str) -> (Option<i32>, ResultFile) {
-    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("simulated-{name}"));
-    std::fs::create_dir_all(&place).unwrap();
-    // Elsewhere, there is no node beside it.
-    let program = place.join("weir-lab");
-    std::fs::copy(env!("CARGO_BIN_EXE_weir-lab"), &program).unwrap();
+    let place = folder(name);
     let words = command.split(' ');
-    let output = Command::new(&program).args(words).arg("--out").arg(&place).output().unwrap();
+    let output = Command::new(&*PROGRAM).args(words).arg("--out").arg(&place).output().unwrap();
     let text = std::fs::read_to_string(place.join("result.json"));
     assert!(text.is_ok(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     let text = text.unwrap();
     let result = ResultFile::from_json(&text).unwrap();
     std::fs::remove_dir_all(&place).unwrap();
     (output.status.code(), result)
+}
+
+/// The program where there is no node beside it. It is copied once, while no other test starts a
+/// process: that would inherit the open copy, which could not be run then.
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+    let program = folder("program").join("weir-lab");
+    std::fs::copy(env!("CARGO_BIN_EXE_weir-lab"), &program).unwrap();
+    program
+});
+
+fn folder(name: &str) -> PathBuf {
+    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("simulated-{name}"));
+    std::fs::create_dir_all(&place).unwrap();
+    place
 }
