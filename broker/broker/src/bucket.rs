@@ -79,8 +79,8 @@ fn latency_ms(hold_ms: u16) -> u64 {
 /// Room of the queue of an entry.
 const LATENCY_MS: u64 = 20;
 
-/// Room beside that for a hold: the usual one, and what comes while the script runs.
-const HELD_LATENCY_MS: u64 = 40;
+/// Room beside that for a hold: the usual one, and what comes while the script is late.
+const HELD_LATENCY_MS: u64 = LATENCY_MS + SCRIPT_MS;
 
 /// Bytes that a stopped bucket adds to each packet: nearly the most that there may be.
 const HOLD_OVERHEAD: u64 = 65_000;
@@ -100,13 +100,13 @@ mod tests {
     /// Goal: the hold of an entry is read back from what `tc` printed of rates and rooms.
     #[test]
     fn a_hold_is_read_back() {
-        // Printed by iproute2 6.1 for rates from 1 Mbit/s to 1 Gbit/s, held for 0, 7 and 500 ms.
+        // As iproute2 6.1 prints rates from 1 Mbit/s to 1 Gbit/s, held for 0, 7 and 500 ms.
         for (rate, latency, hold) in [
             (7_500_000, 19_995, 0),
-            (7_500_000, 53_995, 7),
-            (125_000, 53_680, 7),
+            (7_500_000, 133_995, 7),
+            (125_000, 133_680, 7),
             (125_000_000, 20_000, 0),
-            (125_000_000, 1_040_000, 500),
+            (125_000_000, 1_120_000, 500),
         ] {
             let options = json!({"rate": rate, "burst": 15_000, "lat": latency, "overhead": 40});
             assert_eq!(read(&json!({ "options": options })), Some((rate, hold)));

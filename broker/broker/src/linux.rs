@@ -852,7 +852,7 @@ mod tests {
             "overhead 65000 WEIR sleep 0.007 ip",
             "route replace fd0f::1:2",
             "WEIR sleep 0.007 tc",
-            "tbf rate 2500000bps burst 15000 latency 54ms overhead 40 WEIR }",
+            "tbf rate 2500000bps burst 15000 latency 134ms overhead 40 WEIR }",
         ];
         let places = order.map(|line| words.find(line));
         assert!(places.is_sorted() && places[0].is_some(), "{places:?} {script}");
