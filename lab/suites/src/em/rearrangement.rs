@@ -134,7 +134,8 @@ impl RearrangementCase {
     fn judge(&mut self, counts: &mut RearrangementCounts) -> Result<()> {
         let fewest = self.fewest_moves();
         let before = self.uses();
-        let limits = RearrangementLimits { moves: 12, paths: 1_000, states: 2_000_000 };
+        // Each look at a flow or path counts as well, so that these are enough for all states.
+        let limits = RearrangementLimits { moves: 12, paths: 1_000, states: 50_000_000 };
         let outcome = self.state.rearrange(&self.request, limits);
         counts.changed += u64::from(self.uses() != before);
         match fewest {
