@@ -141,7 +141,7 @@ mod tests {
 
     /// Two nodes with four links; A is on link 0, and B, to be disjoint from it, on link 1.
     fn pair() -> NetworkState {
-        let mut state = network(&[(0, 1, 100); 4], NetworkLimits::default());
+        let mut state = network(&[(0, 1, 100); 4], |link| 10 + link, NetworkLimits::default());
         assert!(admit(&mut state, A.0, request(1, [0, 1], 10)));
         let mut disjoint = request(2, [0, 1], 10);
         disjoint.limits.forward.disjoint_from = Some(A);
@@ -181,7 +181,7 @@ mod tests {
         set_link(&mut state, 3, false);
         assert!(restore(&mut state));
         assert_eq!(link(&state, A), 1);
-        // What it shares does not keep it from other changes.
+        // A link that it shares already does not bar other changes.
         let faster = state.admit_change(A, &request(1, [0, 1], 20));
         assert!(matches!(faster, AdmissionAnswer::Admitted(_)), "{faster:?}");
         // With the other gone, nothing is left to keep off.

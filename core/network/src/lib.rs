@@ -31,6 +31,9 @@ mod selectors;
 mod serde_units;
 mod share_change;
 mod state;
+// The tests of the public interface share it, by this name.
+#[cfg(test)]
+extern crate self as weir_network;
 #[cfg(test)]
 mod test_network;
 mod timers;

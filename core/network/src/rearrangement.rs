@@ -537,7 +537,7 @@ mod tests {
     #[test]
     fn a_bridge_with_many_flows_does_not_cost_all_of_them() {
         let links = [(0, 1, 4_000), (1, 2, 4_000), (2, 3, 4_000), (1, 3, 100), (0, 2, 1)];
-        let mut state = network(&links, NetworkLimits::default());
+        let mut state = network(&links, |link| 10 + link, NetworkLimits::default());
         for id in 1..=4_000 {
             assert!(admit(&mut state, id, request(u16::try_from(id).unwrap(), [0, 1], 1)));
         }
@@ -638,7 +638,7 @@ mod tests {
             let chords = chords.into_iter().map(|(node, step)| (node, (node + step) % 5));
             let links: Vec<_> =
                 ring.chain(chords).zip(capacities).map(|((a, b), rate)| (a, b, rate)).collect();
-            let mut state = network(&links, NetworkLimits::default());
+            let mut state = network(&links, |link| 10 + link, NetworkLimits::default());
             let mut refused = None;
             for (port, (from, step, rate)) in (1u16..).zip(wanted) {
                 let ends = [from, (from + step) % 5];

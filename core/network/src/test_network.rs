@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A small network for tests: one virtual network, and an end node at each node.
+//! A small network for tests: one virtual network, and an end node at each node. Tests of the
+//! crate's public interface use it, too.
 
 use core::net::Ipv6Addr;
 
-use weir_units::{BitRate, Nanos};
-
-use crate::{
+use weir_network::{
     AdmissionAnswer, ArcId, ArcShare, ByDirection, ConnectionId, ConnectionRequest,
     ConnectionState, EndNode, EndNodeId, FlowSelector, Ipv6Prefix, LinkArc, LinkId, NetworkId,
     NetworkLimits, NetworkNode, NetworkState, NetworkTopology, NodeId, RateBasis, RequestedRate,
     TimeWindow, TransportProtocol, TunnelAccounting, VirtualNetwork,
 };
+use weir_units::{BitRate, Nanos};
 
 pub(crate) const NETWORK: NetworkId = NetworkId(0);
 
-/// A network of these links, each with a capacity. A later link costs more. The arcs of link `n`
+/// A network of these links, each with a capacity and, by its number, a cost. The arcs of link `n`
 /// are `2 n` and `2 n + 1`.
-pub(crate) fn network(links: &[(u32, u32, u64)], limits: NetworkLimits) -> NetworkState {
+pub(crate) fn network(
+    links: &[(u32, u32, u64)],
+    cost: impl Fn(u32) -> u32,
+    limits: NetworkLimits,
+) -> NetworkState {
     let mut arcs = Vec::new();
     for (number, &(a, b, capacity)) in (0..).zip(links) {
         for (from, to) in [(a, b), (b, a)] {
@@ -27,7 +31,7 @@ pub(crate) fn network(links: &[(u32, u32, u64)], limits: NetworkLimits) -> Netwo
                 capacity: BitRate::from_bps(capacity),
                 room: BitRate::ZERO,
                 delay: Nanos::new(1),
-                cost: 10 + number,
+                cost: cost(number),
                 affinity: 0,
                 is_up: true,
             });

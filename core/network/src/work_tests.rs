@@ -18,7 +18,8 @@ fn steps<T>(state: &mut NetworkState, of: impl FnOnce(&mut NetworkState) -> T) -
 /// is broken already costs one search at each try.
 #[test]
 fn a_broken_connection_costs_one_search_at_each_try() {
-    let mut state = network(&[(0, 1, 100), (0, 1, 100)], NetworkLimits::default());
+    let mut state =
+        network(&[(0, 1, 100), (0, 1, 100)], |link| 10 + link, NetworkLimits::default());
     assert!(admit(&mut state, 1, request(1, [0, 1], 60)));
     assert!(admit(&mut state, 2, request(2, [0, 1], 60)));
     set_link(&mut state, 0, false);
@@ -40,7 +41,7 @@ fn an_explanation_has_a_bound() {
     let refused = |budget: u64| {
         let mut limits = NetworkLimits::default();
         limits.paths.steps = budget;
-        let mut state = network(&[(0, 1, 100), (1, 2, 100), (0, 2, 50)], limits);
+        let mut state = network(&[(0, 1, 100), (1, 2, 100), (0, 2, 50)], |link| 10 + link, limits);
         let (answer, used) = steps(&mut state, |state| state.admit(&request(1, [0, 2], 1_000_000)));
         let AdmissionAnswer::Refused(refusal) = answer else { panic!("{answer:?}") };
         assert!(matches!(refusal.reason, RefusalReason::Bandwidth { .. }), "{refusal:?}");
@@ -61,7 +62,7 @@ fn an_explanation_has_a_bound() {
 /// could give room, and ends at its bound of flows.
 #[test]
 fn pre_emption_has_a_bound() {
-    let mut state = network(&[(0, 1, 100_000)], NetworkLimits::default());
+    let mut state = network(&[(0, 1, 100_000)], |link| 10 + link, NetworkLimits::default());
     let fill = |state: &mut NetworkState, from: u64, to: u64| {
         for id in from..to {
             let mut request = request(u16::try_from(id).unwrap(), [0, 1], 1);

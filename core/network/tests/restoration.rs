@@ -4,110 +4,47 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
-use std::net::Ipv6Addr;
 
 use proptest::prelude::*;
 use weir_network::{
-    AdmissionAnswer, ArcId, ArcShare, ByDirection, ConnectionId, ConnectionRequest,
-    ConnectionState, EndNode, EndNodeId, FlowSelector, Ipv6Prefix, LinkArc, LinkId, NetworkId,
-    NetworkLimits, NetworkNode, NetworkState, NetworkTopology, NodeId, RateBasis, RequestedRate,
-    TimeWindow, TransportProtocol, TunnelAccounting, VirtualNetwork,
+    AdmissionAnswer, ArcId, ConnectionId, ConnectionRequest, ConnectionState, NetworkLimits,
+    NetworkState,
 };
-use weir_units::{BitRate, Nanos};
 
-const NETWORK: NetworkId = NetworkId(0);
+#[path = "../src/test_network.rs"]
+mod test_network;
+
+use test_network::{NETWORK, admit, set_link};
+
 const CAPACITY: u64 = 100;
 
 /// Nodes of a ring, each joined with the next two: four paths and more between any two.
 const NODES: u32 = 6;
 
-fn arcs() -> Vec<LinkArc> {
-    let mut arcs = Vec::new();
-    for link in 0..NODES * 2 {
-        let (a, step) = (link % NODES, 1 + link / NODES);
-        let b = (a + step) % NODES;
-        for (from, to) in [(a, b), (b, a)] {
-            arcs.push(LinkArc {
-                link: LinkId(link),
-                from: NodeId(from),
-                to: NodeId(to),
-                capacity: BitRate::from_bps(CAPACITY),
-                room: BitRate::ZERO,
-                delay: Nanos::new(1),
-                cost: 1 + link % 3,
-                affinity: 0,
-                is_up: true,
-            });
-        }
-    }
-    arcs
-}
-
-fn address(node: u32) -> Ipv6Addr {
-    Ipv6Addr::from_bits(u128::from(node) + 1)
-}
-
 fn network() -> NetworkState {
-    let node = |number: u32| NetworkNode { name: format!("n{number}"), is_up: true };
-    let topology = NetworkTopology { nodes: (0..NODES).map(node).collect(), arcs: arcs() };
-    let accounting = TunnelAccounting { limiter_error_ppm: 0 };
-    let mut state = NetworkState::new(topology, accounting, NetworkLimits::default()).unwrap();
-    let prefix = Ipv6Prefix { address: Ipv6Addr::UNSPECIFIED, length: 64 };
-    let share = |arc| ArcShare {
-        arc: ArcId(arc),
-        rate: BitRate::from_bps(CAPACITY),
-        untunnelled: BitRate::ZERO,
+    let link = |link: u32| {
+        let (a, step) = (link % NODES, 1 + link / NODES);
+        (a, (a + step) % NODES, CAPACITY)
     };
-    state
-        .add_network(VirtualNetwork {
-            id: NETWORK,
-            name: "n".to_owned(),
-            vlan: 1,
-            outer: prefix,
-            shares: (0..NODES * 4).map(share).collect(),
-            connections: usize::MAX,
-        })
-        .unwrap();
-    for number in 0..NODES {
-        state
-            .add_end_node(EndNode {
-                id: EndNodeId(number),
-                name: String::new(),
-                network: NETWORK,
-                gateway: NodeId(number),
-                is_behind_unmanaged: false,
-                addresses: vec![address(number)],
-            })
-            .unwrap();
+    let links: Vec<_> = (0..NODES * 2).map(link).collect();
+    test_network::network(&links, |link| 1 + link % 3, NetworkLimits::default())
+}
+
+/// A network with these connections as far as they fit, after which links failed.
+fn broken(wanted: &[(u32, u32, u64, u8)], failed: &BTreeSet<u32>) -> NetworkState {
+    let mut state = network();
+    for (id, (from, step, rate, priority)) in (0u16..).zip(wanted) {
+        let ends = [*from, (from + step) % NODES];
+        admit(&mut state, u64::from(id), request(id + 1, ends, *rate, *priority));
+    }
+    for link in failed {
+        set_link(&mut state, *link, false);
     }
     state
 }
 
 fn request(port: u16, ends: [u32; 2], rate: u64, priority: u8) -> ConnectionRequest {
-    let rate = RequestedRate(BitRate::from_bps(rate));
-    ConnectionRequest {
-        network: NETWORK,
-        source: EndNodeId(ends[0]),
-        destination: EndNodeId(ends[1]),
-        selector: FlowSelector {
-            source: address(ends[0]),
-            destination: address(ends[1]),
-            protocol: Some(TransportProtocol::Udp),
-            source_port: None,
-            destination_port: Some(port),
-        },
-        rate: ByDirection { forward: rate, ..ByDirection::default() },
-        basis: RateBasis::Outer,
-        limits: ByDirection::default(),
-        window: TimeWindow::ALWAYS,
-        priority,
-    }
-}
-
-fn admitted(state: &mut NetworkState, id: u64, request: ConnectionRequest) -> bool {
-    let AdmissionAnswer::Admitted(flows) = state.admit(&request) else { return false };
-    state.reserve(ConnectionId(id), request, flows, ConnectionState::Active).unwrap();
-    true
+    ConnectionRequest { priority, ..test_network::request(port, ends, rate) }
 }
 
 /// Does what a broker does with the outcomes, and returns those without a path. Outcomes are for
@@ -131,30 +68,24 @@ fn restore(state: &mut NetworkState) -> Vec<ConnectionId> {
     left
 }
 
-fn set_link(state: &mut NetworkState, link: u32, is_up: bool) {
-    for arc in [link * 2, link * 2 + 1] {
-        state.set_arc_up(ArcId(arc), is_up);
-    }
-}
-
 /// Goal: of two connections over a failed link, that of the higher priority gets the one path that
 /// is left. The other has nothing reserved, and is back when the link is.
 #[test]
 fn the_more_important_connection_gets_the_path_that_is_left() {
     let mut state = network();
     // From 0 to 1 by their own link, 0.
-    assert!(admitted(&mut state, 1, request(1, [0, 1], 50, 9)));
-    assert!(admitted(&mut state, 2, request(2, [0, 1], 50, 0)));
+    assert!(admit(&mut state, 1, request(1, [0, 1], 50, 9)));
+    assert!(admit(&mut state, 2, request(2, [0, 1], 50, 0)));
     // One of the other three links at node 0 has room for one of the two.
     for link in [NODES, NODES + 4] {
         set_link(&mut state, link, false);
     }
-    assert!(admitted(&mut state, 3, request(3, [0, 5], 50, 5)));
+    assert!(admit(&mut state, 3, request(3, [0, 5], 50, 5)));
     set_link(&mut state, 0, false);
     assert_eq!(restore(&mut state), [ConnectionId(1)]);
     assert!(state.is_suspended(ConnectionId(1)) && !state.is_suspended(ConnectionId(2)));
     // Its packets are still its own.
-    assert!(!admitted(&mut state, 4, request(1, [0, 1], 1, 0)));
+    assert!(!admit(&mut state, 4, request(1, [0, 1], 1, 0)));
     set_link(&mut state, 0, true);
     assert_eq!(restore(&mut state), []);
     assert!(!state.is_suspended(ConnectionId(1)));
@@ -165,7 +96,7 @@ fn the_more_important_connection_gets_the_path_that_is_left() {
 #[test]
 fn a_restoration_that_is_taken_back_charges_nothing() {
     let mut state = network();
-    assert!(admitted(&mut state, 1, request(1, [0, 1], 50, 0)));
+    assert!(admit(&mut state, 1, request(1, [0, 1], 50, 0)));
     set_link(&mut state, 0, false);
     assert_eq!(state.restore().unwrap().len(), 1);
     state.abort_change(ConnectionId(1)).unwrap();
@@ -191,7 +122,7 @@ proptest! {
         let mut state = network();
         for (id, (from, step, rate, priority)) in (0u16..).zip(&wanted) {
             let ends = [*from, (from + step) % NODES];
-            admitted(&mut state, u64::from(id), request(id + 1, ends, *rate, *priority));
+            admit(&mut state, u64::from(id), request(id + 1, ends, *rate, *priority));
         }
         let uses = |state: &NetworkState| {
             (0..NODES * 4).map(|arc| state.use_of(NETWORK, ArcId(arc))).collect::<Vec<_>>()
@@ -232,17 +163,7 @@ proptest! {
         failed in prop::collection::btree_set(0..NODES * 2, 1..5),
         most in 1usize..5,
     ) {
-        let broken = || {
-            let mut state = network();
-            for (id, (from, step, rate, priority)) in (0u16..).zip(&wanted) {
-                let ends = [*from, (from + step) % NODES];
-                admitted(&mut state, u64::from(id), request(id + 1, ends, *rate, *priority));
-            }
-            for link in &failed {
-                set_link(&mut state, *link, false);
-            }
-            state
-        };
+        let broken = || broken(&wanted, &failed);
         let (mut at_once, mut in_turns) = (broken(), broken());
         let all = at_once.restore().unwrap();
         let (mut tried, mut after) = (Vec::new(), None);
@@ -283,14 +204,7 @@ proptest! {
         wanted in prop::collection::vec((0..NODES, 1..NODES, 5u64..60, 0u8..4), 1..40),
         failed in prop::collection::btree_set(0..NODES * 2, 1..5),
     ) {
-        let mut state = network();
-        for (id, (from, step, rate, priority)) in (0u16..).zip(&wanted) {
-            let ends = [*from, (from + step) % NODES];
-            admitted(&mut state, u64::from(id), request(id + 1, ends, *rate, *priority));
-        }
-        for link in &failed {
-            set_link(&mut state, *link, false);
-        }
+        let mut state = broken(&wanted, &failed);
         let touched: Vec<_> = state.broken();
         let left = restore(&mut state);
         prop_assert_eq!(state.overcharged(NETWORK), []);
