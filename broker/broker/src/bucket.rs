@@ -100,7 +100,7 @@ mod tests {
     /// Goal: the hold of an entry is read back from what `tc` printed of rates and rooms.
     #[test]
     fn a_hold_is_read_back() {
-        // As iproute2 6.1 prints rates from 1 Mbit/s to 1 Gbit/s, held for 0, 7 and 500 ms.
+        // The form of iproute2 6.1, for rates of 1 Mbit/s to 1 Gbit/s and holds of 0, 7 and 500 ms.
         for (rate, latency, hold) in [
             (7_500_000, 19_995, 0),
             (7_500_000, 133_995, 7),

@@ -153,7 +153,7 @@ mod tests {
         let config = test_config::parse(&test_config::shared("60Mbit", "30Mbit")).unwrap();
         let state =
             BrokerState::new(&config, &mut StableIds::default(), Vec::new(), Vec::new()).unwrap();
-        // What one link lacks there is no fault of others.
+        // A vif that the node lacks is a fault of its own link only.
         let (_, network, lacking) = state.directory.all_arcs().next().unwrap();
         let node = RouterState { name: "n1".to_owned(), reachable: true, repaired: 0, fault: None };
         let mut status = KeptNodeStatus::new(node, None);

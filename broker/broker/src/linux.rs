@@ -81,13 +81,14 @@ impl NodeDriver for LinuxDriver {
             wanted.iter().filter(|(key, item)| is_put(actual.get(*key), item)).collect();
         puts.sort_by_key(|(_, item)| rank(item));
         let mut neighbours = String::new();
-        let mut holds: BTreeMap<u16, HeldChanges<'_>> = BTreeMap::new();
+        let mut holds: BTreeMap<u16, Vec<HeldChange<'_>>> = BTreeMap::new();
         for (key, item) in puts {
             let before = actual.get(key);
             ask_for_neighbour(item, before, &mut neighbours);
             match held(item, before) {
                 Some(entry) => {
-                    holds.entry(hold_class(entry.hold_ms)).or_default().push((key, entry, before));
+                    let change = HeldChange { key, item, entry, before };
+                    holds.entry(hold_class(entry.hold_ms)).or_default().push(change);
                 }
                 None => put(key, item, before, &mut ip, &mut tc),
             }
@@ -199,8 +200,14 @@ fn batch(program: &str, lines: String, said: &str) -> String {
     format!("{program} -force -batch - {said} <<'WEIR'\n{lines}WEIR\n")
 }
 
-/// Entries whose packets are held together: key, entry, and what it replaces.
-type HeldChanges<'i> = Vec<(&'i String, &'i EntryItem, Option<&'i NodeItem>)>;
+/// A change of an entry whose packets are held meanwhile.
+struct HeldChange<'i> {
+    key: &'i String,
+    item: &'i NodeItem,
+    /// The item's.
+    entry: &'i EntryItem,
+    before: Option<&'i NodeItem>,
+}
 
 /// Returns the class of a hold: those of one class are at most a factor of two apart, so that no
 /// entry waits much longer than it needs, and all classes together take four times the longest.
@@ -210,12 +217,12 @@ fn hold_class(hold_ms: u16) -> u16 {
 
 /// Returns the lines that change entries while their packets are held, all for the longest hold
 /// among them.
-fn hold_script(changes: &HeldChanges<'_>) -> String {
-    let hold_ms = changes.iter().map(|(_, entry, _)| entry.hold_ms).max().unwrap_or(0);
+fn hold_script(changes: &[HeldChange<'_>]) -> String {
+    let hold_ms = changes.iter().map(|change| change.entry.hold_ms).max().unwrap_or(0);
     let (mut stop, mut ip, mut tc) = (String::new(), String::new(), String::new());
-    for (key, entry, before) in changes {
+    for HeldChange { key, item, entry, before } in changes {
         bucket::stop(entry, hold_ms, &mut stop);
-        put(key, &NodeItem::Entry((*entry).clone()), *before, &mut ip, &mut tc);
+        put(key, item, *before, &mut ip, &mut tc);
     }
     let [stop, ip, tc] =
         [("tc", stop), ("ip -6", ip), ("tc", tc)].map(|(of, lines)| batch(of, lines, "2>&1"));

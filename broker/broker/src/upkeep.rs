@@ -115,7 +115,8 @@ impl Writer {
         if differs {
             self.restore_at = Some(now);
         }
-        // What was begun is ended first, or else the least important might never be tried.
+        // A restoration under way ends before the next begins: if each began anew, the least
+        // important connections might never be tried.
         if self.restoring.is_none() && self.restore_at.take_if(|at| *at <= now).is_none() {
             return Ok(());
         }

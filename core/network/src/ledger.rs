@@ -155,8 +155,8 @@ impl ArcLedger {
         steady.chain(windowed.map(|(key, _)| *key)).min()
     }
 
-    /// What more would be free of an arc in a window without the flows of some connections. Charges
-    /// of flows that move stay.
+    /// Returns the rate by which the free rate of an arc in a window would grow without the flows
+    /// of some connections. Charges of flows that move stay.
     pub(crate) fn freed_without(
         &self,
         arc: ArcId,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use weir_policy::{Policy, VifId};
 use weir_ports::{GateId, RedirectCounters, XdpPlane};
-use weir_switch::{Direction, PortHeaders, Reason, Switch, Tally};
+use weir_switch::{Direction, Reason, Switch, Tally};
 use weir_units::Instant;
 
 /// The program's counts of each gate in use that the switch has.
@@ -94,7 +94,7 @@ impl CountedGate {
 /// Returns the port of a vif, and the bytes of headers that its frames carry there.
 fn port_and_tag(policy: &Policy, vif: VifId) -> Option<(weir_policy::PortId, u64)> {
     let vif = policy.vifs.get(vif.0 as usize)?;
-    Some((vif.port, PortHeaders::of(&policy[vif.port], &policy[vif.slice]).bytes().into()))
+    Some((vif.port, policy[vif.port].header_bytes(&policy[vif.slice]).into()))
 }
 
 /// Lists what the program dropped, in the order of [`IN_KERNEL`].

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use weir_policy::{Direction, Layer, Port, Slice};
-use weir_switch::{PortHeaders, Reason};
+use weir_switch::Reason;
 
 use weir_api_types::status::{Amount, DirectionStatus};
 
@@ -166,7 +166,7 @@ pub(crate) fn charged(port: &Port, amount: Amount, headers: u16) -> u64 {
 /// its vifs.
 pub(crate) fn headers_of(port: &Port, slice: &Slice, direction: Direction) -> u16 {
     match direction {
-        Direction::Send => PortHeaders::of(port, slice).bytes(),
+        Direction::Send => port.header_bytes(slice),
         Direction::Receive => 0,
     }
 }

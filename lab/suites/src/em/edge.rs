@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What many connections that enter at one router cost the packets there (row 11).
+//! The forwarding rate of a router at which many connections enter (row 11).
 //!
 //! A router finds a packet's tunnel by rules, one after the other, and each tunnel has several. The
 //! packets that are measured are those of a connection of all packets between two end nodes: its
