@@ -42,6 +42,9 @@ pub struct Counters {
     pub copies: Tally,
     /// Packets of `sent` that were marked "congestion experienced".
     pub marked: u64,
+    /// Packets of `received` whose source address was not learned for lack of room on their bridge:
+    /// frames to it are flooded. Only a port has them; a vif's are dropped.
+    pub unlearned: u64,
     /// Frames dropped before a queue, by [`Reason`].
     pub dropped: [Tally; Reason::COUNT],
     /// The frames of `dropped_after`, by their reason's position in [`Reason::AFTER_QUEUE`].
@@ -59,6 +62,7 @@ impl Default for Counters {
             sent: Tally::default(),
             redirected: Tally::default(),
             marked: 0,
+            unlearned: 0,
             after: [Tally::default(); Reason::AFTER_QUEUE.len()],
         }
     }

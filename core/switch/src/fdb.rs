@@ -2,8 +2,9 @@
 //! The forwarding database: maps (bridge, MAC address) to the interface behind which it lives.
 //!
 //! A *bridge* is a port and a VLAN on it: within one, a MAC has one place. Addresses are learned
-//! from the source fields of frames, up to a bound for each interface, and forgotten after [`AGE`]
-//! of silence.
+//! from the source fields of frames, and forgotten after [`AGE`] of silence. Each vif has a bound
+//! on them, and so has each bridge on those behind its port: what one guest or one slice's network
+//! sends takes no room from others.
 //!
 //! **Moves.** In a plain bridge the last sender of an address owns it, so a tenant can steal
 //! another's traffic by sending a frame in its name. Here an address moves between a port and a
@@ -11,8 +12,8 @@
 //! known. A frame that claims an address which is alive elsewhere is a spoof or a loop: refused.
 //!
 //! **Table.** Open addressing with linear probing, at most half full, and a bound on the probes.
-//! Crafted addresses fill their interface's bound, never the table, and never slow a lookup beyond
-//! [`PROBES`]. Nothing is allocated after construction.
+//! Crafted addresses fill the bound of who sent them, never the table, and never slow a lookup
+//! beyond [`PROBES`]. Nothing is allocated after construction.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -31,8 +32,26 @@ pub(crate) struct Fdb {
     shift: u32,
     /// The index at which the sweep for aged entries continues.
     sweep: usize,
-    /// By the slot of the interface: its learned addresses, and its bound on them.
-    learned: Vec<(u32, u32)>,
+    /// By the slot of a vif's interface: the room for addresses learned from it.
+    vifs: Vec<AddressRoom>,
+    /// By the slot of a bridge: the room for addresses learned behind its port.
+    bridges: Vec<AddressRoom>,
+}
+
+/// The most addresses that are learned.
+#[derive(Debug, Default)]
+pub(crate) struct AddressBounds {
+    /// From each vif, by the slot of its interface.
+    pub(crate) vifs: Vec<u32>,
+    /// Behind the port of each bridge, by the bridge's slot.
+    pub(crate) bridges: Vec<u32>,
+}
+
+/// A number of learned addresses, and the bound on it.
+#[derive(Clone, Copy, Debug)]
+struct AddressRoom {
+    learned: u32,
+    bound: u32,
 }
 
 /// The interface that a frame came from, as far as [`Fdb::learn`] needs to know it.
@@ -74,17 +93,21 @@ impl Fdb {
     /// again: an address moves only after a longer silence.
     pub(crate) const TRUST: Nanos = Nanos::from_secs(1);
 
-    /// A table with room for `bounds` learned addresses, by the slot of the interface, and for
-    /// `fixed` given ones.
+    /// A table with room for learned addresses within `bounds`, and for `fixed` given ones.
     #[must_use]
-    pub(crate) fn new(bounds: &[u32], fixed: usize) -> Self {
-        let wanted = bounds.iter().map(|bound| *bound as usize).sum::<usize>() + fixed;
+    pub(crate) fn new(bounds: &AddressBounds, fixed: usize) -> Self {
+        let all = bounds.vifs.iter().chain(&bounds.bridges);
+        let wanted = all.map(|bound| *bound as usize).sum::<usize>() + fixed;
+        let rooms = |bounds: &[u32]| {
+            bounds.iter().map(|bound| AddressRoom { learned: 0, bound: *bound }).collect()
+        };
         let size = (wanted * 2).next_power_of_two().clamp(64, TABLE_MAX);
         Self {
             entries: vec![AddressSlot::FREE; size].into_boxed_slice(),
             shift: u64::BITS - size.trailing_zeros(),
             sweep: 0,
-            learned: bounds.iter().map(|bound| (0, *bound)).collect(),
+            vifs: rooms(&bounds.vifs),
+            bridges: rooms(&bounds.bridges),
         }
     }
 
@@ -118,7 +141,7 @@ impl Fdb {
     ///
     /// # Errors
     /// [`Reason::SpoofedMac`] if the interface's addresses are given and this is none of them,
-    /// [`Reason::Moved`] if the address is alive elsewhere, [`Reason::MacsFull`] at the bound.
+    /// [`Reason::Moved`] if the address is alive elsewhere, [`Reason::MacsFull`] at its bound.
     #[inline]
     pub(crate) fn learn(
         &mut self,
@@ -189,10 +212,13 @@ impl Fdb {
         })
     }
 
-    /// Learned addresses of an interface.
-    #[cfg(test)]
-    pub(crate) fn learned(&self, iface: u32) -> u32 {
-        self.learned.get(slot(iface)).map_or(0, |(count, _)| *count)
+    /// The room that a learned address takes a place of.
+    fn room(&mut self, key: u64, iface: u32, port: bool) -> Option<&mut AddressRoom> {
+        let [b0, b1, ..] = key.to_be_bytes();
+        match port {
+            true => self.bridges.get_mut(usize::from(u16::from_be_bytes([b0, b1]))),
+            false => self.vifs.get_mut(slot(iface)),
+        }
     }
 
     /// The index of a key; otherwise a free index for it within the bound of probes, if any.
@@ -225,18 +251,13 @@ impl Fdb {
     #[cold]
     fn insert(&mut self, now: Instant, key: u64, source: AddressSource) -> Result<(), Reason> {
         self.expire(now, SWEEP);
-        let Some((count, bound)) = self.learned.get_mut(slot(source.iface)) else {
-            return Err(Reason::Unknown);
-        };
-        if *count >= *bound {
+        // The sweep may have moved entries: find the free index only now.
+        let Err(Some(at)) = self.find(key) else { return Err(Reason::MacsFull) };
+        let room = self.room(key, source.iface, source.port).ok_or(Reason::Unknown)?;
+        if room.learned >= room.bound {
             return Err(Reason::MacsFull);
         }
-        *count += 1;
-        // The sweep may have moved entries: find the free index only now.
-        let Err(Some(at)) = self.find(key) else {
-            self.learned[slot(source.iface)].0 -= 1;
-            return Err(Reason::MacsFull);
-        };
+        room.learned += 1;
         let AddressSource { iface, port, fixed } = source;
         self.entries[at] = AddressSlot { key, iface, port, fixed, seen: now };
         Ok(())
@@ -258,19 +279,19 @@ impl Fdb {
         self.remove(at);
         let moved = self.insert(now, entry.key, source);
         if let (Err(_), Err(Some(free))) = (moved, self.find(entry.key)) {
-            // Refused at the bound of the other interface: the address stays where it was.
+            // Refused at the bound of its new place: the address stays where it was.
             self.entries[free] = entry;
-            if let Some((count, _)) = self.learned.get_mut(slot(entry.iface)) {
-                *count += 1;
+            if let Some(room) = self.room(entry.key, entry.iface, entry.port) {
+                room.learned += 1;
             }
         }
         moved
     }
 
     fn forget_count(&mut self, at: usize) {
-        let AddressSlot { iface, fixed, .. } = self.entries[at];
-        if let (false, Some((count, _))) = (fixed, self.learned.get_mut(slot(iface))) {
-            *count = count.saturating_sub(1);
+        let AddressSlot { key, iface, port, fixed, .. } = self.entries[at];
+        if let (false, Some(room)) = (fixed, self.room(key, iface, port)) {
+            room.learned = room.learned.saturating_sub(1);
         }
     }
 
@@ -295,7 +316,7 @@ impl Fdb {
 /// An empty table for no interface, the smallest there is.
 impl Default for Fdb {
     fn default() -> Self {
-        Self::new(&[], 0)
+        Self::new(&AddressBounds::default(), 0)
     }
 }
 
@@ -351,30 +372,54 @@ mod tests {
         AddressSource { iface, port: false, fixed: false }
     }
 
+    /// A table whose bridges learn as many addresses behind the port, and vifs 1, 2 … these.
+    fn table(behind_port: u32, of_vifs: &[u32]) -> Fdb {
+        let vifs = core::iter::once(0).chain(of_vifs.iter().copied()).collect();
+        Fdb::new(&AddressBounds { vifs, bridges: vec![behind_port; 4] }, 1)
+    }
+
+    /// Learned addresses of an interface.
+    fn learned(fdb: &Fdb, iface: u32) -> usize {
+        fdb.iter().filter(|address| address.iface == iface && !address.fixed).count()
+    }
+
     fn at(seconds: u64) -> Instant {
         Instant::ZERO + Nanos::from_secs(seconds)
     }
 
     #[test]
     fn a_vif_learns_up_to_its_bound() {
-        let mut fdb = Fdb::new(&[16, 2, 2], 0);
+        let mut fdb = table(16, &[2, 2]);
         assert_eq!(fdb.learn(at(0), 0, 1, vif(1)), Ok(()));
         assert_eq!(fdb.learn(at(0), 0, 2, vif(1)), Ok(()));
         assert_eq!(fdb.learn(at(0), 0, 3, vif(1)), Err(Reason::MacsFull));
         assert_eq!(fdb.learn(at(0), 0, 3, vif(2)), Ok(()));
-        assert_eq!((fdb.learned(1), fdb.learned(2)), (2, 1));
+        assert_eq!((learned(&fdb, 1), learned(&fdb, 2)), (2, 1));
         assert_eq!(fdb.lookup(at(0), 0, 1), Some(1));
         assert_eq!(fdb.lookup(at(0), 1, 1), None, "another bridge");
     }
 
+    /// Goal: what stations of one bridge send takes no room from those of another.
+    #[test]
+    fn each_bridge_learns_up_to_its_own_bound_behind_its_port() {
+        let mut fdb = table(2, &[2]);
+        for mac in 1..=2 {
+            assert_eq!(fdb.learn(at(0), 0, mac, PORT), Ok(()));
+        }
+        assert_eq!(fdb.learn(at(0), 0, 3, PORT), Err(Reason::MacsFull));
+        assert_eq!(fdb.learn(at(0), 1, 3, PORT), Ok(()));
+        assert_eq!(fdb.learn(at(0), 0, 4, vif(1)), Ok(()), "nor from a vif");
+        assert_eq!((fdb.lookup(at(0), 0, 3), fdb.lookup(at(0), 1, 3)), (None, Some(0)));
+    }
+
     #[test]
     fn an_address_moves_only_when_its_old_place_is_silent() {
-        let mut fdb = Fdb::new(&[16, 2, 2], 0);
+        let mut fdb = table(16, &[2, 2]);
         fdb.learn(at(10), 0, 7, vif(1)).unwrap();
         assert_eq!(fdb.learn(at(11), 0, 7, PORT), Err(Reason::Moved), "a loop is back at once");
         assert_eq!(fdb.learn(at(200), 0, 7, vif(2)), Err(Reason::Moved), "never vif to vif");
         assert_eq!(fdb.learn(at(12), 0, 7, PORT), Ok(()), "a guest that moved away");
-        assert_eq!((fdb.learned(0), fdb.learned(1)), (1, 0));
+        assert_eq!((learned(&fdb, 0), learned(&fdb, 1)), (1, 0));
         assert_eq!(fdb.learn(at(13), 0, 7, vif(2)), Err(Reason::Moved));
         assert_eq!(fdb.learn(at(14), 0, 7, vif(2)), Ok(()), "a guest that arrived");
         assert_eq!(fdb.learn(at(314), 0, 7, vif(1)), Ok(()), "forgotten after its age");
@@ -382,17 +427,17 @@ mod tests {
 
     #[test]
     fn a_refused_move_leaves_the_address_where_it_was() {
-        let mut fdb = Fdb::new(&[16, 1, 2], 0);
+        let mut fdb = table(16, &[1, 2]);
         fdb.learn(at(0), 0, 7, PORT).unwrap();
         fdb.learn(at(0), 0, 8, vif(1)).unwrap();
         assert_eq!(fdb.learn(at(5), 0, 7, vif(1)), Err(Reason::MacsFull));
         assert_eq!(fdb.lookup(at(5), 0, 7), Some(0), "the port's station is still known");
-        assert_eq!((fdb.learned(0), fdb.learned(1)), (1, 1));
+        assert_eq!((learned(&fdb, 0), learned(&fdb, 1)), (1, 1));
     }
 
     #[test]
     fn given_addresses_never_move_and_admit_no_other() {
-        let mut fdb = Fdb::new(&[16, 0, 2], 1);
+        let mut fdb = table(16, &[0, 2]);
         let fixed = AddressSource { iface: 1, port: false, fixed: true };
         assert!(fdb.fix(0, 7, 1));
         assert_eq!(fdb.learn(at(0), 0, 7, fixed), Ok(()));
@@ -403,7 +448,7 @@ mod tests {
 
     #[test]
     fn aged_addresses_make_room() {
-        let mut fdb = Fdb::new(&[0, 4], 0);
+        let mut fdb = table(0, &[4]);
         for mac in 1..=4 {
             fdb.learn(at(0), 0, mac, vif(1)).unwrap();
         }
@@ -412,7 +457,7 @@ mod tests {
         for _ in 0..2 {
             fdb.expire(at(300), 64);
         }
-        assert_eq!(fdb.learned(1), 0);
+        assert_eq!(learned(&fdb, 1), 0);
         assert_eq!(fdb.learn(at(300), 0, 9, vif(1)), Ok(()));
     }
 
@@ -422,7 +467,7 @@ mod tests {
         fn the_table_is_a_map(
             steps in prop::collection::vec((0u64..40, 0u32..4, 0u64..100), 1..300),
         ) {
-            let mut fdb = Fdb::new(&[64, 64, 64, 64], 0);
+            let mut fdb = table(64, &[64; 3]);
             let mut map: BTreeMap<u64, (u32, Instant)> = BTreeMap::new();
             let mut now = at(0);
             for (mac, iface, wait) in steps {
@@ -445,7 +490,8 @@ mod tests {
                     prop_assert_eq!(fdb.lookup(now, 3, mac * 0x0001_0001), expected);
                 }
             }
-            let total: u32 = (0..4).map(|iface| fdb.learned(iface)).sum();
+            let rooms = fdb.vifs.iter().chain(&fdb.bridges);
+            let total: u32 = rooms.map(|room| room.learned).sum();
             prop_assert_eq!(total as usize, fdb.iter().count());
         }
     }

@@ -21,7 +21,7 @@ use weir_policy::{Direction, Filter, Kind, MacAddr, PihForm, Policy, Port};
 use weir_units::Instant;
 
 use crate::checksum;
-use crate::fdb::{AddressSource, Fdb};
+use crate::fdb::{AddressBounds, AddressSource, Fdb};
 use crate::filter::{self, number};
 use crate::five_tuples::FiveTuples;
 use crate::frame::{Ethernet, is_group};
@@ -232,14 +232,7 @@ impl Forwarding {
     /// addresses whose interface and bridge still exist. Only this table is rebuilt, since the
     /// policy decides its size and keys; all other state is changed in place.
     fn move_addresses(&mut self, policy: &Policy, ids: &Ids, changes: &IdChanges) {
-        let mut bounds = vec![0; ids.interface_count()];
-        for (id, _) in policy.ports() {
-            bounds[ids.port_slot(id)] = PORT_MACS;
-        }
-        for (vif, slot) in policy.vifs.iter().zip(ids.vif_slots()) {
-            let bound = if vif.macs.is_empty() { vif.macs_max.min(PORT_MACS) } else { 0 };
-            bounds[*slot as usize] = bound;
-        }
+        let bounds = self.address_bounds(policy, ids);
         let fixed = policy.vifs.iter().map(|vif| vif.macs.len()).sum();
         let before = core::mem::replace(&mut self.fdb, Fdb::new(&bounds, fixed));
         for (vif, slot) in policy.vifs.iter().zip(ids.vif_slots()) {
@@ -264,6 +257,28 @@ impl Forwarding {
                 self.fdb.restore(bridge, address.mac, source, address.seen);
             }
         }
+    }
+
+    /// The most addresses to learn from each vif, and behind a port for each of its bridges: equal
+    /// parts, so that no slice's network takes the room of another's.
+    fn address_bounds(&self, policy: &Policy, ids: &Ids) -> AddressBounds {
+        let mut bounds = AddressBounds {
+            vifs: vec![0; ids.interface_count()],
+            bridges: vec![0; self.bridges.len()],
+        };
+        for (vif, slot) in policy.vifs.iter().zip(ids.vif_slots()) {
+            let bound = if vif.macs.is_empty() { vif.macs_max.min(BRIDGE_MACS_MOST) } else { 0 };
+            bounds.vifs[*slot as usize] = bound;
+        }
+        let mut of_port = vec![0; self.ports.len()];
+        for ((port, _), _) in ids.bridges.iter() {
+            of_port[*port as usize] += 1;
+        }
+        for ((port, _), slot) in ids.bridges.iter() {
+            let part = PORT_MACS / of_port[*port as usize];
+            bounds.bridges[slot as usize] = part.clamp(BRIDGE_MACS_LEAST, BRIDGE_MACS_MOST);
+        }
+        bounds
     }
 
     fn follow_storms(&mut self, now: Instant, policy: &Policy, ids: &Ids, changes: &IdChanges) {
@@ -507,8 +522,12 @@ const _: () = assert!(size_of::<BridgeVif>() == 64, "one cache line");
 const UNTAGGED: usize = 14;
 /// No bridge.
 const NO_BRIDGE: u16 = u16::MAX;
-/// Addresses learned behind a port, and most behind a vif: a large layer-2 network.
-const PORT_MACS: u32 = 4096;
+/// Addresses learned behind a port in all, in equal parts for its bridges.
+const PORT_MACS: u32 = 16_384;
+/// The most of them on one bridge: a large layer-2 network.
+const BRIDGE_MACS_MOST: u32 = 4096;
+/// The least on a bridge, however many the port has.
+const BRIDGE_MACS_LEAST: u32 = 16;
 /// One for each VLAN, each parallel internet in each form, each slice that is told by five-tuples,
 /// and frames of none of them.
 const BRIDGES: usize = Port::BRIDGES as usize;

@@ -4,8 +4,8 @@
 mod common;
 
 use common::{BROADCAST, Rig, Steps, UP, ether, mac, node, tagged, tenant};
-use weir_policy::{Filter, FilterAction, MacAddr, Policy, VifId};
-use weir_switch::{Direction, Frame, Reason, Tally};
+use weir_policy::{Filter, FilterAction, FiveTuple, MacAddr, Policy, VifId};
+use weir_switch::{Direction, Frame, IfaceId, Reason, Tally};
 use weir_units::{BitRate, PacketRate};
 
 fn one() -> (Policy, VifId) {
@@ -107,6 +107,73 @@ fn learned_addresses_are_bounded() {
     policy[vif].macs_max = 2;
     let frames: Vec<_> = (1..=5).map(|station| ether(mac(9), mac(station), 60, 0)).collect();
     assert_eq!(refused(&policy, vif, &frames), [(Reason::MacsFull, 3)]);
+}
+
+fn known(rig: &Rig, station: u32) -> Vec<IfaceId> {
+    let [a, b, c, d, e, f] = mac(station);
+    let wanted = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+    let all = rig.switch.addresses();
+    all.filter(|(_, _, mac, ..)| *mac == wanted).map(|(_, _, _, iface, _)| iface).collect()
+}
+
+/// Goal: a guest that sends from many addresses fills its own bound, and the addresses of its
+/// neighbour in the slice and of a station beyond the port are still learned.
+#[test]
+fn a_flood_of_addresses_from_a_vif_takes_no_room_from_others() {
+    let (mut policy, a) = one();
+    let slice = policy[a].slice;
+    let b = common::vif(&mut policy, "b", slice);
+    policy[a].macs_max = 1024;
+    let mut rig = common::start(&policy);
+    for station in 100..6000 {
+        rig.put_vif(a, &ether(mac(1), mac(station), 60, 0));
+    }
+    let full = rig.vif_counters(a, Direction::Send).dropped_for(Reason::MacsFull);
+    assert_eq!(full.packets, 5900 - 1024);
+    rig.put_vif(b, &ether(mac(1), mac(2), 60, 0));
+    rig.put(UP, &ether(mac(2), mac(3), 60, 0));
+    assert_eq!((known(&rig, 2), known(&rig, 3)), (vec![rig.iface(b)], vec![UP]));
+    rig.check();
+}
+
+/// Goal: a flood of addresses in one slice's network fills that slice's part of the port's room, is
+/// counted, and a station of another slice is still learned.
+#[test]
+fn a_flood_of_addresses_behind_a_port_takes_no_room_from_other_slices() {
+    let (mut policy, a) = one();
+    let slice = policy[a].slice;
+    policy[slice].vlan = Some(7);
+    let (_, _b) = tenant(&mut policy, "b");
+    let mut rig = common::start(&policy);
+    for station in 100..6000 {
+        rig.put(UP, &tagged(&ether(mac(1), mac(station), 60, 0), 7));
+    }
+    assert_eq!(rig.counters(UP, Direction::Receive).unlearned, 5900 - 4096);
+    assert_eq!((known(&rig, 100), known(&rig, 5999)), (vec![UP], vec![]));
+    rig.put(UP, &ether(mac(2), mac(3), 60, 0));
+    assert_eq!(known(&rig, 3), [UP]);
+    rig.check();
+}
+
+/// Goal: 250 stations are learned by each of 64 slices that have five-tuples, though an ARP frame
+/// of one takes a place in each slice's bridge.
+#[test]
+fn stations_that_all_slices_hear_are_learned_by_each() {
+    let mut policy = node(BitRate::from_mbps(1000));
+    for port in 1..=64 {
+        let (slice, _) = tenant(&mut policy, &format!("s{port}"));
+        let own = FiveTuple { protocol: Some(17), dst_port: Some(port), ..FiveTuple::default() };
+        policy[slice].five_tuples = vec![own];
+    }
+    let mut rig = common::start(&policy);
+    for station in 1000..1250 {
+        let mut arp = ether(BROADCAST, mac(station), 60, 0);
+        arp[12..14].copy_from_slice(&[8, 6]);
+        rig.put(UP, &arp);
+    }
+    assert_eq!(rig.counters(UP, Direction::Receive).unlearned, 0);
+    assert!((1000..1250).all(|station| known(&rig, station).len() == 64));
+    rig.check();
 }
 
 #[test]

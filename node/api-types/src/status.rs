@@ -213,6 +213,11 @@ pub struct DirectionStatus {
     pub backlog: Amount,
     /// Forwarded packets that were marked "congestion experienced", a part of `sent`.
     pub marked: u64,
+    /// Packets of `received` whose source address was not learned for lack of room on their bridge,
+    /// so that frames to it are flooded. Zero for a vif, whose frames are dropped instead.
+    #[serde(default)]
+    #[schema(required)]
+    pub unlearned: u64,
     /// Time that the first queued packet has waited, nanoseconds: the delay of the next packet.
     /// Zero if the queue is empty, and for a port, whose queues belong to its vifs.
     #[serde(default)]

@@ -51,6 +51,7 @@ fn node(of: &Counted<'_>, caller: &Caller, policy: &Policy) -> Exposition {
     devices(&mut page, &ifaces);
     in_flight(&mut page, &ifaces);
     smooth(&mut page, &ifaces);
+    unlearned(&mut page, &ifaces);
     flows(&mut page, &ifaces);
     rates(&mut page, caller, policy);
     let sees = |subject: &ReportSubject| caller.slice().is_none_or(|slice| slice == subject.slice);
@@ -187,6 +188,15 @@ fn smooth(page: &mut Exposition, ifaces: &[(&str, &IfaceStatus)]) {
     page.family(name, "Packets that a smooth window refused at entry.", "counter");
     for (labels, window) in each() {
         page.sample(name, &labels, window.refused);
+    }
+}
+
+/// Writes the packets at ports whose source address found no room in the bridge's table.
+fn unlearned(page: &mut Exposition, ifaces: &[(&str, &IfaceStatus)]) {
+    let name = "weir_unlearned_packets_total";
+    page.family(name, "Packets whose source address found no room to be learned.", "counter");
+    for (kind, iface) in ifaces.iter().filter(|(kind, _)| *kind == "port") {
+        page.sample(name, &[(*kind, iface.name.as_str())], iface.receive.unlearned);
     }
 }
 

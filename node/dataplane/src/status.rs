@@ -36,6 +36,7 @@ pub(crate) fn direction(counters: &Counters) -> DirectionStatus {
         redirected: amount(counters.redirected),
         backlog: amount(counters.backlog()),
         marked: counters.marked,
+        unlearned: counters.unlearned,
         ..DirectionStatus::default()
     }
 }

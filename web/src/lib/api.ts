@@ -188,6 +188,11 @@ export interface DirectionStatus {
    * false for a port.
    */
   standing: boolean;
+  /**
+   * Packets of `received` whose source address was not learned for lack of room on their bridge,
+   * so that frames to it are flooded. Zero for a vif, whose frames are dropped instead.
+   */
+  unlearned: number;
   verdict?: Verdict;
   /**
    * Time that the first queued packet has waited, nanoseconds: the delay of the next packet.

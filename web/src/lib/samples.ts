@@ -32,6 +32,7 @@ const direction = (bytes: number, packets = bytes / 1250): Direction => ({
   redirected: none,
   backlog: none,
   marked: 0,
+  unlearned: 0,
   wait_ns: 0,
   standing: false,
 });

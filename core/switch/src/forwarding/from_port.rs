@@ -40,8 +40,7 @@ impl Forwarding {
     /// # Errors
     /// The reason to drop it.
     pub(crate) fn admit_from_port<P: FramePool>(
-        &mut self,
-        now: Instant,
+        &self,
         port: u32,
         frame: Frame,
         pool: &mut P,
@@ -58,20 +57,6 @@ impl Forwarding {
             checksum::complete(data, &ethernet);
         }
         let ecn = ethernet.ecn(data);
-        let source = AddressSource::port(state.iface);
-        // A vif of one slice may have an address that another slice knows beyond the port: only
-        // where that is so the frame is a loop or a spoof.
-        let (mut is_taken, mut refused) = (false, None);
-        for bridge in bridges.of(state) {
-            match self.fdb.learn(now, *bridge, ethernet.source, source) {
-                // A full table only means that frames to this address are flooded.
-                Ok(()) | Err(Reason::MacsFull) => is_taken = true,
-                Err(reason) => refused = Some(reason),
-            }
-        }
-        if let Some(reason) = refused.filter(|_| !is_taken) {
-            return Err(reason);
-        }
         let wire = frame.len;
         let mut frame = frame;
         if tagged {
@@ -82,6 +67,32 @@ impl Forwarding {
         }
         (ethernet.vlan, ethernet.payload) = (None, UNTAGGED);
         Ok((Arrival { frame, ethernet, ecn, wire }, bridges))
+    }
+
+    /// Learns the source address of a frame from a port; tells whether there was room on each of
+    /// its bridges. Where there is none, frames to the address are flooded.
+    ///
+    /// # Errors
+    /// The address is alive at a vif of each of the bridges: a loop or a spoof.
+    #[inline]
+    pub(crate) fn learn_from_port(
+        &mut self,
+        now: Instant,
+        (port, bridges): (u32, PortBridges),
+        ethernet: &Ethernet,
+    ) -> Result<bool, Reason> {
+        let state = &self.ports[port as usize];
+        let source = AddressSource::port(state.iface);
+        // A vif of one slice may have an address that another slice knows beyond the port.
+        let (mut is_taken, mut has_room, mut refused) = (false, true, None);
+        for bridge in bridges.of(state) {
+            match self.fdb.learn(now, *bridge, ethernet.source, source) {
+                Ok(()) => is_taken = true,
+                Err(Reason::MacsFull) => (is_taken, has_room) = (true, false),
+                Err(reason) => refused = Some(reason),
+            }
+        }
+        refused.filter(|_| !is_taken).map_or(Ok(has_room), Err)
     }
 
     /// The bridges of a frame from a port, with its Ethernet header, as it is without the number of

@@ -21,8 +21,12 @@ impl Switch {
     ) {
         let slot = self.queues.port(port).slot as usize;
         self.ledger.of(slot, Direction::Receive).received.add(frame.len);
-        let admitted = self.forwarding.admit_from_port(now, port, frame, pool);
+        let admitted = self.forwarding.admit_from_port(port, frame, pool);
         let found = admitted.and_then(|(arrival, bridges)| {
+            let place = (port, bridges);
+            if !self.forwarding.learn_from_port(now, place, &arrival.ethernet)? {
+                self.ledger.of(slot, Direction::Receive).unlearned += 1;
+            }
             let to = self.forwarding.route_from_port(now, &self.ids, bridges, &arrival.ethernet)?;
             Ok((arrival, bridges, to))
         });

@@ -455,7 +455,7 @@ fn unique<K: Ord>(key: &'static str, names: impl Iterator<Item = K>) -> Result<(
     Ok(())
 }
 
-/// Few, since each port has a table of 4096 VLANs and room for 4096 learned addresses.
+/// Few, since each port has a table of all numbers of bridges and room for 16384 learned addresses.
 const PORTS_MAX: usize = 64;
 /// Twice as many as a policy may have. A slot has 16 bits, and the vifs of two policies have slots
 /// while one replaces the other.

@@ -41,7 +41,7 @@ fn page() -> String {
     let iface = |name: &str, flows: Option<FlowsStatus>| IfaceStatus {
         name: name.into(),
         send: DirectionStatus { flows, marked: 4, ..side.clone() },
-        receive: side.clone(),
+        receive: DirectionStatus { unlearned: 5, ..side.clone() },
         ..IfaceStatus::default()
     };
     let flows = FlowsStatus { active: 3, sparse: 1, started: 9, shared: 2 };
@@ -131,6 +131,7 @@ fn no_series_comes_twice_and_sums_are_right() {
         "weir_dropped_packets_total{vif=\"gold.0\",direction=\"send\",reason=\"codel\"} 2",
         "weir_dropped_bytes_total{port=\"up0\",direction=\"send\",reason=\"codel\"} 200",
         "weir_marked_packets_total{port=\"up0\",direction=\"send\"} 4",
+        "weir_unlearned_packets_total{port=\"up0\"} 5",
         "weir_flows_active{vif=\"gold.0\",direction=\"send\"} 3",
         "weir_flows_sparse{vif=\"gold.0\",direction=\"send\"} 1",
         "weir_flows_started_total{vif=\"gold.0\",direction=\"send\"} 9",
