@@ -5,13 +5,16 @@
 //!
 //! Times are of batches of 32; the median counts, so that another process on the core does not.
 //! `./x bench packets [-- SECONDS]`; `--batches N` measures no time but runs the first case for so
-//! many batches, for tools that count what is executed.
+//! many batches, for tools that count what is executed; `--match N` runs the last one instead, with
+//! so many five-tuples that each frame is compared with in vain.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a bench may stop at a surprise")]
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant as Clock};
 
-use weir_policy::{Kind, MacAddr, Policy, Port, PortId, Router, Slice, Vif, VifId};
+use weir_policy::{
+    FiveTuple, Kind, MacAddr, Policy, Port, PortId, Prefix, Router, Slice, Vif, VifId,
+};
 use weir_switch::{Direction, Frame, FramePool, IfaceId, Reason, Switch, Transmit};
 use weir_units::{BitRate, Instant, Nanos};
 
@@ -115,6 +118,18 @@ fn policy(full: bool) -> Policy {
     policy
 }
 
+/// The plain policy, and a slice with so many five-tuples. The bench's frames differ from each only
+/// in the destination, which is compared last: the most that a comparison costs.
+fn policy_with_five_tuples(count: u8) -> Policy {
+    let mut policy = policy(false);
+    let to = |host| Prefix::new([10, 0, 0, host].into(), 32);
+    let near = FiveTuple { protocol: Some(17), dst_port: Some(5000), ..Default::default() };
+    let mut slice = Slice::new("told");
+    slice.five_tuples = (0..count).map(|host| FiveTuple { dst: to(host), ..near }).collect();
+    policy.add_slice(slice);
+    policy
+}
+
 fn mac(station: u32) -> [u8; 6] {
     let [a, b, c, d] = station.to_be_bytes();
     [2, 0, a, b, c, d]
@@ -159,9 +174,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(full: bool, checksums: bool, lengths: &'static [u16]) -> Self {
-        let policy = policy(full);
-        let mut switch = Switch::new(&policy, Instant::ZERO).unwrap();
+    fn new(policy: &Policy, checksums: bool, lengths: &'static [u16]) -> Self {
+        let mut switch = Switch::new(policy, Instant::ZERO).unwrap();
         for (vif, _) in policy.vifs() {
             let iface = switch.vif_iface(vif);
             switch.set_completes_checksums(iface, checksums);
@@ -326,25 +340,34 @@ fn clock_hertz() -> f64 {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    let number = arguments.iter().find_map(|word| word.parse().ok());
-    if arguments.iter().any(|word| word == "--batches") {
-        Bench::new(false, false, &[LENGTH]).send(Span::Batches(number.unwrap_or(1000)));
+    let value = |key: &str| {
+        let at = arguments.iter().position(|word| word == key)?;
+        arguments.get(at + 1)?.parse::<u64>().ok()
+    };
+    if let Some(span) = value("--batches").map(Span::Batches) {
+        match value("--match") {
+            None => Bench::new(&policy(false), false, &[LENGTH]).send(span),
+            Some(count) => {
+                let policy = policy_with_five_tuples(u8::try_from(count).unwrap());
+                Bench::new(&policy, false, &[LENGTH]).receive(span);
+            }
+        }
         return;
     }
-    let span = Span::Seconds(number.unwrap_or(3));
+    let span = Span::Seconds(arguments.iter().find_map(|word| word.parse().ok()).unwrap_or(3));
     for (name, full, checksums) in
         [("send", false, false), ("send-checksums", false, true), ("send-full", true, true)]
     {
-        let mut bench = Bench::new(full, checksums, &[LENGTH]);
+        let mut bench = Bench::new(&policy(full), checksums, &[LENGTH]);
         bench.send(span);
         bench.report(name, (name == "send").then_some(PACKETS_A_SECOND_MIN));
     }
     for (name, lengths) in SIZES {
-        let mut bench = Bench::new(false, false, lengths);
+        let mut bench = Bench::new(&policy(false), false, lengths);
         bench.send(span);
         bench.report(name, None);
     }
-    let mut bench = Bench::new(false, false, &[LENGTH]);
+    let mut bench = Bench::new(&policy(false), false, &[LENGTH]);
     bench.receive(span);
     bench.report("receive", None);
 }

@@ -6,17 +6,38 @@
 //! are for all slices that have no header. Any other frame is for the slice of the first five-tuple
 //! that it matches, whatever its destination address, or else for the slices that have neither
 //! header nor five-tuples. A fragment but the first has no ports, and matches by the rest alone.
+//!
+//! Each five-tuple is kept as bits and a mask, so that a frame is read once and then compared with
+//! one after another in a few instructions each.
 
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
-use weir_policy::{FiveTuple, Policy};
+use weir_policy::{FiveTuple, Policy, Prefix};
 
 use crate::frame::{ETHERTYPE_ARP, Ethernet, Fragment, Ip, PROTOCOL_ICMPV6};
 use crate::spoof::{REDIRECT, ROUTER_SOLICITATION};
 
 /// The five-tuples of a policy, in order, each with the number of its slice's bridge.
 #[derive(Debug, Default)]
-pub(crate) struct FiveTuples(Vec<(u16, FiveTuple)>);
+pub(crate) struct FiveTuples(Vec<(u16, Pattern)>);
+
+/// The bits of a packet that a five-tuple asks for.
+#[derive(Debug)]
+struct Pattern {
+    bits: PacketBits,
+    mask: PacketBits,
+}
+
+/// What five-tuples may ask of a packet, side by side as bits.
+#[derive(Debug, Default)]
+struct PacketBits {
+    /// Its family, its protocol, whether it has ports, and its ports.
+    head: u64,
+    /// An IPv4 address has the upper 32 bits.
+    source: u128,
+    destination: u128,
+}
 
 /// The bridges that a frame without a header is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +52,7 @@ pub(crate) enum UntaggedBridges {
 
 impl FiveTuples {
     pub(crate) fn of(policy: &Policy) -> Self {
-        Self(policy.five_tuples().map(|(bridge, tuple)| (bridge, *tuple)).collect())
+        Self(policy.five_tuples().map(|(bridge, tuple)| (bridge, Pattern::of(tuple))).collect())
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -53,21 +74,81 @@ impl FiveTuples {
         if is_neighbour_discovery(&ip, frame, ethernet) {
             return UntaggedBridges::All;
         }
-        let ports = ip.ports(frame);
-        let mut matched = self.0.iter().filter(|(_, tuple)| matches(tuple, &ip, ports));
+        let packet = PacketBits::of(&ip, ip.ports(frame));
+        let mut matched = self.0.iter().filter(|(_, pattern)| pattern.matches(&packet));
         let first = matched.find_map(|(number, _)| here(*number));
         first.map_or(UntaggedBridges::Plain, UntaggedBridges::Matched)
     }
 }
 
-fn matches(tuple: &FiveTuple, ip: &Ip, ports: Option<(u16, u16)>) -> bool {
-    let FiveTuple { protocol, src, dst, src_port, dst_port } = tuple;
-    let is = |wanted: &Option<u16>, port: Option<u16>| wanted.is_none() || *wanted == port;
-    protocol.is_none_or(|protocol| protocol == ip.protocol)
-        && src.is_none_or(|prefix| prefix.contains(ip.source))
-        && dst.is_none_or(|prefix| prefix.contains(ip.destination))
-        && is(src_port, ports.map(|(source, _)| source))
-        && is(dst_port, ports.map(|(_, destination)| destination))
+impl Pattern {
+    fn of(tuple: &FiveTuple) -> Self {
+        let FiveTuple { protocol, src, dst, src_port, dst_port } = tuple;
+        let family = src.or(*dst).map(|prefix| family(prefix.address()));
+        let ports = src_port.or(*dst_port).map(|_| HAS_PORTS);
+        let address = |asked: &Option<Prefix>| asked.map_or(0, |prefix| bits(prefix.address()));
+        let bits = PacketBits {
+            head: head(
+                [family, *protocol, ports].map(Option::unwrap_or_default),
+                [*src_port, *dst_port].map(Option::unwrap_or_default),
+            ),
+            source: address(src),
+            destination: address(dst),
+        };
+        let mask = PacketBits {
+            head: head(
+                [family, *protocol, ports].map(|asked| asked.map_or(0, |_| u8::MAX)),
+                [*src_port, *dst_port].map(|asked| asked.map_or(0, |_| u16::MAX)),
+            ),
+            source: prefix_mask(*src),
+            destination: prefix_mask(*dst),
+        };
+        Self { bits, mask }
+    }
+
+    fn matches(&self, packet: &PacketBits) -> bool {
+        let Self { bits, mask } = self;
+        (packet.head ^ bits.head) & mask.head == 0
+            && (packet.source ^ bits.source) & mask.source == 0
+            && (packet.destination ^ bits.destination) & mask.destination == 0
+    }
+}
+
+impl PacketBits {
+    fn of(ip: &Ip, ports: Option<(u16, u16)>) -> Self {
+        let has_ports = ports.map_or(0, |_| HAS_PORTS);
+        Self {
+            head: head(
+                [family(ip.source), ip.protocol, has_ports],
+                ports.unwrap_or_default().into(),
+            ),
+            source: bits(ip.source),
+            destination: bits(ip.destination),
+        }
+    }
+}
+
+fn head([family, protocol, has_ports]: [u8; 3], [source, destination]: [u16; 2]) -> u64 {
+    let [s0, s1] = source.to_be_bytes();
+    let [d0, d1] = destination.to_be_bytes();
+    u64::from_be_bytes([0, family, protocol, has_ports, s0, s1, d0, d1])
+}
+
+const fn family(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 4 } else { 6 }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+/// The bits of an address that a prefix asks for.
+fn prefix_mask(prefix: Option<Prefix>) -> u128 {
+    let length = prefix.map_or(0, Prefix::length);
+    u128::MAX.checked_shl(u128::BITS - u32::from(length)).unwrap_or(0)
 }
 
 /// Its hop limit is 255: no router has forwarded it (RFC 4861 §7.1).
@@ -80,6 +161,8 @@ fn is_neighbour_discovery(ip: &Ip, frame: &[u8], ethernet: &Ethernet) -> bool {
         && kind.is_some_and(|kind| (ROUTER_SOLICITATION..=REDIRECT).contains(kind))
 }
 
+/// A packet has ports.
+const HAS_PORTS: u8 = 1;
 /// Offset of the hop limit in the header of IPv6.
 const HOP_LIMIT: usize = 7;
 
@@ -121,6 +204,38 @@ mod tests {
         rest.extend(destination);
         rest.extend([0, 9, 0, port, 0, 8, 0, 0]);
         rest
+    }
+
+    /// Goal: a prefix asks for its bits only, and for its family even where it asks for no bit; a
+    /// port asks for a packet that has ports.
+    #[test]
+    fn a_pattern_asks_for_the_bits_of_its_conditions_only() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let packet = |source: &str, protocol, ports: Option<(u16, u16)>| PacketBits {
+            head: head(
+                [family(address(source)), protocol, ports.map_or(0, |_| HAS_PORTS)],
+                ports.unwrap_or_default().into(),
+            ),
+            source: bits(address(source)),
+            destination: 0,
+        };
+        let any = FiveTuple::default();
+        let from = |text: &str| Pattern::of(&FiveTuple { src: text.parse().ok(), ..any });
+        for (prefix, inside, outside) in [
+            ("10.0.0.0/9", "10.127.255.255", "10.128.0.0"),
+            ("10.1.2.3", "10.1.2.3", "10.1.2.2"),
+            ("0.0.0.0/0", "255.0.0.1", "::"),
+            ("::/0", "::1", "0.0.0.0"),
+            ("fd00::/9", "fd7f::", "fd80::"),
+            ("fd00::1", "fd00::1", "fd00::"),
+        ] {
+            assert!(from(prefix).matches(&packet(inside, 6, None)), "{prefix} {inside}");
+            assert!(!from(prefix).matches(&packet(outside, 6, None)), "{prefix} {outside}");
+        }
+        let to_zero = Pattern::of(&FiveTuple { dst_port: Some(0), ..any });
+        assert!(to_zero.matches(&packet("::", 17, Some((9, 0)))));
+        assert!(!to_zero.matches(&packet("::", 1, None)), "it has no port at all");
+        assert!(Pattern::of(&any).matches(&packet("::", 0, None)));
     }
 
     /// Goal: the first five-tuple that matches decides; what has no ports matches none that asks

@@ -151,15 +151,19 @@ fn cases() -> Vec<Case> {
             });
         }
     }
-    cases.push(Case {
-        name: "packets/send".to_owned(),
+    let packets = |name: &str, arguments: &[&str]| Case {
+        name: format!("packets/{name}"),
         package: "weir-switch",
         bench: "packets",
-        arguments: Vec::new(),
+        arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
         length: ("--batches", [1000, 3000]),
         // In batches of 32.
         packets: 64_000,
-    });
+    };
+    cases.push(packets("send", &[]));
+    cases.push(packets("receive", &["--match", "0"]));
+    cases.push(packets("receive-match-1", &["--match", "1"]));
+    cases.push(packets("receive-match-64", &["--match", "64"]));
     cases
 }
 
