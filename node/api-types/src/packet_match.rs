@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
 
 /// Packets that ports receive without a header, told by their five-tuple. All conditions hold of a
 /// packet that matches; at least one is needed.
@@ -14,7 +15,7 @@ use utoipa::ToSchema;
 pub struct PacketMatch {
     /// IP protocol, by its name or number. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "udp")]
+    #[schema(schema_with = protocol_schema, required = false)]
     pub protocol: Option<String>,
     /// Source address or prefix. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,6 +34,22 @@ pub struct PacketMatch {
     #[schema(minimum = 1)]
     pub dst_port: Option<u16>,
 }
+
+/// A protocol in the OpenAPI document: one of the names that a node knows, or a number as text.
+fn protocol_schema() -> Schema {
+    let text = || ObjectBuilder::new().schema_type(Type::String);
+    OneOfBuilder::new()
+        .description(Some("IP protocol, by its name or number. Default: any."))
+        .item(ObjectBuilder::new().schema_type(Type::Null))
+        .item(text().enum_values(Some(PROTOCOL_NAMES)))
+        .item(text().description(Some("Any other, 0 to 255.")).pattern(Some("^[0-9]{1,3}$")))
+        .examples(["udp"])
+        .build()
+        .into()
+}
+
+/// The names of protocols that a policy may use.
+const PROTOCOL_NAMES: [&str; 7] = ["icmp", "tcp", "udp", "gre", "esp", "icmpv6", "sctp"];
 
 /// Reads `protocol=udp,dst=10.0.0.0/8,dst_port=53`, in any order; the node checks the values.
 impl FromStr for PacketMatch {

@@ -17,6 +17,21 @@ fn the_checked_in_document_is_that_of_the_routes() {
     assert!(stored == document, "docs/openapi.json has changed; `cargo xtask openapi` rewrites it");
 }
 
+/// Goal: the document lists the protocols that have a name in a policy, and no others.
+#[test]
+fn the_protocols_of_a_match_are_those_with_a_name() {
+    let document: Value = serde_json::from_str(&weir_api::openapi::document()).unwrap();
+    let protocol = &document["components"]["schemas"]["PacketMatch"]["properties"]["protocol"];
+    let forms = protocol["oneOf"].as_array().unwrap();
+    let listed = forms.iter().find_map(|form| form["enum"].as_array()).unwrap();
+    let listed: Vec<&str> = listed.iter().filter_map(Value::as_str).collect();
+    let named = (0..=u8::MAX).filter_map(|number| {
+        let one = weir_policy::FiveTuple { protocol: Some(number), ..Default::default() };
+        one.protocol_text().filter(|text| text.parse::<u8>().is_err())
+    });
+    assert_eq!(listed, named.collect::<Vec<_>>());
+}
+
 /// Programs rely on the version of OpenAPI, the paths, and a text for each refusal.
 #[test]
 fn the_document_is_openapi_3_1_and_names_every_refusal() {

@@ -364,7 +364,7 @@ export interface PacketMatch {
   /** Destination port; needs a protocol that has ports. Default: any. */
   dst_port?: number | null;
   /** IP protocol, by its name or number. Default: any. */
-  protocol?: string | null;
+  protocol?: null | "icmp" | "tcp" | "udp" | "gre" | "esp" | "icmpv6" | "sctp" | string;
   /** Source address or prefix. Default: any. */
   src?: string | null;
   /** Source port; needs a protocol that has ports. Default: any. */
