@@ -11,7 +11,7 @@
 
 use weir_result::{Bound, Claim, ResultFile, Rule, Series};
 
-use crate::Result;
+use crate::{Result, SimArm};
 
 /// Collects the series, claims and notes of experiments into one result.
 pub struct Recording<'a> {
@@ -19,6 +19,8 @@ pub struct Recording<'a> {
     pub result: ResultFile,
     /// True if runs are short and few: to see that an experiment works, not to trust its numbers.
     pub quick: bool,
+    /// The parameters of runs in virtual time.
+    pub sim: SimArm,
     /// Prefix of the names of series and cases.
     prefix: String,
     /// The number of attempts that do not count, since the machine was disturbed.
@@ -29,7 +31,15 @@ pub struct Recording<'a> {
 impl<'a> Recording<'a> {
     /// Records into `result`; `progress` gets a line for each step and each verdict.
     pub fn new(result: ResultFile, quick: bool, progress: &'a mut dyn FnMut(&str)) -> Self {
-        Self { result, quick, prefix: String::new(), uncounted: 0, progress }
+        let (sim, prefix, uncounted) = (SimArm::default(), String::new(), 0);
+        Self { result, quick, sim, prefix, uncounted, progress }
+    }
+
+    /// Makes all further runs in virtual time as `sim` says. Its seed is noted, so that they can be
+    /// repeated from the result alone.
+    pub fn set_sim(&mut self, sim: SimArm) {
+        self.result.add_note(format!("virtual time, seed {}", sim.seed));
+        self.sim = sim;
     }
 
     /// Reports progress.

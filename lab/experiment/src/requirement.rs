@@ -27,6 +27,10 @@ pub struct Requirement {
     /// True if the row judges correctness and no speed: it then holds on any machine that has a
     /// processor free for it.
     pub correctness: bool,
+    /// True if its parts in virtual time draw from the seed of [`Recording::sim`].
+    pub seeded: bool,
+    /// True if the runs of its parts in virtual time have frames, which can be captured.
+    pub captured: bool,
     parts: &'static [RowPart],
     /// The parts that run in virtual time, where the row has such.
     simulated: &'static [RowPart],
@@ -51,7 +55,8 @@ impl Requirement {
         title: &'static str,
         parts: &'static [RowPart],
     ) -> Self {
-        Self { table, number, title, correctness: false, parts, simulated: &[] }
+        let (correctness, seeded, captured) = (false, false, false);
+        Self { table, number, title, correctness, seeded, captured, parts, simulated: &[] }
     }
 
     /// Marks the row as one that judges no speed.
@@ -70,6 +75,18 @@ impl Requirement {
     /// simulator in the middle.
     pub const fn simulated(mut self, parts: &'static [RowPart]) -> Self {
         self.simulated = parts;
+        self
+    }
+
+    /// Marks the row as one whose parts in virtual time draw from the seed of [`Recording::sim`].
+    pub const fn seeded(mut self) -> Self {
+        self.seeded = true;
+        self
+    }
+
+    /// Marks the row as one whose runs in virtual time can be captured.
+    pub const fn captured(mut self) -> Self {
+        self.captured = true;
         self
     }
 

@@ -73,6 +73,13 @@ struct CaptureState {
 }
 
 impl SimArm {
+    /// Returns the seed of a part that has a number of its own, which is that number without a
+    /// seed. Parts of near seeds have none in common.
+    #[must_use]
+    pub const fn seed_of(&self, part: u64) -> u64 {
+        part ^ self.seed.rotate_left(32)
+    }
+
     /// Returns the generator of a repetition.
     const fn draws(&self, number: u64) -> Seed {
         Seed::new(self.seed ^ number.rotate_left(32))

@@ -132,7 +132,8 @@ fn run(
 ) -> Result<ResultFile, weir_experiment::ExperimentError> {
     let mut silent = |_: &str| {};
     let mut rec = Recording::new(ResultFile::new(Origin::default()), true, &mut silent);
-    SimScenario::read(name, text)?.run(&mut rec, name, arm)?;
+    rec.sim = arm.clone();
+    SimScenario::read(name, text)?.run(&mut rec, name)?;
     Ok(rec.result)
 }
 

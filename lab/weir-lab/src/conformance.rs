@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use weir_experiment::{ExperimentError, Recording, SimArm, product};
+use weir_experiment::{ExperimentError, Recording, product};
 use weir_platform::machine;
 use weir_platform::output::print;
 use weir_result::ResultFile;
@@ -18,6 +18,7 @@ use weir_suites::conformance::{
 use weir_units::BitRate;
 
 use crate::output::Output;
+use crate::sim_options::SimOptions;
 use weir_platform::failure::{Failure, UsageError};
 
 /// Run one suite of isolation experiments on a data plane.
@@ -43,28 +44,39 @@ pub(crate) struct Conformance {
     #[arg(long, value_name = "FILE", requires = "on")]
     matrix: Option<PathBuf>,
     #[command(flatten)]
+    sim: SimOptions,
+    #[command(flatten)]
     output: Output,
 }
 
 impl Conformance {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let Some(name) = &self.on else {
+            self.sim.refuse("the list")?;
             list()?;
             return Ok(ExitCode::SUCCESS);
         };
         let unknown = || UsageError(format!("no data plane '{name}'"));
         let plane = PLANES.iter().find(|plane| plane.name == name).ok_or_else(unknown)?;
+        let folder = format!("conformance/{}", plane.name);
         if plane.is_on_the_wire() {
+            self.sim.refuse(&format!("--on {name}"))?;
             product::path()?;
         }
-        let (result, lines) = self.output.measure(|rec| self.measure(rec, plane))?;
+        let run = |rec: &mut Recording<'_>| {
+            if !plane.is_on_the_wire() {
+                rec.set_sim(self.sim.arm(&self.output, &folder));
+            }
+            self.measure(rec, plane)
+        };
+        let (result, lines) = self.output.measure(run)?;
         if !self.output.json {
             print(&format!("\n{}\n", table(&lines)))?;
         }
         if let Some(file) = &self.matrix {
             self.keep(file, plane, &lines)?;
         }
-        let status = self.output.finish(&format!("conformance/{}", plane.name), &result)?;
+        let status = self.output.finish(&folder, &result)?;
         for ExperimentLine { experiment, verdict, .. } in &lines {
             if let ExperimentVerdict::NotMade(why) = verdict {
                 return Err(format!("conformance.{experiment}: not made: {why}").into());
@@ -84,7 +96,7 @@ impl Conformance {
         plane: &Plane,
     ) -> Result<Vec<ExperimentLine>, Failure> {
         let mut beside = nothing_beside;
-        let place = Laboratory::new(plane, &self.lab, &mut beside, SimArm::default());
+        let place = Laboratory::new(plane, &self.lab, &mut beside, rec.sim.clone());
         let mut laboratory = Laboratory { rates_max: self.rates_max, ..place };
         let mut lines = Vec::new();
         for experiment in experiments()? {

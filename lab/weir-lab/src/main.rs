@@ -11,6 +11,7 @@ mod output;
 mod reproduce;
 mod run_on;
 mod sim;
+mod sim_options;
 mod traffic;
 mod verify;
 

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use weir_experiment::{Recording, SimArm};
+use weir_experiment::Recording;
 use weir_suites::sim::SimScenario;
 use weir_suites::swarm::{self, SwarmMutant, SwarmSpec};
 
 use crate::output::Output;
+use crate::sim_options::SimOptions;
 use weir_platform::failure::{Failure, UsageError};
 
 /// Runs in virtual time.
@@ -27,12 +28,8 @@ pub(crate) enum SimCommand {
 pub(crate) struct RunScenario {
     /// The scenario: an experiment of the conformance suite, a figure, a sender through shapers
     file: PathBuf,
-    /// Seed of what is random: lengths of frames, phases of senders
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
-    seed: u64,
-    /// Write what leaves in each run as RUN.pcapng beside the result
-    #[arg(long)]
-    pcap: bool,
+    #[command(flatten)]
+    sim: SimOptions,
     #[command(flatten)]
     output: Output,
 }
@@ -72,9 +69,10 @@ impl RunScenario {
             weir_platform::text::read(&self.file).map_err(|error| format!("{file}: {error}"))?;
         let scenario = SimScenario::read(&file, &text)?;
         let folder = format!("sim/{name}");
-        let captures = self.pcap.then(|| self.output.folder(&folder));
-        let arm = SimArm { seed: self.seed, captures, host: None };
-        let run = |rec: &mut Recording<'_>| Ok(scenario.run(rec, &name, &arm)?);
+        let run = |rec: &mut Recording<'_>| {
+            rec.set_sim(self.sim.arm(&self.output, &folder));
+            Ok(scenario.run(rec, &name)?)
+        };
         let (result, ()) = self.output.measure(run)?;
         if !self.output.json {
             println!("{result}");

@@ -12,6 +12,7 @@ use weir_suites::TABLES;
 
 use crate::output::Output;
 use crate::run_on::RunOn;
+use crate::sim_options::{NO_FRAMES, NO_SEED, SimOptions};
 use weir_platform::failure::{Failure, UsageError};
 
 /// Show a table of requirements row by row.
@@ -30,13 +31,16 @@ pub(crate) struct Verify {
     #[arg(long, value_name = "PLACE", default_value = "lab")]
     on: RunOn,
     #[command(flatten)]
+    sim: SimOptions,
+    #[command(flatten)]
     output: Output,
 }
 
 impl Verify {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        self.sim.check(self.on)?;
         let Some(name) = &self.table else {
-            list(self.output.json, self.on)?;
+            self.list()?;
             return Ok(ExitCode::SUCCESS);
         };
         let unknown = || UsageError(format!("no table '{name}'"));
@@ -51,11 +55,17 @@ impl Verify {
         if self.on == RunOn::Lab {
             product::path()?;
         }
-        let (result, broken) = self.output.measure(|rec| run(&rows, self.on, rec))?;
+        let folder = self.on.folder(&format!("verify/{name}"));
+        let (result, broken) = self.output.measure(|rec| {
+            if self.on == RunOn::Sim {
+                rec.set_sim(self.sim.arm(&self.output, &folder));
+            }
+            run(&rows, self.on, rec)
+        })?;
         if !self.output.json {
             println!("{result}");
         }
-        let status = self.output.finish(&self.on.folder(&format!("verify/{name}")), &result)?;
+        let status = self.output.finish(&folder, &result)?;
         match broken.first() {
             None => Ok(status),
             Some(first) => Err(not_made(broken.len(), first).into()),
@@ -70,22 +80,73 @@ impl Verify {
                 return Err(UsageError(format!("no row {number}; {table} has {rows}")).into());
             }
         }
-        let is_here = |row: &&Requirement| self.on == RunOn::Lab || row.is_simulated();
         let chosen = |row: &&Requirement| self.row.is_empty() || self.row.contains(&row.number);
         // A row that was asked for is never left out silently.
-        let strange = table.rows.iter().filter(chosen).find(|row| !is_here(row));
-        let any = table.rows.iter().any(|row| is_here(&row));
-        if let Some(row) = strange.filter(|_| !any || !self.row.is_empty()) {
+        let left_out = |row: &'a Requirement| Some((row, self.leaves_out(row)?));
+        let strange = table.rows.iter().filter(chosen).filter_map(left_out);
+        // One that is in virtual time says more about the options.
+        let strange = strange.min_by_key(|(row, _)| !row.is_simulated());
+        let any = table.rows.iter().any(|row| self.leaves_out(row).is_none());
+        if let Some((row, why)) = strange.filter(|_| !any || !self.row.is_empty()) {
             let what = if any { row.id() } else { table.name.to_owned() };
-            let there = simulated();
-            return Err(
-                UsageError(format!("{what}: not in virtual time, which has {there}")).into()
-            );
+            return Err(UsageError(format!("{what}: {why} {}", self.known())).into());
         }
         let wanted = |row: &&Requirement| {
-            chosen(row) && is_here(row) && (!self.correctness || row.correctness)
+            let is_here = self.leaves_out(row).is_none();
+            chosen(row) && is_here && (!self.correctness || row.correctness)
         };
         Ok(table.rows.iter().filter(wanted).collect())
+    }
+
+    /// Returns why a row does not run as it is asked for; a list of rows that do is to follow.
+    fn leaves_out(&self, row: &Requirement) -> Option<&'static str> {
+        let SimOptions { seed, pcap } = self.sim;
+        match self.on {
+            RunOn::Lab => None,
+            RunOn::Sim if !row.is_simulated() => Some("not in virtual time, which has"),
+            RunOn::Sim if seed.is_some() && !row.seeded => Some(NO_SEED),
+            RunOn::Sim if pcap && !row.captured => Some(NO_FRAMES),
+            RunOn::Sim => None,
+        }
+    }
+
+    /// Returns the tables with the rows that run as it is asked for, if they have any.
+    fn tables(&self) -> impl Iterator<Item = (&'static str, Vec<&'static Requirement>)> {
+        let of = |table: &'static RequirementTable| {
+            let rows = table.rows.iter().filter(|row| self.leaves_out(row).is_none());
+            (table.name, rows.collect::<Vec<_>>())
+        };
+        TABLES.iter().map(of).filter(|(_, rows)| !rows.is_empty())
+    }
+
+    /// Returns these tables with the numbers of the rows, on one line.
+    fn known(&self) -> String {
+        let of = |(name, rows): (&str, Vec<&Requirement>)| {
+            let rows: Vec<String> = rows.iter().map(|row| row.number.to_string()).collect();
+            format!("{name} {}", rows.join(", "))
+        };
+        self.tables().map(of).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Prints these tables and rows.
+    fn list(&self) -> std::io::Result<()> {
+        if self.output.json {
+            let row = |row: &&Requirement| json!({ "number": row.number, "title": row.title });
+            let table = |(name, rows): (&str, Vec<&Requirement>)| {
+                let rows: Vec<Value> = rows.iter().map(row).collect();
+                json!({ "name": name, "rows": rows })
+            };
+            let tables: Vec<Value> = self.tables().map(table).collect();
+            return output::print_own(&json!({ "tables": tables }));
+        }
+        let mut text = String::new();
+        for (name, rows) in self.tables() {
+            text += &format!("{name}\n");
+            for row in rows {
+                text += &format!("  {:>3}  {}\n", row.number, row.title);
+            }
+        }
+        output::print(&text)
     }
 }
 
@@ -117,42 +178,6 @@ fn not_made(count: usize, first: &str) -> String {
         1 => format!("1 row was not made; {first}"),
         _ => format!("{count} rows were not made; {first}"),
     }
-}
-
-/// Returns the tables and numbers of all rows that can be shown in virtual time.
-fn simulated() -> String {
-    let of = |table: &RequirementTable| {
-        let rows = table.rows.iter().filter(|row| row.is_simulated());
-        let rows: Vec<String> = rows.map(|row| row.number.to_string()).collect();
-        (!rows.is_empty()).then(|| format!("{} {}", table.name, rows.join(", ")))
-    };
-    TABLES.iter().filter_map(of).collect::<Vec<_>>().join("; ")
-}
-
-/// Prints all tables and their rows, as far as they run there.
-fn list(as_json: bool, on: RunOn) -> std::io::Result<()> {
-    let of = |table: &'static RequirementTable| {
-        let rows = table.rows.iter().filter(|row| on == RunOn::Lab || row.is_simulated());
-        (table.name, rows.collect::<Vec<_>>())
-    };
-    let tables = TABLES.iter().map(of).filter(|(_, rows)| !rows.is_empty());
-    if as_json {
-        let row = |row: &&Requirement| json!({ "number": row.number, "title": row.title });
-        let table = |(name, rows): (&str, Vec<&Requirement>)| {
-            let rows: Vec<Value> = rows.iter().map(row).collect();
-            json!({ "name": name, "rows": rows })
-        };
-        let tables: Vec<Value> = tables.map(table).collect();
-        return output::print_own(&json!({ "tables": tables }));
-    }
-    let mut text = String::new();
-    for (name, rows) in tables {
-        text += &format!("{name}\n");
-        for row in rows {
-            text += &format!("  {:>3}  {}\n", row.number, row.title);
-        }
-    }
-    output::print(&text)
 }
 
 #[cfg(test)]

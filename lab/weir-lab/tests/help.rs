@@ -43,6 +43,29 @@ fn a_name_that_is_not_known_is_a_wrong_command_line() {
         ("reproduce em fig2 --on sim", "em fig2: not in virtual time, which has table2, table3"),
         ("reproduce iip fig5 --on sim", "iip fig5: not in virtual time, which has all"),
         ("reproduce jitter ping --on sim", "not in virtual time, which has rtp, shares, rtp-85"),
+        (
+            "verify first-light --seed 7",
+            "--on lab: --seed changes nothing there; it is for --on sim",
+        ),
+        ("verify netback --pcap", "--on lab: --pcap finds no frames there; it is for --on sim"),
+        (
+            "verify xtc --on sim --seed 7",
+            "xtc: --seed changes nothing there; it is for first-light 6;",
+        ),
+        (
+            "verify jitter --row 10 --on sim --pcap",
+            "jitter: --pcap finds no frames there; it is for",
+        ),
+        ("verify first-light --row 4 --on sim --seed 7", "first-light.4: --seed changes nothing"),
+        ("verify node --on sim --seed 7", "node: not in virtual time, which has first-light 6;"),
+        ("conformance --on switch --seed 7", "--on switch: --seed changes nothing there"),
+        ("conformance --pcap", "the list: --pcap finds no frames there; it is for --on sim"),
+        ("reproduce xtc fig9 --pcap", "--on lab: --pcap finds no frames there"),
+        ("reproduce xtc fig9 --on sim --pcap", "xtc fig9: --pcap finds no frames there; it is for"),
+        (
+            "reproduce jitter reno --on sim --seed 7",
+            "reno: --seed changes nothing there; it is for rtp",
+        ),
         ("reproduce netback report --on sim", "report: its page is of results on the lab"),
     ] {
         let words = line.split(' ');

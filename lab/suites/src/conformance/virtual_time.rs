@@ -22,8 +22,8 @@ pub(super) fn run(setup: &Setup, arm: &SimArm, part: &str) -> Result<RunRecord> 
     let cell_ns = setup.cell_us.saturating_mul(1_000);
     let mut sources = Vec::new();
     let mut counts = Vec::new();
-    for (load, seed) in setup.loads.iter().zip(1..) {
-        sources.push(source(&node, load, Seed::new(arm.seed.wrapping_add(seed)), start));
+    for (load, number) in setup.loads.iter().zip(1..) {
+        sources.push(source(&node, load, Seed::new(arm.seed_of(number)), start));
         counts.push(Count::new(&node, load, start, cell_ns));
     }
     let capture = arm.capture(&mut node, part)?;

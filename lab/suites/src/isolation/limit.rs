@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One vif with a limit and more to send: its rate over ten seconds, and its worst 100 ms.
 
-use weir_experiment::SimArm;
 use weir_experiment::prelude::*;
 use weir_experiment::senders::in_cells;
 use weir_experiment::virtual_time::SimRun;
@@ -11,32 +10,39 @@ use weir_policy::{Idle, Share};
 /// most with one that does.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     for mbps in MBPS {
-        rec.within(&format!("{mbps}M/"), |rec| at(rec, mbps, Idle::Spin, TrafficRun::run))?;
+        rec.within(&format!("{mbps}M/"), |rec| at(rec, mbps, Idle::Spin, on_the_wire))?;
     }
     for mbps in [100, 1000] {
         let part = format!("{mbps}M-asleep/");
-        rec.within(&part, |rec| at(rec, mbps, Idle::Sleep, TrafficRun::run))?;
+        rec.within(&part, |rec| at(rec, mbps, Idle::Sleep, on_the_wire))?;
     }
     Ok(())
 }
 
 /// Shows the row in virtual time, where a worker neither spins nor sleeps: each rate once.
 pub(super) fn show_in_virtual_time(rec: &mut Recording<'_>) -> Result {
-    let run = |run: TrafficRun| {
-        let place = SimRun { part: "limit", number: 0, disk: None };
-        Ok(run.run_in_virtual_time(&SimArm::default(), &place)?.record)
-    };
     for mbps in MBPS {
-        rec.within(&format!("{mbps}M/"), |rec| at(rec, mbps, Idle::Spin, run))?;
+        rec.within(&format!("{mbps}M/"), |rec| at(rec, mbps, Idle::Spin, in_virtual_time))?;
     }
     Ok(())
+}
+
+fn on_the_wire(_: &mut Recording<'_>, run: TrafficRun) -> Result<TrafficRecord> {
+    run.run()
+}
+
+fn in_virtual_time(rec: &mut Recording<'_>, run: TrafficRun) -> Result<TrafficRecord> {
+    let place = SimRun { part: rec.id(), number: 0, disk: None };
+    let made = run.run_in_virtual_time(&rec.sim, &place)?;
+    made.note.into_iter().for_each(|note| rec.result.add_note(note));
+    Ok(made.record)
 }
 
 fn at(
     rec: &mut Recording<'_>,
     mbps: u64,
     idle: Idle,
-    run: impl FnOnce(TrafficRun) -> Result<TrafficRecord>,
+    run: fn(&mut Recording<'_>, TrafficRun) -> Result<TrafficRecord>,
 ) -> Result {
     let measured: usize = if rec.quick { 3 } else { 10 };
     let rate = BitRate::from_mbps(mbps);
@@ -48,11 +54,12 @@ fn at(
     let burst = Share::default_burst(Some(rate), ByteCount::new(u64::from(FRAME_BYTES)));
     (policy.vifs[0].send.rate, policy.vifs[0].send.burst) = (Some(rate), burst);
     let offered = Some(Rate::Bps(mbps * 1_200_000));
-    let outcome = run(TrafficRun {
+    let traffic = TrafficRun {
         senders: vec![star.generator(vec![star.stream(0, 0, FRAME_BYTES, offered)])],
         receivers: vec![in_cells(star.sink(), 1_000)],
         ..TrafficRun::new(&star, policy, SETTLE_SECONDS + measured + 1)
-    })?;
+    };
+    let outcome = run(rec, traffic)?;
     let series = outcome.stream(0, 0).map(|seen| &seen.series);
     let bits = outcome.bits(series, 1_000_000, (SETTLE_SECONDS + measured) * 1000);
     let name = "bits-each-ms";

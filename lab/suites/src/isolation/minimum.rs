@@ -4,6 +4,7 @@
 
 use weir_experiment::prelude::*;
 use weir_experiment::sim_star::{bits_each_second, sim_node, sim_source};
+use weir_experiment::virtual_time::SimCapture;
 use weir_sim::SimSource;
 use weir_units::Instant;
 
@@ -30,8 +31,11 @@ fn in_memory(rec: &mut Recording<'_>) -> Result {
     let mut node = sim_node(&policy(&star))?;
     let source = |tenant| sim_source(&node, tenant, 1500, offer_bps(&star, tenant));
     let mut sources: Vec<SimSource> = (0..star.tenants.len()).map(source).collect();
+    let capture = rec.sim.capture(&mut node, rec.id())?;
     let mut departures =
         node.record(&mut sources, Instant::from_nanos(seconds as u64 * SECOND_NS))?;
+    let note = capture.map(SimCapture::write).transpose()?.flatten();
+    note.into_iter().for_each(|note| rec.result.add_note(note));
     // All floods count as one stream.
     departures.iter_mut().for_each(|departure| departure.source = departure.source.min(1));
     let bits = |(name, source)| (name, bits_each_second(&departures, source, seconds));

@@ -50,10 +50,13 @@ const ROWS: &[Requirement] = &[
         &[Plain(fairness::show)],
     ),
     row(4, "a minimum of 10 % holds against 10 flooding vifs", &[Plain(minimum::show)])
-        .simulated(&[Plain(minimum::in_memory_alone)]),
+        .simulated(&[Plain(minimum::in_memory_alone)])
+        .captured(),
     row(5, "a flood beyond what the worker serves harms nobody else", &[Plain(overload::show)]),
     row(6, "a limit is exact and never exceeded by more than its burst", &[Plain(limit::show)])
-        .simulated(&[Plain(limit::show_in_virtual_time)]),
+        .simulated(&[Plain(limit::show_in_virtual_time)])
+        .seeded()
+        .captured(),
     row(7, "nothing is lost after it was scheduled", &[Plain(lossless::show)]),
     row(8, "a well-behaved vif waits for two frames at most", &[Plain(delay::show)]),
     row(9, "the switch takes 5 million packets a second in 1024 classes", &[Plain(speed::show)]),

@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use weir_experiment::SimArm;
 use weir_experiment::prelude::*;
 use weir_experiment::product;
 use weir_experiment::run_folder::RunFolder;
@@ -52,10 +51,7 @@ pub(super) fn on_the_wire(rec: &mut Recording<'_>, row: usize) -> Result {
 
 /// Shows a row by its figures, in virtual time.
 pub(super) fn in_virtual_time(rec: &mut Recording<'_>, row: usize) -> Result {
-    let arm = SimArm::default();
-    parts_of(row, rec.quick).iter().try_for_each(|one| {
-        part(rec, one, |rec, scenario, at| runner::run_in_virtual_time(rec, scenario, at, &arm))
-    })
+    parts_of(row, rec.quick).iter().try_for_each(|one| part(rec, one, runner::run_in_virtual_time))
 }
 
 /// A more active machine gets no more, for as long as the text watched two that are free to send,

@@ -25,15 +25,21 @@ const ROWS: &[Requirement] = &[
         "tenants share equally, whatever their activity and number",
         &[With(figures::on_the_wire, EQUAL)],
     )
-    .simulated(&[With(figures::in_virtual_time, EQUAL)]),
+    .simulated(&[With(figures::in_virtual_time, EQUAL)])
+    .seeded()
+    .captured(),
     row(
         3,
         "weights swept from 30:1 to 1:30 are followed at once",
         &[With(figures::on_the_wire, SWEEP)],
     )
-    .simulated(&[With(figures::in_virtual_time, SWEEP)]),
+    .simulated(&[With(figures::in_virtual_time, SWEEP)])
+    .seeded()
+    .captured(),
     row(4, "a rate is exact, alone or beside another", &[With(figures::on_the_wire, RATES)])
-        .simulated(&[With(figures::in_virtual_time, RATES)]),
+        .simulated(&[With(figures::in_virtual_time, RATES)])
+        .seeded()
+        .captured(),
     row(5, "disk work of a tenant does not reach the others", &[With(figures::on_the_wire, DISK)]),
     row(6, "the scheduler at 4096 classes beside DPDK's rte_sched", &[Plain(scheduler::show)]),
     row(7, "packets beside bridge, bridge + HTB and Open vSwitch", &[Plain(forwarding::show)]),

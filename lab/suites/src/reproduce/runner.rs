@@ -3,7 +3,7 @@
 //! says, and keeps what the sink saw.
 
 use weir_experiment::prelude::*;
-use weir_experiment::virtual_time::{SimArm, SimRun};
+use weir_experiment::virtual_time::SimRun;
 
 use super::disk::DiskWork;
 use super::runs::PanelRuns;
@@ -49,7 +49,6 @@ pub fn run_in_virtual_time(
     rec: &mut Recording<'_>,
     scenario: &Scenario,
     at: RunPlace<'_>,
-    arm: &SimArm,
 ) -> Result {
     let disk = scenario.disk.as_ref().map(|disk| [disk.from, disk.to]);
     for runs in at.runs(scenario) {
@@ -62,9 +61,10 @@ pub fn run_in_virtual_time(
         let run = stage(at.lab, runs);
         let mut counts = Counts::default();
         for number in 0..count {
-            let part = format!("{}-{}-{number}", runs.panel.name, runs.variant.key());
+            let (prefix, panel, variant) = (at.prefix, &runs.panel.name, runs.variant.key());
+            let part = format!("{prefix}{panel}-{variant}-{number}");
             let place = SimRun { part: &part, number: number.into(), disk };
-            let made = run.run_in_virtual_time(arm, &place)?;
+            let made = run.run_in_virtual_time(&rec.sim, &place)?;
             counts.add(&made.record);
             counts.scheduled += made.scheduled;
             keep(rec, runs, &made.record, number as usize)?;

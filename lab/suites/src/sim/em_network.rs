@@ -15,7 +15,7 @@ use weir_sim::{
 };
 
 use super::forwarding_trial::{ForwardingTrial, failed, steady_source};
-use super::held::SEED;
+use super::held::MACHINE;
 use crate::reproduce::scenario::{length, unit};
 
 const SCENARIO: &str = include_str!("../../../scenarios/sim/em-network.toml");
@@ -45,6 +45,9 @@ struct EmNetworkScenario {
     #[serde(rename = "case")]
     cases: Vec<CarriedCase>,
     limited: Vec<LimitedCase>,
+    /// The seed of senders' phases.
+    #[serde(skip)]
+    seed: u64,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -132,19 +135,20 @@ struct EmTraffic {
 
 /// Shows the part.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
-    let scenario = EmNetworkScenario::parse(SCENARIO)?;
+    let scenario = EmNetworkScenario::of(rec)?;
     carried(rec, &scenario, |_| true)?;
     limited(rec, &scenario)
 }
 
 /// Shows table 2 alone: the network without a tunnel.
 pub(super) fn table2(rec: &mut Recording<'_>) -> Result {
-    carried(rec, &EmNetworkScenario::parse(SCENARIO)?, |case| !case.tunnel)
+    let scenario = EmNetworkScenario::of(rec)?;
+    carried(rec, &scenario, |case| !case.tunnel)
 }
 
 /// Shows table 3 alone: the tunnel, without and with a limit.
 pub(super) fn table3(rec: &mut Recording<'_>) -> Result {
-    let scenario = EmNetworkScenario::parse(SCENARIO)?;
+    let scenario = EmNetworkScenario::of(rec)?;
     carried(rec, &scenario, |case| case.tunnel)?;
     limited(rec, &scenario)
 }
@@ -216,6 +220,10 @@ fn like_the_text(
 }
 
 impl EmNetworkScenario {
+    fn of(rec: &Recording<'_>) -> Result<Self> {
+        Ok(Self { seed: rec.sim.seed_of(MACHINE), ..Self::parse(SCENARIO)? })
+    }
+
     fn parse(text: &str) -> Result<Self> {
         let wrong = |error: toml::de::Error| {
             let (name, what) = ("em-network.toml".to_owned(), error.to_string());
@@ -248,7 +256,7 @@ impl EmNetworkScenario {
         let directions = if of.both { 2 } else { 1 };
         let link = FifoLink::new(self.link, self.link_queue, ByteCount::new(u64::MAX));
         let mut stations = vec![ForwardingStation::Bottleneck(Box::new(link))];
-        let (mut flows, mut draws) = (Vec::new(), Seed::new(SEED));
+        let (mut flows, mut draws) = (Vec::new(), Seed::new(self.seed));
         for _ in 0..directions {
             let stops = self.stops(of, &mut stations);
             let source = steady_source(SizePattern::Fixed(of.bytes), of.rate, &mut draws);

@@ -19,11 +19,11 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let quick: (&[u64], _, _) = (&[20, 60], 10, 40);
     let full: (&[u64], _, _) = (&[10, 20, 30, 40, 50, 60, 70, 80], 30, 300);
     let (rates, settle, seconds) = if rec.quick { quick } else { full };
-    let mut at_20 = Vec::new();
+    let (seed, mut at_20) = (rec.sim.seed_of(MACHINE), Vec::new());
     for accounting in [CreditAccounting::Sampled, CreditAccounting::Exact] {
         let mut errors = Vec::new();
         for kpps in rates {
-            let error = held(accounting, *kpps, settle, seconds)?;
+            let error = held((accounting, *kpps), settle, seconds, seed)?;
             rec.say(&format!("{accounting:?}, {kpps} kp/s: relative error {error:.3}"));
             errors.push(error);
             at_20.extend((*kpps == 20).then_some(error));
@@ -46,7 +46,12 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 }
 
 /// Returns the relative error of the rates of each second.
-fn held(accounting: CreditAccounting, kpps: u64, settle: u32, seconds: u32) -> Result<f64> {
+fn held(
+    (accounting, kpps): (CreditAccounting, u64),
+    settle: u32,
+    seconds: u32,
+    seed: u64,
+) -> Result<f64> {
     let text = format!(
         "version = 1\nport = [{{ name = \"up0\", rate = \"1Gbit\" }}]\n\
          slice = [{{ name = \"gold\" }}]\n[[router]]\nname = \"r\"\nslice = \"gold\"\n\
@@ -62,7 +67,7 @@ fn held(accounting: CreditAccounting, kpps: u64, settle: u32, seconds: u32) -> R
         offered: PacketRate::from_pps(100_000),
         cost: COST,
     };
-    let world = SwarmWorld::new(&[router], Some(accounting), SEED, None)?;
+    let world = SwarmWorld::new(&[router], Some(accounting), seed, None)?;
     let mut manager = LoopManager::new(Box::new(world.clone()), Box::new(world.clone()));
     let mut now = START;
     manager.follow(now, &policy);
@@ -89,4 +94,5 @@ fn next(world: &SwarmWorld, now: Instant) -> Result<Instant> {
 /// The processor time of a packet that row 1 fits to table 1 of the XTC text.
 pub(super) const COST: Nanos = Nanos::new(3150);
 
-pub(super) const SEED: u64 = 1;
+/// The number of a simulated machine, from which its seed follows.
+pub(super) const MACHINE: u64 = 1;

@@ -21,7 +21,7 @@ use weir_tester::{CpuPoint, CpuSurface};
 use weir_units::Instant;
 
 use super::forwarding_trial::{FlowTrial, ForwardingTrial, failed, steady_source};
-use super::held::SEED;
+use super::held::MACHINE;
 use crate::iip::table1::{TENANTS, cpu_of, surface_of};
 use crate::reproduce::scenario::unit;
 
@@ -122,11 +122,13 @@ struct IipNodeModel {
     scenario: IipNodeScenario,
     guests: Vec<CpuSurface>,
     loads: IipLoads,
+    /// The seed of senders' phases and lengths.
+    seed: u64,
 }
 
 /// Shows the part.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
-    let model = IipNodeModel::new(rec.quick)?;
+    let model = IipNodeModel::new(rec)?;
     held_out(rec, &model)?;
     prose(rec, &model)?;
     let mut fixed = Vec::new();
@@ -332,7 +334,7 @@ impl LoadSweep {
 }
 
 impl IipNodeModel {
-    fn new(quick: bool) -> Result<Self> {
+    fn new(rec: &Recording<'_>) -> Result<Self> {
         let wrong = |error: toml::de::Error| {
             let (name, what) = ("iip-node.toml".to_owned(), error.to_string());
             ExperimentError::Scenario { name, what }
@@ -340,8 +342,8 @@ impl IipNodeModel {
         let scenario: IipNodeScenario = toml::from_str(SCENARIO).map_err(wrong)?;
         let surface = |tenant| surface_of(tenant, &scenario.fitted);
         let guests = TENANTS.into_iter().map(surface).collect::<Result<Vec<_>>>()?;
-        let loads = if quick { scenario.quick } else { scenario.full };
-        Ok(Self { scenario, guests, loads })
+        let loads = if rec.quick { scenario.quick } else { scenario.full };
+        Ok(Self { scenario, guests, loads, seed: rec.sim.seed_of(MACHINE) })
     }
 
     /// Returns the part of a guest's processor by the fitted surface, percent.
@@ -394,7 +396,7 @@ impl IipNodeModel {
         // The tester's own line carries no more.
         let rate = BitRate::from_mbps(asked).min(BitRate::from_bps(line));
         let mbps = float(rate.as_bps()) / 1e6;
-        let mut draws = Seed::new(SEED);
+        let mut draws = Seed::new(self.seed);
         let mut stations = vec![ForwardingStation::Processors {
             count: scenario.domain0.processors,
             queue: scenario.domain0.queue,

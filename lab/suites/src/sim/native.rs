@@ -5,7 +5,6 @@
 //! text's defects are gone. Here *before* is the back end of the text's time
 //! ([`weir_sim::NetbackModel`]): each defect must be there, and none with Weir.
 
-use weir_experiment::SimArm;
 use weir_experiment::prelude::*;
 
 use crate::reproduce::runs::PanelRuns;
@@ -21,12 +20,11 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         }
         let length = if rec.quick { seconds / 4 } else { seconds };
         let scenario = scenario.lasting(Duration::from_secs(length));
-        let arm = SimArm::default();
-        let (scenario, variants) = figure_in_virtual_time(rec, scenario, &arm)?;
+        let (scenario, variants) = figure_in_virtual_time(rec, scenario)?;
         let (lab, prefix) = (format!("verify-{figure}"), rec.name(&format!("{figure}/")));
         let at = RunPlace { lab: &lab, prefix: &prefix, variants: &variants };
         rec.with_full_names(|rec| {
-            record_at(rec, &scenario, at, &arm)?;
+            record_at(rec, &scenario, at)?;
             if figure == "fig5" { rates(rec, &scenario, at) } else { Ok(()) }
         })?;
     }
@@ -38,25 +36,15 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 ///
 /// # Errors
 /// Nothing of it can be run, or the simulation cannot go on.
-pub fn record_figure(
-    rec: &mut Recording<'_>,
-    scenario: Scenario,
-    lab: &str,
-    arm: &SimArm,
-) -> Result<Scenario> {
-    let (scenario, variants) = figure_in_virtual_time(rec, scenario, arm)?;
+pub fn record_figure(rec: &mut Recording<'_>, scenario: Scenario, lab: &str) -> Result<Scenario> {
+    let (scenario, variants) = figure_in_virtual_time(rec, scenario)?;
     let at = RunPlace { lab, prefix: "", variants: &variants };
-    record_at(rec, &scenario, at, arm)?;
+    record_at(rec, &scenario, at)?;
     Ok(scenario)
 }
 
-fn record_at(
-    rec: &mut Recording<'_>,
-    scenario: &Scenario,
-    at: RunPlace<'_>,
-    arm: &SimArm,
-) -> Result {
-    runner::run_in_virtual_time(rec, scenario, at, arm)?;
+fn record_at(rec: &mut Recording<'_>, scenario: &Scenario, at: RunPlace<'_>) -> Result {
+    runner::run_in_virtual_time(rec, scenario, at)?;
     judge::judge(rec, scenario, at)?;
     defects(rec, scenario, at)
 }
@@ -70,7 +58,6 @@ fn record_at(
 fn figure_in_virtual_time(
     rec: &mut Recording<'_>,
     mut scenario: Scenario,
-    arm: &SimArm,
 ) -> Result<(Scenario, Vec<Variant>)> {
     let mut left_out = Vec::new();
     scenario.panels.retain(|panel| {
@@ -90,7 +77,7 @@ fn figure_in_virtual_time(
         left_out.push(format!("Weir is left out: {why}"));
         variants.retain(|variant| *variant == Variant::Before);
     }
-    if let Some(why) = not_at_the_back_end(&scenario, arm) {
+    if let Some(why) = not_at_the_back_end(&scenario, rec.sim.captures.is_some()) {
         left_out.push(format!("before is left out: {why}"));
         variants.retain(|variant| *variant != Variant::Before);
     }
@@ -114,11 +101,11 @@ fn not_in_virtual_time(panel: &FigurePanel) -> Option<&'static str> {
 }
 
 /// Returns the reason why Xen's back end cannot be run, if there is one.
-fn not_at_the_back_end(scenario: &Scenario, arm: &SimArm) -> Option<&'static str> {
+fn not_at_the_back_end(scenario: &Scenario, captured: bool) -> Option<&'static str> {
     let any = |is: fn(&FigureTenant) -> bool| {
         scenario.panels.iter().flat_map(|panel| &panel.tenants).any(is)
     };
-    if arm.captures.is_some() {
+    if captured {
         return Some("frames at Xen's back end have lengths alone");
     }
     if any(|tenant| tenant.frame_min != tenant.frame_max) {

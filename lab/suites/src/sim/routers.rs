@@ -11,8 +11,8 @@ use weir_control::{
     CapRange, Controller, DeadZone, Gains, Model, Pi, PiConfig, Poles, Sample, Settings,
     relative_rmse,
 };
+use weir_experiment::mean;
 use weir_experiment::prelude::*;
-use weir_experiment::{SimArm, mean};
 use weir_sim::{
     BulkSender, CongestionControl, Crossing, DiscardingReader, ProbeSource, RouterChain,
     RouterHost, RouterHostConfig, RouterHostCounts, Seed, TcpConnection, TcpNetwork, TcpPath,
@@ -35,7 +35,7 @@ const SCENARIOS: [(&str, &str); 3] = [
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     for (name, text) in SCENARIOS {
         let scenario = RouterScenario::parse(name, text)?;
-        rec.within(&format!("{name}/"), |rec| record(rec, &scenario, &SimArm::default()))?;
+        rec.within(&format!("{name}/"), |rec| record(rec, &scenario))?;
     }
     Ok(())
 }
@@ -44,7 +44,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 pub(super) fn show_figure(rec: &mut Recording<'_>, label: &str) -> Result {
     for (name, text) in SCENARIOS {
         if let Some(scenario) = RouterScenario::parse(name, text)?.of_figure(label) {
-            rec.within(&format!("{name}/"), |rec| record(rec, &scenario, &SimArm::default()))?;
+            rec.within(&format!("{name}/"), |rec| record(rec, &scenario))?;
         }
     }
     Ok(())
@@ -54,14 +54,14 @@ pub(super) fn show_figure(rec: &mut Recording<'_>, label: &str) -> Result {
 ///
 /// # Errors
 /// A case is impossible, or captures are wanted: packets between endpoints have no frames.
-pub(super) fn record(rec: &mut Recording<'_>, scenario: &RouterScenario, arm: &SimArm) -> Result {
-    if arm.captures.is_some() {
+pub(super) fn record(rec: &mut Recording<'_>, scenario: &RouterScenario) -> Result {
+    if rec.sim.captures.is_some() {
         let what = "a capture of packets at virtual routers".to_owned();
         return Err(ExperimentError::Missing { what, needs: "frames around them".to_owned() });
     }
     let (mut runs, quick) = (Vec::new(), rec.quick);
     for case in scenario.cases.iter().filter(|case| case.quick || !quick) {
-        let run = CaseRun::of(scenario, case, quick, arm.seed)?;
+        let run = CaseRun::of(scenario, case, quick, rec.sim.seed)?;
         rec.say(&format!("{}: {run}", case.name));
         for (name, unit, samples) in [
             ("rate", "kp/s", &run.rates),

@@ -5,7 +5,6 @@
 //! A scenario may need parts of a machine that virtual time does not have: a kernel's bridge, a
 //! disk, TCP through the switch, shared processors. Such a scenario is refused, and the part named.
 
-use weir_experiment::SimArm;
 use weir_experiment::prelude::*;
 
 use crate::conformance::planes::SIM;
@@ -65,33 +64,33 @@ impl SimScenario {
     ///
     /// # Errors
     /// It needs something that virtual time has not, or the simulation cannot go on.
-    pub fn run(self, rec: &mut Recording<'_>, name: &str, arm: &SimArm) -> Result {
+    pub fn run(self, rec: &mut Recording<'_>, name: &str) -> Result {
         match self {
             Self::Conformance(scenario) => {
                 let mut beside = nothing_beside;
-                let sim = arm.clone();
+                let sim = rec.sim.clone();
                 let mut place = Laboratory::new(&SIM, name, &mut beside, sim);
                 scenario.run(rec, &mut place).map(drop)
             }
             Self::Figure(scenario) => {
                 let scenario = if rec.quick { scenario.quickly() } else { *scenario };
-                native::record_figure(rec, scenario, name, arm).map(drop)
+                native::record_figure(rec, scenario, name).map(drop)
             }
             Self::Shaped(scenario) => {
-                if arm.captures.is_some() {
+                if rec.sim.captures.is_some() {
                     let what = "a capture of packets through shapers".to_owned();
                     let needs = "frames: they have lengths alone".to_owned();
                     return Err(ExperimentError::Missing { what, needs });
                 }
-                if arm.seed != 0 {
-                    let what = format!("seed {}", arm.seed);
+                if rec.sim.seed != 0 {
+                    let what = format!("seed {}", rec.sim.seed);
                     let needs = "something random: a sender through shapers has nothing".to_owned();
                     return Err(ExperimentError::Missing { what, needs });
                 }
                 smooth::record(rec, name, &scenario)?;
                 smooth::judge(rec, name, &scenario)
             }
-            Self::Routers(scenario) => routers::record(rec, &scenario, arm),
+            Self::Routers(scenario) => routers::record(rec, &scenario),
         }
     }
 }

@@ -19,7 +19,8 @@ use weir_units::Instant;
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let seconds = if rec.quick { 30 } else { 300 };
     let (mut credit, mut edf) = (StreamDelays::default(), StreamDelays::default());
-    for seed in 0..5 {
+    for run in 0..5 {
+        let seed = rec.sim.seed_of(run);
         credit.add(SimMachine::new(1, by_credit(), &DOMAINS, seed)?, seconds)?;
         let classes = [RealTimeClass::Periodic { deadline: PERIOD }];
         let scheduler = CreditEdfScheduler::new(by_credit(), &classes);

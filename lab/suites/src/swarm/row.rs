@@ -90,7 +90,9 @@ fn seeds(spec: &SwarmSpec) -> std::result::Result<(BrokenSeeds, SwarmTally), Swa
 /// Shows row 11: no seed breaks an invariant, and each invariant catches a planted fault.
 pub(crate) fn show(rec: &mut Recording<'_>) -> Result {
     let count = if rec.quick { 20 } else { 10_000 };
-    let spec = SwarmSpec { seeds: 0..count, mutant: None, kept: None };
+    let first = rec.sim.seed;
+    let seeds = first..first.saturating_add(count);
+    let spec = SwarmSpec { seeds, mutant: None, kept: None };
     if let Some(failure) = record(rec, &spec)? {
         rec.say(&failure.to_string());
     }

@@ -15,6 +15,7 @@ use weir_suites::reproduce::em_figures::EmFigure;
 use super::figure_set::{ALL, REPORT, make_all, record, results, simulate, unknown};
 use crate::output::Output;
 use crate::run_on::RunOn;
+use crate::sim_options::SimOptions;
 
 /// Requests for guaranteed connections, what tunnels carry, and both beside a controller of flows
 /// and MPLS.
@@ -27,18 +28,21 @@ pub(crate) struct ReproduceEm {
     #[arg(long, value_name = "PLACE", default_value = "lab")]
     on: RunOn,
     #[command(flatten)]
+    sim: SimOptions,
+    #[command(flatten)]
     output: Output,
 }
 
 impl ReproduceEm {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        self.sim.check(self.on)?;
         let known = names().find(|name| *name == self.what);
         if [ALL, REPORT].contains(&self.what.as_str()) && self.output.json {
             let wrong = format!("--json: '{}' makes more than one result", self.what);
             return Err(UsageError(wrong).into());
         }
         if self.on == RunOn::Sim {
-            return simulate("em", &self.what, &self.output);
+            return simulate("em", &self.what, (&self.sim, &self.output));
         }
         match (self.what.as_str(), known) {
             (_, Some(name)) => one(name, &self.output),

@@ -11,6 +11,7 @@ use weir_suites::sim::SimFigure;
 
 use crate::output::{Output, origin};
 use crate::run_on::RunOn;
+use crate::sim_options::SimOptions;
 
 /// Makes one figure after the other, so that one that cannot be made does not hide the others.
 pub(super) fn make_all(
@@ -58,27 +59,40 @@ pub(super) fn record(
 }
 
 /// Makes a figure of a text in virtual time, or all that can be made there.
-pub(super) fn simulate(text: &str, wanted: &str, output: &Output) -> Result<ExitCode, Failure> {
+pub(super) fn simulate(
+    text: &str,
+    wanted: &str,
+    (sim, output): (&SimOptions, &Output),
+) -> Result<ExitCode, Failure> {
+    sim.refuse_pcap(&format!("{text} {wanted}"), WITH_FRAMES)?;
     let one = |name: &str| SimFigure::of(text).find(|figure| figure.name == name);
     if let Some(figure) = one(wanted) {
-        return simulate_one(figure, output);
+        return simulate_one(figure, sim, output);
     }
     if wanted != ALL {
         return Err(not_simulated(text, wanted, SimFigure::of(text).map(|one| one.name)));
     }
     make_each(SimFigure::of(text).map(|figure| figure.name), |name| match one(name) {
-        Some(figure) => simulate_one(figure, &output.part(&sim_place(figure))),
+        Some(figure) => simulate_one(figure, sim, &output.part(&sim_place(figure))),
         None => Err(unknown("figure", name, SimFigure::of(text).map(|one| one.name)).into()),
     })
 }
 
-fn simulate_one(figure: &SimFigure, output: &Output) -> Result<ExitCode, Failure> {
+fn simulate_one(
+    figure: &SimFigure,
+    sim: &SimOptions,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
     Output::say(&format!("{}: {}, in virtual time", figure.name, figure.title));
-    let (result, ()) = output.measure(|rec| Ok(figure.record(rec)?))?;
+    let name = format!("reproduce/{}", sim_place(figure));
+    let (result, ()) = output.measure(|rec| {
+        rec.set_sim(sim.arm(output, &name));
+        Ok(figure.record(rec)?)
+    })?;
     if !output.json {
         println!("{result}");
     }
-    output.finish(&format!("reproduce/{}", sim_place(figure)), &result)
+    output.finish(&name, &result)
 }
 
 /// The folder of a figure's result among the others.
@@ -148,6 +162,9 @@ pub(super) fn duration_text(length: Duration) -> String {
 fn is_interruption(failure: &Failure) -> bool {
     matches!(failure.downcast_ref::<ExperimentError>(), Some(ExperimentError::Interrupted))
 }
+
+/// The text whose figures have frames in virtual time.
+pub(super) const WITH_FRAMES: &str = "reproduce netback";
 
 /// The words that stand for all figures, and for their page.
 pub(super) const ALL: &str = "all";

@@ -12,6 +12,7 @@ use weir_suites::reproduce::iip::{self, FIGURES, IipFigure, draw, page};
 use super::figure_set::{ALL, REPORT, duration_text, record, results, simulate, unknown};
 use crate::output::Output;
 use crate::run_on::RunOn;
+use crate::sim_options::SimOptions;
 
 /// Three parallel internets through one node: fig5 to fig12, table1, and what the text left open.
 #[derive(Debug, Args)]
@@ -22,14 +23,17 @@ pub(crate) struct ReproduceIip {
     #[arg(long, value_name = "PLACE", default_value = "lab")]
     on: RunOn,
     #[command(flatten)]
+    sim: SimOptions,
+    #[command(flatten)]
     output: Output,
 }
 
 impl ReproduceIip {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        self.sim.check(self.on)?;
         let figure = FIGURES.iter().find(|known| known.name == self.figure);
         if self.on == RunOn::Sim {
-            return simulate("iip", &self.figure, &self.output);
+            return simulate("iip", &self.figure, (&self.sim, &self.output));
         }
         match (self.figure.as_str(), figure) {
             (_, Some(figure)) => self.make(Some(figure)),

@@ -14,11 +14,12 @@ use weir_suites::reproduce::jitter::{self, draw, page};
 use weir_suites::sim::SimFigure;
 
 use super::figure_set::{
-    ALL, REPORT, duration_text, make_all, make_each, not_simulated, record, results, simulate,
-    unknown,
+    ALL, REPORT, WITH_FRAMES, duration_text, make_all, make_each, not_simulated, record, results,
+    simulate, unknown,
 };
 use crate::output::Output;
 use crate::run_on::RunOn;
+use crate::sim_options::SimOptions;
 
 /// Processor time and delay at the right moment: activation, ping, iperf, RTP and shares beside
 /// neighbours; RTP video, web pages and bulk through a shaper of 2 Mb/s.
@@ -31,11 +32,14 @@ pub(crate) struct ReproduceJitter {
     #[arg(long, value_name = "PLACE", default_value = "lab")]
     on: RunOn,
     #[command(flatten)]
+    sim: SimOptions,
+    #[command(flatten)]
     output: Output,
 }
 
 impl ReproduceJitter {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        self.sim.check(self.on)?;
         let known = names().find(|name| *name == self.experiment);
         if [ALL, REPORT].contains(&self.experiment.as_str()) && self.output.json {
             let wrong = format!("--json: '{}' makes more than one result", self.experiment);
@@ -60,16 +64,22 @@ impl ReproduceJitter {
 
     /// Makes experiments in virtual time: those of the shaper never are elsewhere.
     fn simulate(&self) -> Result<ExitCode, Failure> {
-        let (wanted, output) = (self.experiment.as_str(), &self.output);
+        let (wanted, sim, output) = (self.experiment.as_str(), &self.sim, &self.output);
         let is_shaped = |name: &str| SHAPED.iter().any(|(known, _)| *known == name);
         let of_processor = || SimFigure::of("jitter").map(|figure| figure.name);
-        let all = || of_processor().chain(SHAPED.map(|(name, _)| name));
+        sim.refuse_pcap(&format!("jitter {wanted}"), WITH_FRAMES)?;
+        if is_shaped(wanted) {
+            sim.refuse_seed(wanted, &of_processor().collect::<Vec<_>>().join(", "))?;
+        }
+        // A sender through a shaper draws nothing.
+        let shaped = SHAPED.map(|(name, _)| name).into_iter().filter(|_| sim.seed.is_none());
+        let all = || of_processor().chain(shaped.clone());
         match all().find(|name| *name == wanted) {
             Some(name) if is_shaped(name) => one_shaped(name, output),
-            Some(name) => simulate("jitter", name, output),
+            Some(name) => simulate("jitter", name, (sim, output)),
             None if wanted == ALL => make_each(all(), |name| match is_shaped(name) {
                 true => one_shaped(name, &output.part(&place(name))),
-                false => simulate("jitter", name, &output.part(&place(name))),
+                false => simulate("jitter", name, (sim, &output.part(&place(name)))),
             }),
             None => Err(not_simulated("jitter", wanted, all())),
         }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use weir_experiment::{ExperimentError, Recording, SimArm};
+use weir_experiment::{ExperimentError, Recording};
 use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output::print;
 use weir_suites::reproduce::{
@@ -20,6 +20,7 @@ use super::figure_set::{
 };
 use crate::output::Output;
 use crate::run_on::RunOn;
+use crate::sim_options::SimOptions;
 
 /// Packet scheduling across virtual interfaces: fig5 to fig12, and what the text left open.
 #[derive(Debug, Args)]
@@ -40,11 +41,14 @@ pub(crate) struct ReproduceNetback {
     #[arg(long, value_name = "PLACE", default_value = "lab")]
     on: RunOn,
     #[command(flatten)]
+    sim: SimOptions,
+    #[command(flatten)]
     output: Output,
 }
 
 impl ReproduceNetback {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        self.sim.check(self.on)?;
         self.check()?;
         match self.figure.as_str() {
             REPORT => self.report(),
@@ -127,11 +131,12 @@ impl ReproduceNetback {
         output: &Output,
     ) -> Result<ExitCode, Failure> {
         let lab = format!("netback-{figure}");
+        let name = format!("reproduce/{}", self.on.folder(&place(figure)));
         let record = |rec: &mut Recording<'_>| {
-            Ok(sim::record_figure(rec, scenario, &lab, &SimArm::default())?)
+            rec.set_sim(self.sim.arm(output, &name));
+            Ok(sim::record_figure(rec, scenario, &lab)?)
         };
         let (result, scenario) = output.measure(record)?;
-        let name = format!("reproduce/{}", self.on.folder(&place(figure)));
         let before = runner::BEFORE_IN_VIRTUAL_TIME;
         figure::write(&result, &scenario, before, &output.folder(&name))?;
         if !output.json {

@@ -14,6 +14,7 @@ use weir_suites::routers::RouterKind;
 use super::figure_set::{ALL, REPORT, duration_text, make_all, record, results, simulate, unknown};
 use crate::output::Output;
 use crate::run_on::RunOn;
+use crate::sim_options::SimOptions;
 
 /// Packet rates held by feedback: fig3 to fig18, fig20, table1, table2.
 #[derive(Debug, Args)]
@@ -27,11 +28,14 @@ pub(crate) struct ReproduceXtc {
     #[arg(long, value_name = "PLACE", default_value = "lab")]
     on: RunOn,
     #[command(flatten)]
+    sim: SimOptions,
+    #[command(flatten)]
     output: Output,
 }
 
 impl ReproduceXtc {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        self.sim.check(self.on)?;
         let figure = self.figure.as_str();
         let several = [ALL, REPORT].contains(&figure);
         if !several && !FIGURES.iter().any(|known| known.name == figure) {
@@ -47,7 +51,7 @@ impl ReproduceXtc {
                 let wrong = format!("--router {}: it is of the lab; not --on sim", router.name());
                 return Err(UsageError(wrong).into());
             }
-            return simulate("xtc", figure, &self.output);
+            return simulate("xtc", figure, (&self.sim, &self.output));
         }
         match figure {
             REPORT => self.report(),
