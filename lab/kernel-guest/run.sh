@@ -11,7 +11,7 @@
 # `kernel`; `conformance` and `comparison` leave matrix.jsonl and comparison.json in FOLDER.
 # Prints what weir-lab says; fails if a row does not hold. Needs qemu-system-x86, busybox-static,
 # cpio, kmod, zstd, iproute2, ethtool, iputils-ping, iperf3; for the broker openssh-server,
-# openssh-client, curl and sqlite3 too.
+# openssh-client, curl, sqlite3 and nftables too.
 set -euo pipefail
 
 [ $# -ge 3 ] || {
@@ -27,7 +27,8 @@ own=$(dirname "$(realpath "$0")")
 release=${WEIR_GUEST_SUITE:-trixie}
 seconds=${WEIR_GUEST_SECONDS:-900}
 modules="sch_hfsc sch_htb sch_fq_codel sch_tbf sch_ingress cls_bpf cls_u32 cls_flower act_gact
-    act_mirred veth bridge 8021q bonding ifb tun mpls_router mpls_iptunnel ip6_tunnel"
+    act_mirred veth bridge 8021q bonding ifb tun mpls_router mpls_iptunnel ip6_tunnel
+    crc32c_generic nf_tables"
 
 # The kernel, from lists of its own, so that the host's are left alone.
 if ! ls "$folder"/kernel/boot/vmlinuz-* >/dev/null 2>&1; then
@@ -75,7 +76,7 @@ wanted=("$programs/weir" "$programs/weir-lab" ip tc bridge ethtool nsenter ping 
     sysctl dash)
 case $rows in
 *em.* | *comparison*)
-    wanted+=("$programs/weir-broker" /usr/sbin/sshd ssh-keygen curl sqlite3)
+    wanted+=("$programs/weir-broker" /usr/sbin/sshd ssh-keygen curl sqlite3 nft)
     ;;
 esac
 for program in "${wanted[@]}"; do
@@ -98,7 +99,7 @@ if [ -e "$root/bin/sshd" ]; then
     mv "$root/bin/sshd" "$root/usr/sbin/sshd"
     printf '%s\n' root:x:0:0:root:/tmp:/bin/sh sshd:x:100:65534::/run/sshd:/bin/false \
         >"$root/etc/passwd"
-    # Rules of `ip` name protocols.
+    # `nft` and `ip` name protocols.
     printf '%s\n' 'tcp 6 TCP' 'udp 17 UDP' 'ipv6-icmp 58 IPv6-ICMP' >"$root/etc/protocols"
 fi
 cp "$own/init.sh" "$root/init"

@@ -420,20 +420,33 @@ impl NetworkConfig {
         Ok(())
     }
 
+    /// Returns an address of a router from which tunnels by segment routing can come; none if its
+    /// links have only local ones.
+    pub(crate) fn tunnel_source(&self, router: &str) -> Option<Ipv6Addr> {
+        let ends = self.link.iter().flat_map(|link| [&link.a, &link.b]);
+        let mut own = ends.filter(|end| end.router == router && end.is_global());
+        own.next().map(|end| end.address)
+    }
+
     /// Checks that the kernel would send tunnels of `ip6tnl` from the address of a link's end.
     fn check_source(&self, link: &str, end: &LinkEnd) -> Result<(), String> {
         let router = self.router.iter().find(|router| router.name == end.router);
         let by_device = router.is_some_and(|of| of.encapsulation == Encapsulation::Ip6tnl);
-        let address = end.address;
-        let is_local = address.is_unspecified() || address.is_loopback();
-        let is_global = !is_local && !address.is_unicast_link_local() && !address.is_multicast();
-        if by_device && !is_global {
-            let name = &end.router;
+        if by_device && !end.is_global() {
+            let (name, address) = (&end.router, end.address);
             return Err(format!(
                 "link \"{link}\": {address} of router \"{name}\" must be global with ip6tnl"
             ));
         }
         Ok(())
+    }
+}
+
+impl LinkEnd {
+    fn is_global(&self) -> bool {
+        let address = self.address;
+        let is_local = address.is_unspecified() || address.is_loopback();
+        !is_local && !address.is_unicast_link_local() && !address.is_multicast()
     }
 }
 

@@ -7,10 +7,10 @@
 //! from there for the network's pool. Packets of tunnels come from the router itself or from
 //! `wcNUMBERx`, those on their way from devices of links: no guard is there.
 //!
-//! The rule comes after those of entries, which are for the addresses of end nodes, and before the
-//! main table, where the routes of outer addresses are. The table of local addresses comes before
-//! all rules: the outer address of an exit by `ip6tnl` is in it, so a guard does not keep the end
-//! nodes of that very router from it.
+//! The rule comes after those of entries, which are for marked packets, and before the main table,
+//! where the routes of outer addresses are. The table of local addresses comes before all rules:
+//! the outer address of an exit by `ip6tnl` is in it, so a guard does not keep the end nodes of
+//! that router from it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -93,7 +93,8 @@ mod tests {
     use crate::linux::{LinuxDriver, NodeDriver};
     use crate::test_config;
 
-    const DRIVER: LinuxDriver = LinuxDriver { encapsulation: Encapsulation::SegmentRouting };
+    const DRIVER: LinuxDriver =
+        LinuxDriver { encapsulation: Encapsulation::SegmentRouting, tunnel_source: None };
 
     /// Answer of a router with a guard and rules of others, as iproute2 6.1 prints them.
     const ANSWER: &str = r#"[]
@@ -105,7 +106,7 @@ mod tests {
          {"priority":32001,"src":"all","dst":"fd0f::","dstlen":64,"iif":"q",
           "action":"prohibit","protocol":"87"},
          {"priority":32766,"src":"all","table":"main"}]
-        []"#;
+        [] {}"#;
 
     fn wanted() -> Items {
         let config = test_config::with(&[test_config::TRIANGLE]);

@@ -3,8 +3,8 @@
 //!
 //! An entry has a device for each of its paths, since the addresses of one cannot be changed at
 //! once; an exit has a device with its outer address. The name of a device follows from its
-//! addresses, and shows that it is ours. A device of an entry sends as the router itself does: a
-//! rule for the outer address leads to the entry's own table.
+//! addresses, and shows that it is ours. The packets of an entry's device get the mark that leads
+//! to the entry's own table of routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,6 +14,7 @@ use serde_json::Value;
 use weir_network::TUNNEL_MTU;
 
 use crate::item::{EntryItem, ExitItem, Items, NodeItem, outer_key};
+use crate::marks::mark_behind;
 
 /// Devices of ours, by name.
 pub(crate) type TunnelDevices = BTreeMap<String, TunnelDevice>;
@@ -24,7 +25,7 @@ pub(crate) struct TunnelDevice {
     outer: Ipv6Addr,
     /// The source of its packets; none at an exit.
     source: Option<Ipv6Addr>,
-    /// False if it is down, has another mode, or is an exit without its address.
+    /// False if it is down, has another mode or mark, or is an exit without its address.
     is_sound: bool,
 }
 
@@ -45,7 +46,8 @@ pub(crate) fn put_entry(tunnel: u16, outer: Ipv6Addr, source: Ipv6Addr, ip: &mut
     let _ = writeln!(
         ip,
         "link add {device} up mtu {TUNNEL_MTU} type ip6tnl mode ip6ip6 remote {outer} \
-         local {source} encaplimit none"
+         local {source} encaplimit none fwmark {:#x}",
+        mark_behind(tunnel)
     );
     device
 }
@@ -66,14 +68,16 @@ pub(crate) fn read(answer: &[Value]) -> TunnelDevices {
         let mut own = device["addr_info"].as_array().into_iter().flatten();
         let has_local =
             own.any(|own| own["local"].as_str().is_some_and(|own| own.parse() == Ok(local)));
-        let (outer, source, is_ours) = match remote {
+        let (outer, source, is_ours, is_whole) = match remote {
             Some(outer) => {
                 let tunnel = tunnel_of(&name)?;
-                (outer, Some(local), name == entry_device(tunnel, outer))
+                let mark = format!("{:#x}", mark_behind(tunnel));
+                let is_marked = data["fwmark"] == mark;
+                (outer, Some(local), name == entry_device(tunnel, outer), is_marked)
             }
-            None => (local, None, name == exit_device(local)),
+            None => (local, None, name == exit_device(local), has_local),
         };
-        let is_sound = is_up && is_plain && (source.is_some() || has_local);
+        let is_sound = is_up && is_plain && is_whole;
         is_ours.then_some((name, TunnelDevice { outer, source, is_sound }))
     });
     devices.collect()

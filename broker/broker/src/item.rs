@@ -7,12 +7,11 @@
 //! have different outer addresses, so both can be in place while the traffic moves from one to the
 //! other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use weir_network::{
-    FlowSelector, NodeInstruction, NodeIntent, TransportProtocol, TunnelEntry, TunnelFarEnd,
-    TunnelTransit,
+    FlowSelector, NodeInstruction, NodeIntent, TunnelEntry, TunnelFarEnd, TunnelTransit,
 };
 
 use crate::config::Encapsulation;
@@ -67,6 +66,7 @@ pub(crate) enum NodeItem {
     Exit(ExitItem),
     Link(LinkItem),
     Guard(GuardItem),
+    Steering(SteeringItem),
     /// A foreign object has its place and is kept; the text says how to remove it.
     Foreign(String),
     /// Something is there under that key, but it is incomplete or was changed by somebody else.
@@ -79,9 +79,8 @@ pub(crate) enum NodeItem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EntryItem {
     pub(crate) tunnel: u16,
-    /// Device towards the sender.
-    pub(crate) access: String,
-    pub(crate) selector: FlowSelector,
+    /// Its packets; none if nothing steers them any more.
+    pub(crate) flow: Option<TunnelFlow>,
     pub(crate) path: EntryPath,
     /// Rate of the token bucket in bytes a second, with the tunnel's header.
     pub(crate) rate_bytes: u64,
@@ -90,10 +89,32 @@ pub(crate) struct EntryItem {
     pub(crate) hold_ms: u16,
 }
 
+/// The packets of a tunnel, as they come to its first router.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TunnelFlow {
+    /// Device towards the sender.
+    pub(crate) access: String,
+    pub(crate) selector: FlowSelector,
+}
+
+/// Steering of packets to the tunnels that enter at a router. The driver computes it from the
+/// entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SteeringItem {
+    /// False if a part is missing that all tunnels need.
+    pub(crate) is_whole: bool,
+    /// Groups of tunnels whose rules packets can find.
+    pub(crate) groups: BTreeSet<u16>,
+    /// Packets by tunnel.
+    pub(crate) flows: BTreeMap<u16, TunnelFlow>,
+}
+
 /// The path of an entry's packets. The next hop is unspecified if the kernel took its route away
 /// with the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EntryPath {
+    /// The end node behind the tunnel.
+    pub(crate) destination: Ipv6Addr,
     pub(crate) outer: Ipv6Addr,
     /// Source of the packets, if a device of `ip6tnl` makes them; none with segment routing, which
     /// finds one itself.
@@ -135,11 +156,12 @@ impl EntryItem {
     /// Returns true if this entry can become another one in place. A device of `ip6tnl` keeps the
     /// addresses with which it was made, and has its name from one of them.
     pub(crate) fn can_become(&self, other: &Self) -> bool {
-        let steering = |of: &Self| (of.tunnel, of.selector);
+        let keeps_flow = self.flow.is_none() || self.flow == other.flow;
         let has_device = self.path.source.is_some() && other.path.source.is_some();
         let keeps_name = has_device && self.path.outer == other.path.outer;
-        steering(self) == steering(other)
-            && self.access == other.access
+        self.tunnel == other.tunnel
+            && keeps_flow
+            && self.path.destination == other.path.destination
             && !(keeps_name && self.path.source != other.path.source)
     }
 }
@@ -153,8 +175,7 @@ pub(crate) struct GuardItem {
 }
 
 impl NodeItem {
-    /// Returns the key of the item; none for one that is not whole, whose key is known to who found
-    /// it.
+    /// Returns the key of the item; none for those whose key is known to who found them.
     pub(crate) fn key(&self) -> Option<String> {
         match self {
             Self::Entry(entry) => Some(entry_key(entry.tunnel)),
@@ -163,7 +184,7 @@ impl NodeItem {
             }
             Self::Link(link) => Some(format!("link/{}", link.device)),
             Self::Guard(guard) => Some(guard_key(&guard.device, guard.pool)),
-            Self::Broken | Self::Unused | Self::Foreign(_) => None,
+            Self::Steering(_) | Self::Broken | Self::Unused | Self::Foreign(_) => None,
         }
     }
 }
@@ -264,6 +285,7 @@ impl NetworkDirectory {
             Encapsulation::Ip6tnl => Some(next.address),
         };
         let path = EntryPath {
+            destination: selector.destination,
             outer: target.outer,
             source,
             next_hop: next.next_hop,
@@ -271,8 +293,7 @@ impl NetworkDirectory {
         };
         Ok(EntryItem {
             tunnel: tunnel_of(target.outer),
-            access: sender.device.clone(),
-            selector,
+            flow: Some(TunnelFlow { access: sender.device.clone(), selector }),
             path,
             rate_bytes: limit.as_bps().div_ceil(8),
             hold_ms: 0,
@@ -288,14 +309,6 @@ pub(crate) const PROTOCOL: u32 = 87;
 #[error("a {0} that it passes is no longer configured")]
 pub(crate) struct NotConfigured(&'static str);
 
-/// Returns the protocol as `ip` has it.
-pub(crate) const fn protocol_name(protocol: TransportProtocol) -> &'static str {
-    match protocol {
-        TransportProtocol::Tcp => "tcp",
-        TransportProtocol::Udp => "udp",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use weir_network::FlowSelector;
@@ -306,11 +319,18 @@ mod tests {
         let outer: Ipv6Addr = outer.parse().unwrap();
         let (source, destination) = (Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
         let (protocol, source_port, destination_port) = (None, None, None);
+        let selector =
+            FlowSelector { source, destination, protocol, source_port, destination_port };
         NodeItem::Entry(EntryItem {
             tunnel: tunnel_of(outer),
-            access: "x".to_owned(),
-            selector: FlowSelector { source, destination, protocol, source_port, destination_port },
-            path: EntryPath { outer, source: None, next_hop: outer, next_device: "y".to_owned() },
+            flow: Some(TunnelFlow { access: "x".to_owned(), selector }),
+            path: EntryPath {
+                destination,
+                outer,
+                source: None,
+                next_hop: outer,
+                next_device: "y".to_owned(),
+            },
             rate_bytes: 1,
             hold_ms: 0,
         })

@@ -63,6 +63,7 @@ mod linux;
 mod linux_host;
 mod linux_host_keeper;
 mod linux_host_units;
+mod marks;
 mod message;
 mod metrics;
 mod network_views;

@@ -315,23 +315,22 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         self.forget();
         // Another fault is in the status already.
         if let Ok(said) = self.converge().await {
-            let links = self.untaken_edges(&said);
+            let untaken = self.untaken(&said);
             let routing = self.compare_ospf().await;
             self.note(|status| {
                 // A silent router has a fault of its own.
                 if status.router.reachable {
-                    status.router.fault = links.or(routing).map(|fault| fault.to_string());
+                    status.router.fault = untaken.or(routing).map(|fault| fault.to_string());
                 }
             });
         }
         self.repairs.tell();
     }
 
-    /// Returns why a link does not have its classes, or a device its guard; none if all have.
-    fn untaken_edges(&self, said: &str) -> Option<NodeFault> {
-        let is_edge = |item: &NodeItem| matches!(item, NodeItem::Link(_) | NodeItem::Guard(_));
-        let mut edges = self.wanted.iter().filter(|(_, item)| is_edge(item));
-        let untaken = edges.find(|(key, item)| self.actual_item(key) != Some(item));
+    /// Returns why the router does not have one of its items; none if it has all.
+    fn untaken(&self, said: &str) -> Option<NodeFault> {
+        let mut wanted = self.wanted.iter();
+        let untaken = wanted.find(|(key, item)| self.actual_item(key) != Some(item));
         untaken.map(|(key, _)| self.not_applied(key, said))
     }
 
@@ -370,6 +369,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
             Some(NodeItem::Foreign(words)) => words,
             _ => said,
         };
+        let said = if said.is_empty() { "it says nothing about it" } else { said };
         let said: String = said.chars().take(SAID_MAX).collect();
         NodeFault::NotApplied(self.server.name.clone(), what.to_owned(), said.trim().to_owned())
     }
@@ -420,8 +420,10 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
     }
 
     fn repaired<'k>(&mut self, keys: impl IntoIterator<Item = &'k str>) {
-        self.note(|status| status.router.repaired += 1);
+        // Each repair that is counted has an entry of its own in the history.
+        let is_first = self.repairs.is_empty();
         self.repairs.add(keys);
+        self.note(|status| status.router.repaired += u64::from(is_first));
     }
 
     /// Forgets what the node has, so that it is read again.

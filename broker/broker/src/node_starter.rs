@@ -92,7 +92,7 @@ impl NodeStarter {
         let routers = config
             .network
             .iter()
-            .flat_map(|network| network.router.iter().map(|router| (&network.name, router)));
+            .flat_map(|network| network.router.iter().map(move |router| (network, router)));
         let queues = routers.map(|(network, router)| {
             let items = wanted.remove(&router.name).unwrap_or_default();
             let wants = RouterWants { items, ospf: ospf.remove(router.name.as_str()) };
@@ -101,8 +101,11 @@ impl NodeStarter {
                 Some(access) => {
                     let (check, changed) = (config.broker.check, Arc::clone(&self.changed));
                     let settings = QueueSettings { check, changed };
-                    let driver = LinuxDriver { encapsulation: router.encapsulation };
-                    let repairs = RepairLog::new(network, &router.name, self.note_taker());
+                    let driver = LinuxDriver {
+                        encapsulation: router.encapsulation,
+                        tunnel_source: network.tunnel_source(&router.name),
+                    };
+                    let repairs = RepairLog::new(&network.name, &router.name, self.note_taker());
                     NodeQueue::start(router.server(), driver, access, wants, settings, repairs)
                 }
             };

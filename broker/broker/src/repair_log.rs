@@ -28,6 +28,10 @@ impl RepairLog {
         Self { subject, taker, keys: BTreeSet::new(), more: false }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     /// Adds the items that differed at one reading.
     pub(crate) fn add<'k>(&mut self, keys: impl IntoIterator<Item = &'k str>) {
         for key in keys {

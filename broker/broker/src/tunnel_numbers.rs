@@ -121,7 +121,8 @@ fn entries(
     })
 }
 
-/// Most tunnels that enter at one router: each kind of rule has so many places.
+/// Most tunnels that enter at one router: their marks have 16 bits for them, and the preferences of
+/// their rules 79 places for groups of 64.
 pub(crate) const TUNNELS_PER_ROUTER_MAX: u16 = 4999;
 
 #[cfg(test)]

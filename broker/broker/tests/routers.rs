@@ -348,7 +348,7 @@ impl Network {
     fn traces(&self) -> String {
         let line = "ip -6 route show table all proto 87; \
                     ip -6 rule show | grep 'proto 87' | grep -v ^32000:; \
-                    ip -o link show type veth | grep -o 'wc[0-9]*x*@'; true";
+                    ip -o link show type veth | grep -o 'wc[0-9]*x*@'; nft list tables; true";
         ROUTERS.iter().map(|router| self.sh(router, line)).collect()
     }
 }

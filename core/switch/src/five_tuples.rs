@@ -29,7 +29,7 @@ struct Pattern {
     mask: PacketBits,
 }
 
-/// What five-tuples may ask of a packet, side by side as bits.
+/// The fields of a packet that five-tuples name, side by side as bits.
 #[derive(Debug, Default)]
 struct PacketBits {
     /// Its family, its protocol, whether it has ports, and its ports.

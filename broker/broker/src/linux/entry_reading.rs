@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Numbers of a tunnel's rules and tables, and a router's answers about entries by these.
+//! Numbers of a tunnel's tables, and a router's answers about entries by these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -9,10 +9,8 @@ use serde_json::Value;
 use crate::ip6tnl::TunnelDevices;
 use crate::item::PROTOCOL;
 
-/// Numbers of a tunnel's rules and tables.
+/// Numbers of a tunnel's tables.
 pub(super) struct Numbers {
-    pub(super) behind: u32,
-    pub(super) outer: u32,
     pub(super) before_bucket: u32,
     pub(super) after_bucket: u32,
 }
@@ -20,14 +18,7 @@ pub(super) struct Numbers {
 impl Numbers {
     pub(super) fn of(tunnel: u16) -> Self {
         let tunnel = u32::from(tunnel);
-        // Rules that steer are between these two ([`rules`]). Those for outer addresses come last:
-        // a device of `ip6tnl` keeps the route that it has found.
-        Self {
-            behind: tunnel,
-            outer: 25_000 + tunnel,
-            before_bucket: TABLE_BEFORE + tunnel,
-            after_bucket: TABLE_AFTER + tunnel,
-        }
+        Self { before_bucket: TABLE_BEFORE + tunnel, after_bucket: TABLE_AFTER + tunnel }
     }
 }
 
@@ -89,12 +80,6 @@ impl<'v> EntryReading<'v> {
 
     pub(super) fn rules(&self, table: u32) -> &[&'v Value] {
         self.rules.get(&table).map(Vec::as_slice).unwrap_or_default()
-    }
-
-    /// Returns the outer addresses that rules lead to the table of a tunnel.
-    pub(super) fn outer_rules(&self, tunnel: u16) -> impl Iterator<Item = Ipv6Addr> {
-        let rules = self.rules(Numbers::of(tunnel).after_bucket).iter();
-        rules.filter_map(|rule| address(rule, "dst"))
     }
 }
 

@@ -304,8 +304,8 @@ impl BrokerLab {
         let paths = paths.filter(|(tunnel, _)| is_number(tunnel)).count();
         let rules: Vec<Value> = parsed(&self.run(router, Command::line("ip -6 -j rule"))?)?;
         let steers = |rule: &&Value| {
-            let at = rule["priority"].as_u64().unwrap_or_default();
-            rule["protocol"] == "87" && (5_001..=25_000).contains(&at)
+            let table = rule["table"].as_str().and_then(|table| table.parse::<u32>().ok());
+            rule["protocol"] == "87" && table.is_some_and(|table| table < 2_000_000)
         };
         let rules = rules.iter().filter(steers).count();
         Ok((routes.len() + exits, entries.max(paths).max(rules)))
@@ -539,7 +539,8 @@ pub(super) fn parsed<T: DeserializeOwned>(text: &str) -> Result<T> {
 }
 
 /// The commands that remove from a router everything that the broker put there.
-const LOSE_ALL: &str = "ip -6 rule flush protocol 87; ip -6 route flush table all proto 87; \
+const LOSE_ALL: &str = "nft flush ruleset; ip sr tunsrc set :: 2>/dev/null; \
+    ip -6 rule flush protocol 87; ip -6 route flush table all proto 87; \
     for of in $(ls /sys/class/net | grep -E '^w[cd]'); do ip link del $of; done 2>/dev/null; \
     for of in $(tc qdisc show | sed -n 's/^qdisc htb 57: dev \\([^ ]*\\) root.*/\\1/p'); do \
     tc qdisc del dev $of root; done; true";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Somebody deletes a route of a tunnel, changes its rate, removes its device, or reboots its
-//! router: how long until it is back, while lines of others stay; and what the history says.
+//! Somebody deletes a route of a tunnel, changes its rate, removes its device or the marks of its
+//! packets, or reboots its router: how long until it is back, while lines of others stay; and what
+//! the history says.
 
 use std::time::Instant;
 
@@ -37,7 +38,7 @@ pub(super) fn show_in(rec: &mut Recording<'_>, mut lab: BrokerLab, back_s: f64) 
             if line.is_empty() {
                 lab.reboot("b1")?;
             } else {
-                lab.run("b1", Command::line(&line))?;
+                lab.run("b1", shell(&line))?;
             }
             let begun = Instant::now();
             let back = clock::wait_for(BACK_WITHIN, POLL, || {
@@ -72,7 +73,7 @@ struct Damage {
 }
 
 /// Returns the damages to the router of a tunnel's entry.
-fn damages(number: u64) -> [Damage; 6] {
+fn damages(number: u64) -> [Damage; 8] {
     let (table, device) = (2_000_000 + number, format!("wc{number}"));
     [
         Damage {
@@ -109,10 +110,27 @@ fn damages(number: u64) -> [Damage; 6] {
             look: "tc filter show dev b2 parent 57:".to_owned(),
         },
         Damage {
+            id: "marks",
+            text: "until the marks of packets are back after all of nftables was flushed",
+            line: "nft flush ruleset".to_owned(),
+            look: "nft list ruleset".to_owned(),
+        },
+        Damage {
+            id: "rules",
+            text: "until the rules of marks are back, and a foreign rule of nftables is gone",
+            line: "ip -6 rule del pref 30001; ip -6 rule del pref 30200; \
+                   nft insert rule ip6 weir_tunnels tunnels accept"
+                .to_owned(),
+            look: "ip -6 rule; nft list ruleset".to_owned(),
+        },
+        Damage {
             id: "reboot",
             text: "until a router that was rebooted has all again, from its server's start",
             line: String::new(),
-            look: format!("tc qdisc show dev {device}; ip -6 rule; ip -6 route show table {table}"),
+            look: format!(
+                "tc qdisc show dev {device}; ip -6 rule; ip -6 route show table {table}; \
+                 nft list ruleset"
+            ),
         },
     ]
 }
@@ -135,7 +153,7 @@ fn shell(line: &str) -> Command {
     Command::new("sh", ["-c", line])
 }
 
-/// Compares what `ip` or `tc` printed, without the numbers that the kernel gives anew.
+/// Compares what `ip`, `tc` or `nft` printed, without the numbers that the kernel gives anew.
 fn same_lines(now: &str, sound: &str) -> bool {
     let lines = |text: &str| {
         let line = |line: &str| {

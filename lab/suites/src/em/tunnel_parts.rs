@@ -6,7 +6,7 @@
 //! dev b2`. So a route with a wrong next hop, a bucket with a wrong rate and a rule with a wrong
 //! port differ as much as parts that are missing, and each difference names itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use serde_json::Value;
@@ -25,7 +25,8 @@ pub(super) fn differences(lab: &BrokerLab, connections: &[Value]) -> Result<u64>
     for router in ROUTERS {
         there.extend(RouterAnswers::of(lab, router)?.parts(router));
     }
-    let different = different(connections.iter().flat_map(|of| ends.parts(of)), there);
+    let needed = connections.iter().flat_map(|of| ends.parts(of)).chain(shared(connections));
+    let different = different(needed, there);
     different.iter().for_each(|part| eprintln!("{part}"));
     Ok(different.len() as u64)
 }
@@ -41,6 +42,19 @@ fn different(needed: impl Iterator<Item = String>, there: Vec<String>) -> Vec<St
         lines.extend((0..lack.abs()).map(|_| format!("{text}: {part}")));
     }
     lines
+}
+
+/// Returns the parts that the tunnels which enter at a router share.
+fn shared(connections: &[Value]) -> BTreeSet<String> {
+    let mut parts = BTreeSet::new();
+    for tunnel in connections.iter().flat_map(|of| each(&of["tunnels"])) {
+        let (router, number) = (text(&tunnel["routers"][0]), tunnel["number"].as_u64());
+        let group = number.unwrap_or_default() / GROUP;
+        for part in ["table of 7 rules", "passes over", "refuses", &format!("leads to {group}")] {
+            parts.insert(format!("{router} {part}"));
+        }
+    }
+    parts
 }
 
 /// The ends of links and the end nodes in a broker's file.
@@ -121,12 +135,13 @@ impl TunnelEnds {
             "default".to_owned(),
             "guard before".to_owned(),
             "guard after".to_owned(),
-            "behind".to_owned(),
+            format!("mark before from {access} leads there"),
+            "mark after leads there".to_owned(),
             format!("{destination} into {outer}"),
             format!("{outer} {next_hop}"),
         ];
         if self.has_devices {
-            parts.extend([format!("device to {outer}"), format!("rule to {outer}")]);
+            parts.push(format!("device to {outer} marks its packets"));
         }
         let name = format!("{router} wc{}", text(&tunnel["number"]));
         parts.into_iter().map(|part| format!("{name} {part}")).collect()
@@ -146,16 +161,22 @@ struct RouterAnswers {
     rules: Vec<Value>,
     buckets: Vec<Value>,
     devices: Vec<Value>,
+    /// Objects of the table that marks packets.
+    table: Vec<Value>,
 }
 
 impl RouterAnswers {
     fn of(lab: &BrokerLab, router: &str) -> Result<Self> {
         let answer = |line: &str| parsed(&lab.run(router, Command::line(line))?);
+        // A router at which no tunnel enters has no table.
+        let table = lab.run(router, Command::line("nft -j list table ip6 weir_tunnels"));
+        let table: Value = table.map_or(Ok(Value::Null), |text| parsed(&text))?;
         Ok(Self {
             routes: answer("ip -6 -j route show table all proto 87")?,
             rules: answer("ip -6 -j rule")?,
             buckets: answer("tc -j qdisc show")?,
             devices: answer("ip -d -j link show")?,
+            table: each(&table["nftables"]).cloned().collect(),
         })
     }
 
@@ -170,6 +191,14 @@ impl RouterAnswers {
         };
         parts.extend(self.buckets.iter().filter_map(bucket));
         parts.extend(self.devices.iter().filter_map(device));
+        parts.extend(self.rules.iter().filter_map(shared_rule));
+        let rules = self.table.iter().filter(|object| object.get("rule").is_some()).count();
+        if !self.table.is_empty() {
+            parts.push(format!("table of {rules} rules"));
+        }
+        for map in self.table.iter().filter_map(|object| object.get("map")) {
+            parts.extend(each(&map["elem"]).map(|element| flow(&text(&map["name"]), element)));
+        }
         parts.into_iter().map(|part| format!("{router} {part}")).collect()
     }
 
@@ -201,19 +230,42 @@ impl RouterAnswers {
 /// Returns the part that a rule is; none if it is not of a tunnel.
 fn rule(rule: &Value) -> Option<String> {
     let (tunnel, place) = tunnel_of(rule).filter(|_| rule["protocol"] == "87")?;
-    let key = |key: &str| text(&rule[key]);
-    Some(match (place, key("iif")) {
-        ("before", access) => format!(
-            "wc{tunnel} takes {} {} {} {} {} from {access}",
-            key("src"),
-            key("dst"),
-            key("ipproto"),
-            key("sport"),
-            key("dport")
-        ),
-        (_, from) if from == format!("wc{tunnel}x") => format!("wc{tunnel} behind"),
-        _ => format!("wc{tunnel} rule to {}", key("dst")),
+    let mark = MARKS + tunnel + if place == "after" { BEHIND } else { 0 };
+    let found = text(&rule["fwmark"]);
+    let access = rule["iif"].as_str().map(|access| format!(" from {access}")).unwrap_or_default();
+    let of = if found == format!("{mark:#x}") { "mark".to_owned() } else { found };
+    Some(format!("wc{tunnel} {of} {place}{access} leads there"))
+}
+
+/// Returns the part that a rule is which all tunnels of a router share.
+fn shared_rule(rule: &Value) -> Option<String> {
+    let mark = u64::from_str_radix(rule["fwmark"].as_str()?.strip_prefix("0x")?, 16).ok()?;
+    let (mask, to) = (rule["fwmask"].as_str()?, text(&rule["goto"]));
+    Some(match mask {
+        "0xff000000" if rule.get("not").is_some() && to == REFUSAL => "passes over".to_owned(),
+        "0xff000000" if rule["action"] == "unreachable" => "refuses".to_owned(),
+        _ => format!("leads to {}", mark.wrapping_sub(MARKS) / GROUP),
     })
+}
+
+/// Returns the part that an element of a hash table is: the packets that it marks.
+fn flow(map: &str, element: &Value) -> String {
+    let key: Vec<_> = each(&element[0]["concat"]).map(text).collect();
+    let [access, source, destination, rest @ ..] = key.as_slice() else {
+        return format!("{map} {element}");
+    };
+    let rest: Vec<_> = rest.iter().map(String::as_str).collect();
+    let [protocol, from, to] = match (map, rest.as_slice()) {
+        ("tcp_ports", [from, to]) => ["tcp", from, to],
+        ("udp_ports", [from, to]) => ["udp", from, to],
+        ("source_ports", [protocol, from]) => [*protocol, from, "-"],
+        ("destination_ports", [protocol, to]) => [*protocol, "-", to],
+        ("protocols", [protocol]) => [*protocol, "-", "-"],
+        ("addresses", []) => ["-"; 3],
+        _ => return format!("{map} {element}"),
+    };
+    let tunnel = element[1].as_u64().unwrap_or_default().wrapping_sub(MARKS);
+    format!("wc{tunnel} takes {source} {destination} {protocol} {from} {to} from {access}")
 }
 
 /// Returns the part that a device is; none if it is not of a tunnel.
@@ -226,7 +278,10 @@ fn device(device: &Value) -> Option<String> {
     let of = name.strip_prefix("wc")?;
     if of.contains('t') {
         let (tunnel, _) = of.split_once('t')?;
-        return Some(format!("wc{tunnel} device to {}", text(&data["remote"])));
+        let mark = MARKS + BEHIND + tunnel.parse::<u64>().ok()?;
+        let is_marked = text(&data["fwmark"]) == format!("{mark:#x}");
+        let marks = if is_marked { " marks its packets" } else { "" };
+        return Some(format!("wc{tunnel} device to {}{marks}", text(&data["remote"])));
     }
     Some(match of.strip_suffix('x') {
         Some(tunnel) => format!("wc{tunnel} far device"),
@@ -260,6 +315,14 @@ fn text(value: &Value) -> String {
 /// The tables of tunnels begin here.
 const BEFORE: u64 = 1_000_000;
 const AFTER: u64 = 2_000_000;
+
+/// The mark of tunnel 0 before its bucket, and the bit of those behind one.
+const MARKS: u64 = 0x5700_0000;
+const BEHIND: u64 = 1 << 16;
+
+/// Tunnels whose rules one rule leads to, and the preference of the rule that refuses others.
+const GROUP: u64 = 64;
+const REFUSAL: &str = "30200";
 
 #[cfg(test)]
 mod tests {
@@ -309,6 +372,7 @@ mod tests {
             rules: list(json!([{ "priority": 0, "src": "all", "table": "local" }])),
             buckets: list(json!([{ "kind": "htb", "dev": "b2", "options": {} }])),
             devices: list(json!([{ "ifname": "b2" }])),
+            table: Vec::new(),
         };
         let mut entry = router(json!([
             { "dst": "default", "gateway": "fe80::2", "dev": "wc7", "table": "1000007" },
@@ -319,10 +383,21 @@ mod tests {
             { "dst": "fd0f:b::1:7:1", "gateway": "fd10:12::2", "dev": "b2", "table": "2000007" },
         ]));
         entry.rules.extend(list(json!([
-            { "priority": 7, "src": "all", "iif": "wc7x", "table": "2000007", "protocol": "87" },
-            { "priority": 10_007, "src": "fd10:1::2", "dst": "fd10:2::2", "iif": "bh1",
-                "ipproto": "udp", "dport": 6000, "table": "1000007", "protocol": "87" },
+            { "priority": 30_000, "not": null, "fwmark": "0x57000000", "fwmask": "0xff000000",
+                "goto": 30_200, "protocol": "87" },
+            { "priority": 30_001, "fwmark": "0x57000000", "fwmask": "0xfffeffc0",
+                "goto": 30_100, "protocol": "87" },
+            { "priority": 30_200, "fwmark": "0x57000000", "fwmask": "0xff000000",
+                "action": "unreachable", "protocol": "87" },
+            { "priority": 30_100, "fwmark": "0x57010007", "table": "2000007", "protocol": "87" },
+            { "priority": 30_100, "fwmark": "0x57000007", "iif": "bh1", "table": "1000007",
+                "protocol": "87" },
         ])));
+        let element =
+            json!([{ "concat": ["bh1", "fd10:1::2", "fd10:2::2", "udp", 6000] }, MARKS + 7]);
+        let map = json!({ "name": "destination_ports", "elem": [element] });
+        entry.table.push(json!({ "map": map }));
+        entry.table.extend((0..7).map(|_| json!({ "rule": {} })));
         entry.buckets.push(json!({ "kind": "tbf", "dev": "wc7", "options": { "rate": 125_251 } }));
         entry.devices.extend(list(json!([{ "ifname": "wc7" }, { "ifname": "wc7x" }])));
         let transit = json!([{ "dst": "fd0f:b::1:7:1", "gateway": "fd10:24::2", "dev": "b4" }]);
@@ -335,7 +410,8 @@ mod tests {
     fn compare(answers: &[(&str, RouterAnswers)]) -> Vec<String> {
         let ends = TunnelEnds::of(FILE).unwrap();
         let there = answers.iter().flat_map(|(name, of)| of.parts(name)).collect();
-        different(ends.parts(&connection()).into_iter(), there)
+        let needed = ends.parts(&connection()).into_iter().chain(shared(&[connection()]));
+        different(needed, there)
     }
 
     /// Goal: a wrong next hop, rate or selector, and a route that is missing at one place beside
@@ -343,10 +419,12 @@ mod tests {
     #[test]
     fn parts_are_compared_and_not_counted() {
         assert_eq!(compare(&answers()), Vec::<String>::new());
-        let damages: [fn(&mut Answers); 4] = [
+        let damages: [fn(&mut Answers); 6] = [
             |of| of[1].1.routes[0]["gateway"] = json!("fd10:24::3"),
             |of| of[0].1.buckets[1]["options"]["rate"] = json!(250_000),
-            |of| of[0].1.rules[2]["dport"] = json!(6001),
+            |of| of[0].1.table[0]["map"]["elem"][0][0]["concat"][4] = json!(6001),
+            |of| of[0].1.rules[5]["fwmark"] = json!("0x57000008"),
+            |of| drop(of[0].1.table.pop()),
             |of| of[1].1.routes[0]["dst"] = json!("fd0f:b::1:8:1"),
         ];
         for damage in damages {
@@ -356,7 +434,7 @@ mod tests {
             assert_eq!(different.len(), 2, "{different:?}");
         }
         let mut doubled = answers();
-        let again = doubled[0].1.rules[2].clone();
+        let again = doubled[0].1.rules[5].clone();
         doubled[0].1.rules.push(again);
         assert_eq!(compare(&doubled).len(), 1);
     }
@@ -367,22 +445,20 @@ mod tests {
         let mut all = answers();
         let [(_, entry), _, (_, exit)] = &mut all;
         let way = |remote: &str, local: &str| {
-            let data = json!({ "remote": remote, "local": local });
+            let data = json!({ "remote": remote, "local": local, "fwmark": "0x57010007" });
             json!({ "info_data": data })
         };
         let into = way("fd0f:b::1:7:1", "fd10:12::1");
         entry.devices.push(json!({ "ifname": "wc7t1", "linkinfo": into }));
         entry.routes[3] = json!({ "dst": "fd10:2::2", "dev": "wc7t1", "table": "2000007" });
-        entry.rules.push(json!({
-            "dst": "fd0f:b::1:7:1", "iif": "lo", "table": "2000007", "protocol": "87"
-        }));
         exit.routes.clear();
         let end = way("any", "fd0f:b::1:7:1");
         exit.devices.push(json!({ "ifname": "wd1", "linkinfo": end }));
         let file = FILE.replace("[[network]]", "[[network]]\n# encapsulation = \"ip6tnl\"");
         let ends = TunnelEnds::of(&file).unwrap();
         let there = all.iter().flat_map(|(name, of)| of.parts(name)).collect();
-        let different = different(ends.parts(&connection()).into_iter(), there);
+        let needed = ends.parts(&connection()).into_iter().chain(shared(&[connection()]));
+        let different = different(needed, there);
         assert_eq!(different, Vec::<String>::new());
     }
 }
