@@ -8,10 +8,10 @@
 //! many tunnels there are, but for the rules, which a router compares one after the other: those of
 //! [`GROUP`] tunnels share a preference, and one rule before them leads to all of these.
 //!
-//! A packet without a mark skips all of these rules by the first one, and no rule of others, as the
-//! preferences are close together. One whose mark leads nowhere is refused: otherwise
-//! it would go on as best effort. A fragment has no ports, so that tunnels told by ports take no
-//! packet in part.
+//! The first rule lets packets without a mark jump over all of ours. Our preferences are adjacent,
+//! so that it passes over nobody else's. A packet whose mark leads nowhere is refused: otherwise it
+//! would go on as best effort. Fragments never enter a tunnel selected by ports, which most of them
+//! do not have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -210,8 +210,9 @@ pub(super) fn change(wanted: &Items, actual: &Items) -> SharedChange {
     lines
 }
 
-/// Returns the steering that the entries among these items need. Of two with the same packets, of
-/// which one is about to go, that which has them keeps them: `nft` would refuse all of a script.
+/// Returns the steering that the entries among these items need. If two claim the same packets,
+/// while one is about to be removed, the present owner keeps them: `nft` refuses equal keys, and
+/// with them the whole script.
 pub(super) fn steering_of(items: &Items, actual: &SteeringItem) -> SteeringItem {
     let flows = items.values().filter_map(|item| match item {
         NodeItem::Entry(EntryItem { tunnel, flow, .. }) => Some((*tunnel, flow.as_ref()?)),

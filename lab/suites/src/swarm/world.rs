@@ -23,7 +23,7 @@ use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 use super::mutants::SwarmMutant;
 
-/// The host, shared by the manager's three seams and the one who judges.
+/// The host, shared by the manager's three interfaces and the one who judges.
 #[derive(Clone)]
 pub(crate) struct SwarmWorld(Arc<Mutex<WorldState>>);
 
@@ -35,7 +35,7 @@ pub(crate) struct WorldState {
     pub(crate) classes: BTreeMap<String, CpuShare>,
     pub(crate) limits_fail: bool,
     pub(crate) give_back_fails: bool,
-    /// Requests for limits.
+    /// The simulated machine that the routers run on, if caps are held there.
     machine: Option<SimMachine<CreditScheduler>>,
     ledger: AllotmentLedger,
     counted: Vec<CounterSource>,
