@@ -107,9 +107,12 @@ impl NodeDriver for LinuxDriver {
         let [ip, new_ip] = [ip, new_ip].map(|lines| batch("ip -6", lines, "2>&1"));
         let [tc, new_tc] = [tc, new_tc].map(|lines| batch("tc", lines, "2>&1"));
         let shared = steering::change(wanted, actual);
-        let new = new_ip + &new_tc + &nft(shared.last);
-        let old = ip + &tc;
-        let script = self.with_shared(shared.turn, [nft(shared.first), shared.ip, old, new]);
+        // `nft` has deleted a mark long before it ends, since it waits for readers in the kernel.
+        let is_aside = shared.turn.is_none() && !shared.first.is_empty();
+        let first = nft(shared.first, if is_aside { " &" } else { "" });
+        let last = if is_aside { "wait\n" } else { "" }.to_owned() + &nft(shared.last, "");
+        let (old, new) = (ip + &tc, new_ip + &new_tc + &last);
+        let script = self.with_shared(shared.turn, [first, shared.ip, old, new]);
         let script = neighbours + &script;
         if holds.is_empty() {
             return script;
@@ -294,12 +297,13 @@ fn batch(program: &str, lines: String, said: &str) -> String {
     format!("{program} -force -batch - {said} <<'WEIR'\n{lines}WEIR\n")
 }
 
-/// Returns the script that has `nft` execute these lines, all or none; empty if there are no lines.
-fn nft(lines: String) -> String {
+/// Returns the script that has `nft` execute these lines, all or none, with this after the command;
+/// empty if there are no lines.
+fn nft(lines: String, after: &str) -> String {
     if lines.is_empty() {
         return lines;
     }
-    format!("nft -f - 2>&1 <<'WEIR'\n{lines}WEIR\n")
+    format!("nft -f - 2>&1 <<'WEIR'{after}\n{lines}WEIR\n")
 }
 
 /// A change of an entry whose packets are held meanwhile.

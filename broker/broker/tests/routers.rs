@@ -347,8 +347,9 @@ impl Network {
     /// Returns what the routers have of the broker's.
     fn traces(&self) -> String {
         let line = "ip -6 route show table all proto 87; \
-                    ip -6 rule show | grep 'proto 87' | grep -v ^32000:; \
-                    ip -o link show type veth | grep -o 'wc[0-9]*x*@'; nft list tables; true";
+                    ip -6 rule show | grep 'proto 87' | grep -v -e ^32000: -e ^30[02]00:; \
+                    ip -o link show type veth | grep -o 'wc[0-9]*x*@'; \
+                    nft list tables | grep -v weir_tunnels; nft list ruleset | grep elements; true";
         ROUTERS.iter().map(|router| self.sh(router, line)).collect()
     }
 }

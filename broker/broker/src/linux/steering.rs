@@ -148,7 +148,8 @@ fn is_plain(rule: &Value, fields: &[&str]) -> bool {
 /// Lines that change what all entries of a router share.
 #[derive(Default)]
 pub(super) struct SharedChange {
-    /// For `nft`, before all else: a removed tunnel's packets are marked no more when its rules go.
+    /// For `nft`, before all else: packets of a removed tunnel are to be marked no more when its
+    /// rules go.
     pub(super) first: String,
     /// For `ip`, before what else it does.
     pub(super) ip: String,
@@ -174,9 +175,11 @@ pub(super) fn change(wanted: &Items, actual: &Items) -> SharedChange {
         Some(NodeItem::Steering(steering)) => steering,
         _ => &none,
     };
+    let is_edge = wanted.values().any(|item| matches!(item, NodeItem::Guard(_)));
     let wanted = steering_of(wanted, actual);
     let mut lines = SharedChange::default();
-    if wanted.flows.is_empty() {
+    // An edge router keeps it for the next entry: to make and delete it takes longer than an entry.
+    if wanted.flows.is_empty() && !(is_edge && is_there) {
         if is_there {
             lines.turn = Some(Turn::Ends);
             lines.first = REMOVAL.to_owned();
@@ -191,7 +194,8 @@ pub(super) fn change(wanted: &Items, actual: &Items) -> SharedChange {
             remove_base(&mut lines.ip);
         }
         put_base(&mut lines.ip);
-        lines.first = REMOVAL.to_owned() + &table();
+        // A table that nobody has seen is not deleted, for which the kernel takes its time.
+        lines.first = if is_there { REMOVAL } else { FLUSH }.to_owned() + &table();
     }
     change_groups(&wanted, actual, &mut lines.ip);
     for (tunnel, flow) in &actual.flows {
@@ -450,6 +454,9 @@ const CHAIN: &str = "tunnels";
 /// Comment of the first rule, which is another one for each form of the table: rules are told by
 /// their comments alone.
 const VERSION: &str = "tunnels 1";
+
+/// Makes the table, without rules.
+const FLUSH: &str = "add table ip6 weir_tunnels\nflush table ip6 weir_tunnels\n";
 
 /// Removes the table, whether it is there or not.
 const REMOVAL: &str = "add table ip6 weir_tunnels\ndelete table ip6 weir_tunnels\n";

@@ -137,14 +137,19 @@ fn damages(number: u64) -> [Damage; 8] {
 
 /// Claims that the history names the router, and what was damaged.
 fn noted(rec: &mut Recording<'_>, lab: &BrokerLab, repaired: u64) -> Result {
-    let history = lab.ask(Method::GET, "/v1/history?network=blue", None)?;
-    let of_router = |of: &&Value| of["change"] == "repaired" && of["router"] == "b1";
-    let noted: Vec<_> = history.as_array().into_iter().flatten().filter(of_router).collect();
-    let text = "repairs in the history that name the router";
+    let of_router = |of: &Value| of["change"] == "repaired" && of["router"] == "b1";
     // A page of the history has 200 entries.
     let most = repaired.min(150);
+    let noted = || -> Result<Vec<Value>> {
+        let history = lab.ask(Method::GET, "/v1/history?network=blue", None)?;
+        Ok(history.as_array().into_iter().flatten().filter(|of| of_router(of)).cloned().collect())
+    };
+    // The last one is stored after the router has all again.
+    clock::wait_for(BACK_WITHIN, POLL, || Ok((noted()?.len() as u64 >= most).then_some(())))?;
+    let noted = noted()?;
+    let text = "repairs in the history that name the router";
     rec.count("noted", text, noted.len() as u64, Bound::at_least(float(most)))?;
-    let names = |of: &&&Value| of["detail"].as_str().is_some_and(|text| text.contains("entry/"));
+    let names = |of: &&Value| of["detail"].as_str().is_some_and(|text| text.contains("entry/"));
     let named = noted.iter().filter(names).count() as u64;
     rec.count("named", "of those, which name the tunnel's entry", named, Bound::at_least(3.0))
 }
