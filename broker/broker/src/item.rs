@@ -105,7 +105,7 @@ pub(crate) struct SteeringItem {
     pub(crate) is_whole: bool,
     /// Groups of tunnels whose rules packets can find.
     pub(crate) groups: BTreeSet<u16>,
-    /// Packets by tunnel.
+    /// Packets by tunnel; none if it is not whole.
     pub(crate) flows: BTreeMap<u16, TunnelFlow>,
 }
 

@@ -230,9 +230,9 @@ impl LinuxDriver {
 #[derive(serde::Deserialize)]
 #[serde(untagged)]
 enum Document {
-    /// Of `ip` and `tc`.
+    /// The answer of a command of `ip` or `tc`.
     List(Vec<Value>),
-    /// Of `nft`; empty if there is no table.
+    /// The answer of `nft`, whose list is empty if there is no table.
     Table {
         #[serde(default)]
         nftables: Vec<Value>,
@@ -750,8 +750,8 @@ mod tests {
         assert_eq!(IP6TNL.read(ANSWER).unwrap_err(), "4 documents instead of 5");
     }
 
-    /// Goal: a new path gets a device of its own. The old path's device stays until the
-    /// router was read with the new path, and are then removed.
+    /// Goal: a new path gets a device of its own. The old path's device stays until the router was
+    /// read with the new path, and is then removed.
     #[test]
     fn a_path_of_ip6tnl_is_made_before_the_old_one_goes() {
         let old = IP6TNL.read(&answer_of_ip6tnl()).unwrap();

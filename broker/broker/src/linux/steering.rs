@@ -199,12 +199,12 @@ pub(super) fn change(wanted: &Items, actual: &Items) -> SharedChange {
     }
     change_groups(&wanted, actual, &mut lines.ip);
     for (tunnel, flow) in &actual.flows {
-        if actual.is_whole && wanted.flows.get(tunnel) != Some(flow) {
+        if wanted.flows.get(tunnel) != Some(flow) {
             lines.first += &element("delete", *tunnel, flow);
         }
     }
     for (tunnel, flow) in &wanted.flows {
-        if !actual.is_whole || actual.flows.get(tunnel) != Some(flow) {
+        if actual.flows.get(tunnel) != Some(flow) {
             // Packets of one that has lost its mark go as best effort until it is back.
             let lines =
                 if !actual.is_whole && there(tunnel) { &mut lines.first } else { &mut lines.last };
@@ -368,38 +368,37 @@ pub(super) fn read(rules: &[Value], table: &[Value]) -> Option<SteeringItem> {
 
 /// Returns the packets that find their way to a tunnel; none if a part of it is missing.
 pub(super) fn flow(shared: &SteeringItem, tunnel: u16) -> Option<&TunnelFlow> {
-    let is_led = shared.is_whole && shared.groups.contains(&(tunnel / GROUP));
-    shared.flows.get(&tunnel).filter(|_| is_led)
+    shared.flows.get(&tunnel).filter(|_| shared.groups.contains(&(tunnel / GROUP)))
 }
 
 /// Tells whether a table has the chain, rules and hash tables of [`table`], in their order, and
 /// nothing beside these.
 fn has_all_rules(table: &[Value]) -> bool {
-    let objects = |kind| table.iter().filter_map(move |object| object.get(kind));
-    let is_awake = objects("table").all(|of| of.get("flags").is_none());
+    let is_awake = objects(table, "table").all(|of| of.get("flags").is_none());
     let is_chain = |of: &Value| {
         (text(of, "name"), text(of, "hook")) == (Some(CHAIN), Some("prerouting"))
             && of["prio"] == PRIORITY
             && text(of, "policy") == Some("accept")
     };
-    let mut chains = objects("chain");
+    let mut chains = objects(table, "chain");
     let has_chain = chains.next().is_some_and(is_chain) && chains.next().is_none();
     let names = || MAPS.iter().map(|map| Some(map.name));
-    let rules = objects("rule").map(|rule| text(rule, "comment"));
+    let rules = objects(table, "rule").map(|rule| text(rule, "comment"));
     is_awake
         && has_chain
         && rules.eq(std::iter::once(Some(VERSION)).chain(names()))
-        && names().all(|name| objects("map").any(|map| text(map, "name") == name))
+        && names().all(|name| objects(table, "map").any(|map| text(map, "name") == name))
 }
 
-fn maps(table: &[Value]) -> impl Iterator<Item = &Value> {
-    table.iter().filter_map(|object| object.get("map"))
+/// Returns the objects of a kind in a table.
+fn objects<'v>(table: &'v [Value], kind: &'static str) -> impl Iterator<Item = &'v Value> {
+    table.iter().filter_map(move |object| object.get(kind))
 }
 
 /// Reads the elements of a table by their tunnels; none if one is not ours.
 fn read_flows(table: &[Value]) -> Option<BTreeMap<u16, TunnelFlow>> {
     let mut flows = BTreeMap::new();
-    for map in maps(table) {
+    for map in objects(table, "map") {
         let elements = map["elem"].as_array().into_iter().flatten();
         for element in elements {
             let mark = u32::try_from(element.get(1)?.as_u64()?).ok()?;
