@@ -6,7 +6,8 @@ use std::fmt;
 use crate::{Case, ResultFile};
 
 impl fmt::Display for ResultFile {
-    /// A table of the cases, then the notes, then the verdict in one line.
+    /// A table of the cases, then the notes, then the verdict in one line, which names what is
+    /// broken: of a long output often only the end is seen.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows: Vec<_> = self.cases().iter().map(cells).collect();
         let header = ["case", "claim", "value", "bound", ""].map(str::to_string);
@@ -24,11 +25,16 @@ impl fmt::Display for ResultFile {
         for note in self.notes() {
             writeln!(f, "note: {note}")?;
         }
-        let broken = self.cases().iter().filter(|case| !case.holds()).count();
+        let broken: Vec<_> = self.cases().iter().filter(|case| !case.holds()).map(cells).collect();
         match self.cases().len() {
-            0 => writeln!(f, "nothing was judged"),
-            all => writeln!(f, "{} of {all} cases hold", all - broken),
+            0 => return writeln!(f, "nothing was judged"),
+            all => write!(f, "{} of {all} cases hold", all - broken.len())?,
         }
+        for (place, [id, _, value, bound, _]) in broken.iter().enumerate() {
+            let before = if place == 0 { "; broken: " } else { ", " };
+            write!(f, "{before}{id} ({value}, not {bound})")?;
+        }
+        writeln!(f)
     }
 }
 

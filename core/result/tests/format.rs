@@ -215,7 +215,7 @@ case     claim          value  bound        \n\
 first.2  gold ÷ owed   0.99667  ≥ 0.99       holds
 first.6  worst second  7 Mbit/s  ≥ 31 Mbit/s  BROKEN
 note: one note
-1 of 2 cases hold
+1 of 2 cases hold; broken: first.6 (7 Mbit/s, not ≥ 31 Mbit/s)
 ";
     let squeeze = |text: &str| -> Vec<String> {
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
