@@ -180,12 +180,12 @@ impl MeasurementReport {
 
     /// Says how a search ended. What the tester bounds is said to be so.
     pub fn end_text(&self, size: &SizeResult, result: &GoalResult) -> &'static str {
-        let line = size.profile.sizes.line_pps(self.line_bps);
+        if let Some(why) = self.tester_limit(size, result) {
+            return why;
+        }
         match result.end {
             SearchEnd::TimeUp => "not finished: time was up",
-            SearchEnd::Tester => "or more: packets were missing at the tester itself",
-            SearchEnd::MaxLoad if size.max_pps < line => "or more: the generator's limit",
-            _ if self.is_native(size, result) => "or more: as without the device",
+            SearchEnd::Tester => MISSING_AT_TESTER,
             SearchEnd::MaxLoad => "the line's rate",
             SearchEnd::MinLoad => "none found",
             SearchEnd::Regular => "regular",
@@ -194,7 +194,20 @@ impl MeasurementReport {
 
     /// Says whether the throughput is a limit of the tester: the device may forward more.
     pub fn is_tester_bound(&self, size: &SizeResult, result: &GoalResult) -> bool {
-        self.end_text(size, result).starts_with("or more")
+        self.tester_limit(size, result).is_some()
+    }
+
+    /// Says what of the tester bounds the throughput; none if the device does, or if it is unknown.
+    fn tester_limit(&self, size: &SizeResult, result: &GoalResult) -> Option<&'static str> {
+        let line = size.profile.sizes.line_pps(self.line_bps);
+        match result.end {
+            SearchEnd::TimeUp => None,
+            SearchEnd::Tester => Some(MISSING_AT_TESTER),
+            SearchEnd::MaxLoad if size.max_pps < line => Some("or more: the generator's limit"),
+            SearchEnd::MaxLoad | SearchEnd::MinLoad | SearchEnd::Regular => {
+                self.is_native(size, result).then_some("or more: as without the device")
+            }
+        }
     }
 
     /// The result of the same size and goal without the device.
@@ -215,6 +228,8 @@ impl MeasurementReport {
         })
     }
 }
+
+const MISSING_AT_TESTER: &str = "or more: packets were missing at the tester itself";
 
 /// Each quantity of a trial: name, unit, value.
 fn quantities(result: &TrialResult) -> Vec<(String, &'static str, String)> {
