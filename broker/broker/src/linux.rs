@@ -39,7 +39,7 @@ mod kernel_tests;
 mod steering;
 
 use entry_reading::{EntryReading, Numbers, address, text};
-use steering::Turn;
+use steering::BaseChange;
 
 /// Translation of items for one kind of router. Implementations are pure.
 pub(crate) trait NodeDriver {
@@ -108,11 +108,11 @@ impl NodeDriver for LinuxDriver {
         let [tc, new_tc] = [tc, new_tc].map(|lines| batch("tc", lines, "2>&1"));
         let shared = steering::change(wanted, actual);
         // `nft` has deleted a mark long before it ends, since it waits for readers in the kernel.
-        let is_aside = shared.turn.is_none() && !shared.first.is_empty();
+        let is_aside = shared.base.is_none() && !shared.first.is_empty();
         let first = nft(shared.first, if is_aside { " &" } else { "" });
         let last = if is_aside { "wait\n" } else { "" }.to_owned() + &nft(shared.last, "");
         let (old, new) = (ip + &tc, new_ip + &new_tc + &last);
-        let script = self.with_shared(shared.turn, [first, shared.ip, old, new]);
+        let script = self.with_shared(shared.base, [first, shared.ip, old, new]);
         let script = neighbours + &script;
         if holds.is_empty() {
             return script;
@@ -181,20 +181,20 @@ impl NodeDriver for LinuxDriver {
 impl LinuxDriver {
     /// Returns the script that first changes what all entries share (lines of `nft`, then of `ip`),
     /// then items and new entries.
-    fn with_shared(self, turn: Option<Turn>, parts: [String; 4]) -> String {
+    fn with_shared(self, base: Option<BaseChange>, parts: [String; 4]) -> String {
         let [first, shared, old, new] = parts;
         let shared = batch("ip -6", shared, "2>&1");
-        match turn {
+        match base {
             None => [first, shared, old, new].concat(),
             // Without `nft` or its kernel, a router keeps what it has, and takes no entries.
-            Some(Turn::Begins) => {
-                let source = self.set_source(Turn::Begins);
+            Some(BaseChange::Put) => {
+                let source = self.set_source(BaseChange::Put);
                 let new = [shared, source, new].concat();
                 format!("{first}marked=$?\n{old}if [ $marked = 0 ]; then\n{new}fi\n")
             }
             // While the table is left, the rules stay, by which the next reading sees it.
-            Some(Turn::Ends) => {
-                let source = self.set_source(Turn::Ends);
+            Some(BaseChange::Removed) => {
+                let source = self.set_source(BaseChange::Removed);
                 format!("{first}case $? in 0 | 127)\n{shared};;\nesac\n{source}{old}")
             }
         }
@@ -202,16 +202,16 @@ impl LinuxDriver {
 
     /// Returns the line that sets the source of tunnels when the first entry comes, and has the
     /// kernel choose again after the last. What somebody else has set stays.
-    fn set_source(self, turn: Turn) -> String {
+    fn set_source(self, base: BaseChange) -> String {
         let (Some(source), Encapsulation::SegmentRouting) =
             (self.tunnel_source, self.encapsulation)
         else {
             return String::new();
         };
         let (chosen, own) = (Ipv6Addr::UNSPECIFIED.to_string(), source.to_string());
-        let (before, after) = match turn {
-            Turn::Begins => (chosen, own),
-            Turn::Ends => (own, chosen),
+        let (before, after) = match base {
+            BaseChange::Put => (chosen, own),
+            BaseChange::Removed => (own, chosen),
         };
         let (show, set) = ("ip sr tunsrc show", "ip sr tunsrc set");
         format!("case $({show} 2>&1) in *' {before}') {set} {after} 2>&1 ;; esac\n")

@@ -11,7 +11,7 @@ use std::time::Duration;
 use weir_control::CapRange;
 use weir_platform::cap::cgroup::{self, CgroupTree, Version};
 use weir_platform::cap::{
-    Actuator, Aside, Budgets, CapError, CgroupCap, DeadlineCap, QuotaShape, XlCap, napi,
+    Actuator, Budgets, CapError, CgroupCap, DeadlineCap, QuotaShape, ThreadedActuator, XlCap, napi,
 };
 use weir_platform::cpu;
 use weir_platform::host;
@@ -82,7 +82,7 @@ impl RouterTaker {
                 let on = Arc::new(journal.host());
                 let domain = xtc.domain.as_deref().unwrap_or_default();
                 // No other loop waits for `xl`.
-                held(Aside::new(XlCap::new(on, journal, domain)?)?, CpuSourceOf::Nothing)
+                held(ThreadedActuator::new(XlCap::new(on, journal, domain)?)?, CpuSourceOf::Nothing)
             }
         };
         Ok((held, taken))

@@ -155,16 +155,16 @@ pub(super) struct SharedChange {
     pub(super) ip: String,
     /// For `nft`, after all else: a new tunnel's packets are marked when all is there.
     pub(super) last: String,
-    pub(super) turn: Option<Turn>,
+    pub(super) base: Option<BaseChange>,
 }
 
 /// Change of all that the entries of a router share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum BaseChange {
     /// It is put, or put anew.
-    Begins,
+    Put,
     /// It goes with the last entry.
-    Ends,
+    Removed,
 }
 
 /// Returns the lines that give a router the steering of the wanted entries.
@@ -181,7 +181,7 @@ pub(super) fn change(wanted: &Items, actual: &Items) -> SharedChange {
     // An edge router keeps it for the next entry: to make and delete it takes longer than an entry.
     if wanted.flows.is_empty() && !(is_edge && is_there) {
         if is_there {
-            lines.turn = Some(Turn::Ends);
+            lines.base = Some(BaseChange::Removed);
             lines.first = REMOVAL.to_owned();
             remove_base(&mut lines.ip);
             change_groups(&wanted, actual, &mut lines.ip);
@@ -189,7 +189,7 @@ pub(super) fn change(wanted: &Items, actual: &Items) -> SharedChange {
         return lines;
     }
     if !actual.is_whole {
-        lines.turn = Some(Turn::Begins);
+        lines.base = Some(BaseChange::Put);
         if is_there {
             remove_base(&mut lines.ip);
         }

@@ -4,7 +4,6 @@
 //! trying ([`probe`]); all stand behind one trait, [`Actuator`].
 
 mod actuator;
-mod aside;
 mod budget;
 mod budgets;
 pub mod cgroup;
@@ -14,12 +13,12 @@ mod napi_threads;
 mod probe;
 mod quota;
 mod rtds;
+mod threaded;
 mod threads;
 mod xl;
 pub mod xl_text;
 
 pub use actuator::{Actuator, CapError, PERIODS_LEAST, check_period};
-pub use aside::{Aside, PATIENCE};
 pub use budget::{Need, RUNTIME_LEAST, runtime, split};
 pub use budgets::{BudgetUse, Budgets, GuaranteeError, PERCENT_GRANTED, PERIOD, THREADS_MAX};
 pub use cgroup::CgroupCap;
@@ -27,5 +26,6 @@ pub use deadline::DeadlineCap;
 pub use probe::{Means, MissingMeans, probe};
 pub use quota::{PERIOD_US, PERIOD_US_MAX, QUOTA_US_MIN, Quota, QuotaShape};
 pub use rtds::{RtdsBudget, RtdsClass, XenRoom};
+pub use threaded::{PATIENCE, ThreadedActuator};
 pub use threads::BudgetUser;
 pub use xl::XlCap;

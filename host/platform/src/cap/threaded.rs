@@ -20,7 +20,7 @@ use crate::error::HostError;
 /// who asks says what is to hold once more, as after any failure. To drop it waits for what is
 /// under way, which must end by itself.
 #[derive(Debug)]
-pub struct Aside {
+pub struct ThreadedActuator {
     name: &'static str,
     range: CapRange,
     period: Nanos,
@@ -43,7 +43,7 @@ enum Call {
 /// The cap in force, where that was asked for.
 type Answer = Result<Option<CpuShare>, CapError>;
 
-impl Aside {
+impl ThreadedActuator {
     /// Behind a thread of its own, which ends with the value.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl Aside {
     }
 }
 
-impl Actuator for Aside {
+impl Actuator for ThreadedActuator {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -129,7 +129,7 @@ impl Actuator for Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for ThreadedActuator {
     fn drop(&mut self) {
         // A call under way ends before the one that undoes it begins.
         self.calls = None;
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_call_that_hangs_is_waited_for_once() {
         let (release, wait) = channel();
-        let mut cap = Aside::new(Slow(wait, None)).unwrap();
+        let mut cap = ThreadedActuator::new(Slow(wait, None)).unwrap();
         assert_eq!((cap.name(), cap.range()), ("slow", CapRange::WHOLE));
         let [twenty, thirty] = [20, 30].map(CpuShare::from_percent);
         release.send(()).unwrap();
