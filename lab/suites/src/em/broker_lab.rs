@@ -52,6 +52,12 @@ impl BrokerLab {
         Self::with(CONFIGURATION)
     }
 
+    /// Builds the network with a broker that has patience with silent routers, so that connections
+    /// do not leave one that is slow.
+    pub(super) fn patient() -> Result<Self> {
+        Self::with(&patient("100Mbit", "1s"))
+    }
+
     /// Builds the network with links of another rate, such as `10Gbit`, and a broker that compares
     /// routers only every ten seconds, since an emulated machine is slow.
     pub(super) fn with_links(rate: &str) -> Result<Self> {

@@ -16,7 +16,7 @@ use super::guarantee::connect;
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
-    show_in(rec, BrokerLab::up()?, 1.0)
+    show_in(rec, BrokerLab::patient()?, 1.0)
 }
 
 /// Shows that what changes comes back within `back_s` seconds in the median, in a lab that is up,
