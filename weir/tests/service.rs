@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 
-use common::{PATIENCE, Site, soon};
+use common::{BpfSystem, PATIENCE, Site, soon};
 use weir_platform::cap::cgroup::CgroupTree;
 use weir_platform::netns::Namespace;
 
@@ -87,11 +87,8 @@ fn the_rights_that_the_drop_in_names_hold_routers() {
 /// strace, what the sandbox means is said by systemd.
 #[test]
 fn the_system_calls_that_the_unit_lets_through_are_enough() {
-    for (tool, option) in [("strace", "-V"), ("systemd-analyze", "--version")] {
-        if std::process::Command::new(tool).arg(option).output().is_err() {
-            println!("SKIPPED the unit's filter: no {tool}");
-            return;
-        }
+    if !has_tools() {
+        return;
     }
     let Some(site) = Site::up("weir-t-calls", TOPOLOGY, POLICY) else { return };
     let script = "mount -t tmpfs none /run/netns && \
@@ -106,6 +103,57 @@ fn the_system_calls_that_the_unit_lets_through_are_enough() {
         assert!(site.weir(words).status.success(), "{words:?}");
     }
     site.stop(node);
+    are_let_through(&site);
+}
+
+/// Goal: the same rights and calls are enough for a node on the host's own bridge.
+#[test]
+fn the_unit_lets_the_kernels_data_plane_through() {
+    let Some(site) = Site::up("weir-t-plane", TOPOLOGY, ON_A_BRIDGE) else { return };
+    if !has_tools() {
+        return;
+    }
+    let _gone_before_the_site = BpfSystem::mount(&site);
+    let lines = ["add br0 type bridge", "set br0 up", "set up0 master br0", "set a0 master br0"];
+    for line in lines {
+        let words = ["link"].into_iter().chain(line.split(' '));
+        assert!(site.inside("sw", "ip").args(words).status().unwrap().success(), "{line}");
+    }
+    for device in ["up0", "a0"] {
+        // The lab's own discipline, where it has one, would be in the way.
+        let delete = ["qdisc", "del", "dev", device, "root"];
+        let _may_be_none = site.inside("sw", "tc").args(delete).output().unwrap();
+    }
+    let script = "mount -t tmpfs none /run/netns && exec setpriv --no-new-privs \
+                  --bounding-set \"$1\" --inh-caps \"$1\" strace -f -qq -o \"$2\" \"$3\" \
+                  node run --config \"$4\"";
+    let mut command = site.inside("sw", "sh");
+    command.args(["-c", script, "sh", &rights(), &site.path("calls"), env!("CARGO_BIN_EXE_weir")]);
+    command.arg(site.path("node.toml"));
+    let node = site.start(command);
+    site.wait_for_node();
+    assert!(soon(|| site.reaches("a", "10.9.0.9")));
+    assert_eq!(site.status()["vifs"][0]["driver"], "kernel");
+    for words in [&["set", "vif", "a.0", "--rate", "5Mbit"][..], &["undo"], &["node", "reload"]] {
+        let done = site.weir(words);
+        assert!(done.status.success(), "{words:?}: {done:?}");
+    }
+    site.stop(node);
+    are_let_through(&site);
+}
+
+/// Tells whether the tools are here that write calls down and say what the sandbox means.
+fn has_tools() -> bool {
+    let is_here = |(tool, option): (&str, &str)| Command::new(tool).arg(option).output().is_ok();
+    let missing = [("strace", "-V"), ("systemd-analyze", "--version")].map(|tool| !is_here(tool));
+    if missing.contains(&true) {
+        println!("SKIPPED the unit's filter: no strace or no systemd-analyze");
+    }
+    !missing.contains(&true)
+}
+
+/// Checks the calls that were written down at a site.
+fn are_let_through(site: &Site) {
     let calls = std::fs::read_to_string(site.path("calls")).unwrap();
     let allowed: BTreeSet<String> = key("SystemCallFilter").split(' ').flat_map(calls_of).collect();
     assert!(allowed.len() > 200, "{allowed:?}");
@@ -199,6 +247,26 @@ version = 1
 
 [[port]]
 name = "up0"
+rate = "1Gbit"
+
+[[slice]]
+name = "gold"
+
+[[vif]]
+name = "a.0"
+slice = "gold"
+device = "a0"
+"#;
+
+const ON_A_BRIDGE: &str = r#"
+version = 1
+
+[node]
+dataplane = "kernel"
+
+[[port]]
+name = "up0"
+bridge = "br0"
 rate = "1Gbit"
 
 [[slice]]

@@ -9,8 +9,8 @@ use weir_kernel_plan::{
     BridgePortFacts, ExitObject, HANDLE, HookKind, HostFacts, KernelObject, KernelSetup,
     ProgramObject, QdiscSupport, UplinkObject,
 };
-use weir_platform::doctor::{offers_link, offers_qdisc};
 use weir_platform::inspect::{self, LinkView, QdiscView};
+use weir_platform::kernel_offers::{OfferedQdisc, has_link, has_qdisc};
 use weir_platform::run::{Command, Platform};
 use weir_policy::MacAddr;
 
@@ -100,16 +100,19 @@ pub(crate) struct KernelSupport {
 }
 
 impl KernelSupport {
-    /// Returns those of this kernel. Tries the disciplines in a namespace of its own.
-    pub(crate) fn read() -> Self {
+    /// Returns those of this kernel, which says so without making any.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub(crate) fn read() -> Result<Self, KernelPlaneError> {
         let qdiscs = QdiscSupport {
-            hfsc: offers_qdisc("hfsc"),
-            htb: offers_qdisc("htb"),
-            fq_codel: offers_qdisc("fq_codel"),
+            hfsc: has_qdisc(OfferedQdisc::Hfsc)?,
+            htb: has_qdisc(OfferedQdisc::Htb)?,
+            fq_codel: has_qdisc(OfferedQdisc::FqCodel)?,
             // Before 6.4 a frame that a program redirects is dropped there (59e498a3289f).
-            ifb: release() >= (6, 4) && offers_link("ifb"),
+            ifb: release() >= (6, 4) && has_link("ifb")?,
         };
-        Self { qdiscs, hooks: hooks() }
+        Ok(Self { qdiscs, hooks: hooks() })
     }
 }
 

@@ -85,7 +85,8 @@ impl KernelPlane {
     /// Loads the programs. Adopts tables, links and record that an earlier run left.
     ///
     /// # Errors
-    /// There is no BPF file system, the kernel refuses a program, or the journal cannot be written.
+    /// There is no BPF file system, the kernel refuses a program or does not say what it has, or the
+    /// journal cannot be written.
     pub fn open(
         state: &StateDir,
         name: &str,
@@ -119,7 +120,7 @@ impl KernelPlane {
         }
         let tables = Tables::open(folder, hooks)?;
         let record = KernelRecord::read(&path).unwrap_or_default();
-        let mut support = KernelSupport::read();
+        let mut support = KernelSupport::read()?;
         support.hooks = support.hooks.map(|_| hooks);
         Ok(Self { tables, record, path, support })
     }
@@ -139,7 +140,7 @@ impl KernelPlane {
             false => KernelRecord::default(),
         };
         let all = record.all();
-        let view = read_facts(&Host::default(), KernelSupport::read(), &all)?;
+        let view = read_facts(&Host::default(), KernelSupport::read()?, &all)?;
         let links = PinnedLinks(Tables::folder(state.path(), &policy.node.name)?);
         let before = view.present(&all, &links);
         let compiled = compile(policy, &view.facts, &before).map_err(KernelPlaneError::Refused)?;

@@ -140,11 +140,6 @@ pub fn offers_qdisc(kind: &'static str) -> bool {
     netns::in_new(|| has_qdisc(kind)).unwrap_or(false)
 }
 
-/// Returns whether the kernel has devices of the kind. Tries to make one in a new namespace.
-pub fn offers_link(kind: &'static str) -> bool {
-    netns::in_new(|| has_link(kind)).unwrap_or(false)
-}
-
 fn tried(names: &[&'static str], works: impl Fn(&'static str) -> bool) -> BTreeMap<String, bool> {
     names.iter().map(|name| ((*name).to_owned(), works(name))).collect()
 }

@@ -18,6 +18,7 @@ pub mod failure;
 pub mod host;
 pub mod inspect;
 pub mod journal;
+pub mod kernel_offers;
 pub mod machine;
 pub mod memory;
 mod merge;
