@@ -13,7 +13,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use weir_policy::{BridgeDevice, Policy, Port, Queue, RouterId, Share, SliceId, Vif};
+use weir_policy::{BridgeDevice, Policy, Port, PortId, Queue, RouterId, Share, SliceId, Vif};
 use weir_units::ByteCount;
 
 use crate::bucket::BucketTerms;
@@ -38,6 +38,9 @@ pub struct CompiledPolicy {
     pub unheld: Vec<UnheldKey>,
     /// Vifs whose device is missing or not a port of the bridge: they have no part in the setup.
     pub waiting: Vec<String>,
+    /// Ports whose device is missing or not a port of the bridge, each with the reason: they have
+    /// no tree. Their vifs are limited and isolated.
+    pub ports_waiting: Vec<KernelProblem>,
     /// Vifs by rule that have no part in the setup either: their numbers are those of vifs that go
     /// with it. The next compilation has them.
     pub postponed: Vec<String>,
@@ -70,7 +73,8 @@ pub fn compile(
     let mut objects = Vec::new();
     let mut trees = Vec::new();
     for (id, port) in policy.ports() {
-        trees.push(compiler.port(id, port, &mut objects));
+        let is_here = why_waits(facts, port).is_none();
+        trees.push(is_here.then(|| compiler.port(id, port, &mut objects)));
     }
     let mut unheld = held::unheld(&expanded, facts, &trees);
     // One that the policy names was refused above; one by rule must not stop the others.
@@ -83,8 +87,10 @@ pub fn compile(
     compiler.receivers(&mut objects);
     compiler.buckets(&mut objects);
     compiler.members(&mut objects);
+    let ports_waiting = policy.ports.iter().filter_map(|port| why_waits(facts, port)).collect();
     let setup = KernelSetup { owners, objects };
-    Ok(CompiledPolicy { policy: expanded.policy, setup, unheld, waiting, postponed })
+    let policy = expanded.policy;
+    Ok(CompiledPolicy { policy, setup, unheld, waiting, ports_waiting, postponed })
 }
 
 /// The devices that are ports of a bridge, the oldest first.
@@ -148,25 +154,29 @@ fn host_problems(policy: &Policy, facts: &HostFacts, problems: &mut Vec<KernelPr
         );
         problems.push(KernelProblem::new("port.rule", reason));
     }
-    for port in &policy.ports {
-        let device = &port.device;
-        let reason = match facts.devices.get(device) {
-            None => format!("device {device}: there is none"),
-            Some(found) if found.bridge != port.bridge => {
-                let bridge = port.bridge.as_deref().unwrap_or_default();
-                match &found.bridge {
-                    Some(other) => format!("device {device} is a port of {other}, not {bridge}"),
-                    None => format!("device {device} is no port of bridge {bridge}"),
-                }
-            }
-            Some(BridgePortFacts { foreign_qdisc: Some(qdisc), .. }) => {
-                held::in_the_way(device, qdisc)
-            }
-            Some(_) => continue,
-        };
-        problems.push(KernelProblem::new(format!("port {:?}.device", port.name), reason));
+    for port in policy.ports.iter().filter(|port| why_waits(facts, port).is_none()) {
+        if let Some(qdisc) = facts.foreign_qdisc(&port.device) {
+            let reason = held::in_the_way(&port.device, qdisc);
+            problems.push(KernelProblem::new(format!("port {:?}.device", port.name), reason));
+        }
     }
     problems.extend(ingress_in_the_way(policy, facts));
+}
+
+/// Tells why a port waits: when a host starts, and when a card is changed, its device is not there
+/// yet. None if the port's device is a port of its bridge.
+fn why_waits(facts: &HostFacts, port: &Port) -> Option<KernelProblem> {
+    let device = &port.device;
+    let bridge = port.bridge.as_deref().unwrap_or_default();
+    let reason = match facts.devices.get(device) {
+        None => format!("device {device}: there is none"),
+        Some(found) if found.bridge == port.bridge => return None,
+        Some(BridgePortFacts { bridge: Some(other), .. }) => {
+            format!("device {device} is a port of {other}, not {bridge}")
+        }
+        Some(_) => format!("device {device} is no port of bridge {bridge}"),
+    };
+    Some(KernelProblem::new(format!("port {:?}.device", port.name), reason))
 }
 
 /// Names the ports and vifs whose devices have an `ingress` of others in the place of a `clsact`.
@@ -257,9 +267,15 @@ impl Compiler<'_> {
         self.number(&vif_name(self.policy, vif))
     }
 
+    /// The ports whose devices are there.
+    fn ports_here(&self) -> impl Iterator<Item = (PortId, &Port)> {
+        self.policy.ports().filter(|(_, port)| why_waits(self.facts, port).is_none())
+    }
+
     /// The devices whose frames may leave past the bridge.
     fn exits(&self) -> impl Iterator<Item = ExitObject> + '_ {
-        let ports = self.policy.ports.iter().filter(|port| may_pass(self.policy, self.facts, port));
+        let ports = self.ports_here().map(|(_, port)| port);
+        let ports = ports.filter(|port| may_pass(self.policy, self.facts, port));
         ports.flat_map(|port| {
             let exit = |device: &String, to: &String| ExitObject {
                 device: device.clone(),
@@ -306,7 +322,7 @@ impl Compiler<'_> {
     }
 
     fn members(&self, objects: &mut Vec<KernelObject>) {
-        for (id, port) in self.policy.ports() {
+        for (id, port) in self.ports_here() {
             let (device, bridge) = (port.device.clone(), port.bridge.clone().unwrap_or_default());
             let through = inbound_device(self.policy, self.facts, id, port);
             objects.push(KernelObject::Uplink(UplinkObject { device, bridge, through }));
@@ -323,7 +339,7 @@ impl Compiler<'_> {
         }
         objects.extend(self.exits().map(KernelObject::Exit));
         let vifs = self.present.iter().map(|vif| &vif.device);
-        let devices = vifs.chain(self.policy.ports.iter().map(|port| &port.device));
+        let devices = vifs.chain(self.ports_here().map(|(_, port)| &port.device));
         let lacking = devices.filter(|device| self.facts.lacks_clsact(device));
         let clsact = |device: &String| ClsactObject { device: device.clone() };
         objects.extend(lacking.map(clsact).map(KernelObject::Clsact));
@@ -333,7 +349,7 @@ impl Compiler<'_> {
                 objects.push(KernelObject::Program(ProgramObject { device, hook }));
             }
         }
-        for port in &self.policy.ports {
+        for (_, port) in self.ports_here() {
             for hook in Hook::OF_PORT {
                 let device = port.device.clone();
                 objects.push(KernelObject::Program(ProgramObject { device, hook }));

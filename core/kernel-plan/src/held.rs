@@ -165,17 +165,17 @@ pub(crate) struct PortTrees {
 }
 
 /// The keys that trees and queues do not hold, and the devices that no vif names. `trees` are those
-/// of the ports, in their order.
+/// of the ports, in their order; a port that waits for its device has none.
 pub(crate) fn unheld(
     expanded: &ExpandedPolicy,
     facts: &HostFacts,
-    trees: &[PortTrees],
+    trees: &[Option<PortTrees>],
 ) -> Vec<UnheldKey> {
     let policy = &expanded.policy;
     let mut list = Vec::new();
     let mut say = |place: String, reason: String| list.push(UnheldKey { place, reason });
-    let sending: Vec<_> = trees.iter().map(|trees| Some(trees.send)).collect();
-    let receiving: Vec<_> = trees.iter().map(|trees| trees.receive).collect();
+    let sending: Vec<_> = trees.iter().map(|trees| Some(trees.as_ref()?.send)).collect();
+    let receiving: Vec<_> = trees.iter().map(|trees| trees.as_ref()?.receive).collect();
     share_unheld(policy, Direction::Send, &sending, &mut say);
     share_unheld(policy, Direction::Receive, &receiving, &mut say);
     for vif in &policy.vifs {
@@ -196,7 +196,8 @@ pub(crate) fn unheld(
                 say(format!("{item}.receive.queue.{key}"), reason.to_string());
             }
         }
-        if vif.receive.priority != 1 && !is_scheduled {
+        let waits = tree_of(vif, &sending).is_none();
+        if vif.receive.priority != 1 && !is_scheduled && !waits {
             let reason = "what vifs receive is limited, not scheduled, where none of the port has \
                           a receive.min_rate";
             say(format!("{item}.receive.priority"), reason.to_string());

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 
 use common::{difference, plan_text, refusal_text};
 use weir_kernel_plan::{
-    BridgePortFacts, HookKind, HostFacts, KernelPlan, KernelSetup, ObjectKey, QdiscSupport, compile,
+    BridgePortFacts, HookKind, HostFacts, KernelObject, KernelPlan, KernelSetup, ObjectKey,
+    QdiscSupport, compile,
 };
 use weir_policy::Policy;
 
@@ -177,20 +178,56 @@ fn obstacles_of_the_host_are_named() {
          frames (Linux 6.4), which this kernel lacks"
     );
     assert_eq!(
-        refused(|facts| drop(facts.devices.remove("up0"))),
-        "port \"up0\".device: device up0: there is none"
-    );
-    assert_eq!(
-        refused(|facts| facts.devices.get_mut("up0").unwrap().bridge = None),
-        "port \"up0\".device: device up0 is no port of bridge br0"
-    );
-    assert_eq!(
         refused(|facts| {
             facts.devices.get_mut("up0").unwrap().foreign_qdisc = Some("tbf 8001:".to_owned());
         }),
         "port \"up0\".device: device up0 has a queueing discipline of others, tbf 8001:; \
          `tc qdisc del dev up0 root` removes it"
     );
+}
+
+/// Goal: a port whose device is not there yet, or not yet on its bridge, costs its tree and nothing
+/// else: its vifs are limited and isolated, and the other ports have all.
+#[test]
+fn a_port_waits_for_its_device() {
+    let mut policy = policy_of("one-vif");
+    policy.vifs[0].send.rate = Some(weir_units::BitRate::from_mbps(10));
+    let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
+    let whole = compile(&policy, &facts(&policy, htb), &KernelSetup::default()).unwrap();
+    assert!(whole.ports_waiting.is_empty());
+    let changes: [(fn(&mut HostFacts), &str); 3] = [
+        (|facts| drop(facts.devices.remove("up0")), "device up0: there is none"),
+        (
+            |facts| facts.devices.get_mut("up0").unwrap().bridge = None,
+            "device up0 is no port of bridge br0",
+        ),
+        (
+            |facts| facts.devices.get_mut("up0").unwrap().bridge = Some("br7".to_owned()),
+            "device up0 is a port of br7, not br0",
+        ),
+    ];
+    for (change, reason) in changes {
+        let mut facts = facts(&policy, htb);
+        change(&mut facts);
+        let compiled = compile(&policy, &facts, &KernelSetup::default()).unwrap();
+        let waits: Vec<String> = compiled.ports_waiting.iter().map(ToString::to_string).collect();
+        assert_eq!(waits, [format!("port \"up0\".device: {reason}")]);
+        let text = plan_text(&compiled.setup, &[], &[]);
+        assert!(!text.contains("dev up0"), "{text}");
+        let has = |setup: &KernelSetup, is_one: fn(&KernelObject) -> bool| {
+            setup.objects.iter().filter(|object| is_one(object)).count()
+        };
+        for kept in [
+            (|object| matches!(object, KernelObject::Member(_))) as fn(&KernelObject) -> bool,
+            |object| matches!(object, KernelObject::Bucket(_)),
+        ] {
+            assert!(has(&whole.setup, kept) > 0);
+            assert_eq!(has(&compiled.setup, kept), has(&whole.setup, kept));
+        }
+        // It comes: what is missing is made, and nothing else is touched.
+        let then = compile(&policy, &self::facts(&policy, htb), &compiled.setup).unwrap();
+        assert_eq!(then.setup, whole.setup);
+    }
 }
 
 /// Goal: a discipline of somebody else at a vif's device costs that vif its queue and nobody

@@ -474,9 +474,13 @@ impl KernelPlane {
                     // Read after the queues, so that frames which a queue sent are counted as
                     // offered too.
                     let programs = self.tables.counts(member.owner)?;
-                    let (port, mut send) = sending.get(&member.owner).copied().unwrap_or_default();
-                    let base = self.base(port, member.owner);
-                    send.dropped = send.dropped_of(programs.port.passed, base);
+                    // There is no queue while the port waits for its device.
+                    let send = sending.get(&member.owner).copied().map(|(port, mut queue)| {
+                        let base = self.base(port, member.owner);
+                        queue.dropped = queue.dropped_of(programs.port.passed, base);
+                        queue
+                    });
+                    let send = send.unwrap_or_default();
                     let mut receive = receiving.get(member.device.as_str()).copied();
                     if let Some(queue) = &mut receive {
                         let base = self.base(&member.device, OTHERS_CLASS);

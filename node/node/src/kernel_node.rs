@@ -139,13 +139,15 @@ fn undo(journal: Journal) -> Result<(), NodeError> {
     Ok(all_undone(&journal.undo_all(&host)?.failed)?)
 }
 
-/// Lines for the operator: keys that are not held, vifs that wait, programs of others.
+/// Lines for the operator: keys that are not held, ports and vifs that wait, programs of others.
 fn lines_of(applied: &AppliedPolicy) -> impl Iterator<Item = String> {
     let unheld = applied.compiled.unheld.iter().map(|key| format!("not held: {key}"));
     let waiting = applied.compiled.waiting.iter();
     let waits = waiting.map(|vif| format!("vif {vif} waits for its device"));
     let postponed = applied.compiled.postponed.iter();
     let waits = waits.chain(postponed.map(|vif| format!("vif {vif} waits for room")));
+    let ports = applied.compiled.ports_waiting.iter();
+    let waits = waits.chain(ports.map(|port| format!("{port}; the port waits for it")));
     unheld.chain(waits).chain(applied.programs_before.iter().cloned())
 }
 

@@ -122,7 +122,9 @@ impl StartPlan {
             Ok((compiled, steps)) => {
                 plan.steps = steps.steps.iter().map(ToString::to_string).collect();
                 plan.unheld = compiled.unheld.iter().map(ToString::to_string).collect();
-                plan.waits = compiled.waiting.iter().map(|vif| format!("vif {vif}")).collect();
+                let vifs = compiled.waiting.iter().map(|vif| format!("vif {vif}"));
+                let ports = compiled.ports_waiting.iter().map(ToString::to_string);
+                plan.waits = ports.chain(vifs).collect();
             }
             Err(error) => plan.problems = error.to_string().lines().map(str::to_owned).collect(),
         }
