@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{POLICY, Site, TOPOLOGY, soon};
+use common::{BpfSystem, POLICY, Site, TOPOLOGY, soon};
 
 fn ip(site: &Site, line: &str) {
     let done = site.inside("sw", "ip").args(line.split(' ')).output().unwrap();
@@ -152,15 +152,7 @@ fn a_device_that_the_libvirt_hook_frees_joins() {
         ip(&site, line);
     }
     let call = || {
-        let mut hook = site.inside("sw", &hook("libvirt-qemu"));
-        hook.args(["guest", "started", "begin", "-"]).env("PATH", path_with(&[]));
-        hook.stdin(Stdio::piped());
-        let mut hook: std::process::Child = Command::spawn(&mut hook).unwrap();
-        let description = "<domain><disk><target dev='vda' bus='virtio'/></disk>\n\
-             <interface type='network'>\n<target dev='vnet0'/>\n</interface>\n\
-             <interface type='ethernet'>\n<target dev='gold0'/>\n</interface></domain>";
-        hook.stdin.take().unwrap().write_all(description.as_bytes()).unwrap();
-        assert!(hook.wait().unwrap().success());
+        start_by_libvirt(&site, &["vnet0", "gold0"]);
         let all = site.devices();
         ["gold0", "vnet0"].map(|name| site.device(name, &all).contains("master br0"))
     };
@@ -176,6 +168,50 @@ fn a_device_that_the_libvirt_hook_frees_joins() {
     until(&site, "gold.0", false);
     assert!(site.reaches("gold", "10.9.0.9"));
     site.stop(node);
+}
+
+/// Goal: where the host's bridge is the data plane, the hook of libvirt leaves a guest's device on
+/// it, whether a vif or a rule names the device.
+#[test]
+fn a_device_on_an_adopted_bridge_stays_there() {
+    let Some(site) = Site::up("weir-t-adopted", TOPOLOGY, ADOPTED) else { return };
+    let _gone_before_the_site = BpfSystem::mount(&site);
+    ip(&site, "link add br0 type bridge");
+    ip(&site, "link set br0 up");
+    for device in ["up0", "gold0", "lead1"] {
+        // The lab's own discipline, where it has one, would be in the way.
+        let delete = ["qdisc", "del", "dev", device, "root"];
+        let _may_be_none = site.inside("sw", "tc").args(delete).output().unwrap();
+        ip(&site, &format!("link set {device} master br0"));
+    }
+    let node = site.run(&[]);
+    site.wait_for_node();
+    until(&site, "gold.0", false);
+    until(&site, "lead1", false);
+    ip(&site, "link set gold0 down");
+    start_by_libvirt(&site, &["gold0", "lead1"]);
+    let all = site.devices();
+    for device in ["gold0", "lead1"] {
+        assert!(site.device(device, &all).contains("master br0"), "{device}: {all}");
+    }
+    assert!(site.reaches("gold", "10.9.0.9") && site.reaches("lead", "10.9.0.9"));
+    site.stop(node);
+}
+
+/// Calls the hook as libvirt does when a guest with these devices has started.
+fn start_by_libvirt(site: &Site, devices: &[&str]) {
+    let mut hook = site.inside("sw", &hook("libvirt-qemu"));
+    hook.args(["guest", "started", "begin", "-"]).env("PATH", path_with(&[]));
+    hook.stdin(Stdio::piped());
+    let mut hook: std::process::Child = Command::spawn(&mut hook).unwrap();
+    let interface = |device: &&str| {
+        format!("<interface type='ethernet'>\n<target dev='{device}'/>\n</interface>\n")
+    };
+    let interfaces: String = devices.iter().map(interface).collect();
+    let disk = "<disk><target dev='vda' bus='virtio'/></disk>";
+    let description = format!("<domain>{disk}\n{interfaces}</domain>");
+    hook.stdin.take().unwrap().write_all(description.as_bytes()).unwrap();
+    assert!(hook.wait().unwrap().success());
 }
 
 /// The plugin of CNI makes a container's device, has the node add it, and takes both away again.
@@ -231,3 +267,29 @@ fn path_with(folders: &[&str]) -> String {
     path.push(std::env::var("PATH").unwrap_or_default());
     path.join(":")
 }
+
+/// The host's bridge is the data plane: one tenant's device by name, the other's by rule.
+const ADOPTED: &str = r#"
+version = 1
+
+[node]
+dataplane = "kernel"
+
+[[port]]
+name = "up0"
+bridge = "br0"
+rate = "100Mbit"
+
+[[port.rule]]
+match = "lead{n}"
+slice = "vm-{n}"
+devices_max = 4
+
+[[slice]]
+name = "gold"
+
+[[vif]]
+name = "gold.0"
+slice = "gold"
+device = "gold0"
+"#;
