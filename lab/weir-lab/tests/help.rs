@@ -29,7 +29,7 @@ fn a_name_that_is_not_known_is_a_wrong_command_line() {
         ("verify first-lite", "first-light, netback"),
         ("verify netback --row 77", "no row 77; netback has 1, 2, 3"),
         ("verify netback --row 8 --row 0", "no row 0; netback has 1, 2, 3"),
-        ("conformance --on swich", "switch, sim, kernel, kernel-hfsc, bridge, htb"),
+        ("conformance --on swich", "switch, sim, kernel, kernel-hfsc, bridge, htb, hfsc"),
         ("conformance --on switch --only fairnes", "fairness, weights, minimum"),
         ("conformance --only fairnes", "fairness, weights, minimum"),
         ("sim swarm --mutant no", "no: not one of shares-too-much, halves-minimums"),

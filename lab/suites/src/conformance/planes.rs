@@ -5,7 +5,7 @@ use weir_experiment::{
     ExperimentError, Forwarder, LinkCounters, Result, StarTopology, Testbed, UPLINK,
 };
 use weir_platform::run::Command;
-use weir_policy::{Dataplane, Policy, Share};
+use weir_policy::{Dataplane, Policy, Share, Vif};
 use weir_sim::{Abilities, Ability, DataPlane, VifTraffic};
 use weir_switch::Tally;
 use weir_units::BitRate;
@@ -36,7 +36,7 @@ pub(super) enum PlaneKind {
 }
 
 /// The data planes, in the order of the documentation.
-pub const PLANES: &[Plane] = &[SWITCH, SIM, KERNEL, KERNEL_HFSC, BRIDGE, HTB];
+pub const PLANES: &[Plane] = &[SWITCH, SIM, KERNEL, KERNEL_HFSC, BRIDGE, HTB, HFSC];
 
 /// Weir's own switch, as a process that is started and changed as an operator does it.
 pub const SWITCH: Plane = Plane {
@@ -129,6 +129,23 @@ const HTB_ABILITIES: Abilities = Abilities::all_but(&[
     (Ability::NeighbourMaximum, "what tenants send each other passes no class"),
 ]);
 
+/// The kernel's scheduler with guarantees and delays, without Weir: for kernels that have it.
+pub const HFSC: Plane = Plane {
+    name: "hfsc",
+    about: "the same with `tc`'s HFSC and its curves, on a kernel that has it",
+    abilities: HFSC_ABILITIES,
+    place: PlaneKind::Wire(|rig, policy| {
+        let started = kernel(rig, HFSC_ABILITIES, Some(hfsc_classes))?;
+        tc(started.0, hfsc_classes(policy, "add"))?;
+        Ok(started)
+    }),
+};
+
+const HFSC_ABILITIES: Abilities = Abilities::all_but(&[
+    (Ability::PacketRate, "HFSC counts bytes only"),
+    (Ability::NeighbourMaximum, "what tenants send each other passes no class"),
+]);
+
 impl Plane {
     /// Returns true if it needs a machine: namespaces, devices, processes.
     pub const fn is_on_the_wire(&self) -> bool {
@@ -208,24 +225,51 @@ impl DataPlane for KernelBridge<'_> {
     }
 }
 
-/// Writes the classes at the uplink: below one of the link's rate, one for each vif. A frame's
-/// class is its source address (u32).
+/// Writes the classes of HTB. Frames of no tenant pass beside them.
 fn htb_classes(policy: &Policy, verb: &str) -> Vec<String> {
-    let link = policy.ports.first().map_or(BitRate::ZERO, |port| port.rate);
-    let bps = link.as_bps();
+    let bps = link(policy).as_bps();
+    let whole = format!("rate {bps}bit ceil {bps}bit");
+    classes(policy, verb, ["htb", &whole], &|vif, link| htb_terms(&vif.send, link))
+}
+
+/// Writes the classes of HFSC, which drops frames without one: a last class is for those of no
+/// tenant.
+fn hfsc_classes(policy: &Policy, verb: &str) -> Vec<String> {
+    let bps = link(policy).as_bps();
+    let whole = format!("ls rate {bps}bit ul rate {bps}bit");
+    let root = format!("hfsc default {OTHERS_CLASS:x}");
+    let mut lines = classes(policy, verb, [&root, &whole], &hfsc_terms);
+    let others = format!("ls rate {SHARE_BPS}bit ul rate {bps}bit");
+    let others = format!("parent 1:1 classid 1:{OTHERS_CLASS:x} hfsc {others}");
+    lines.push(format!("class {verb} dev {UPLINK} {others}"));
+    lines
+}
+
+fn link(policy: &Policy) -> BitRate {
+    policy.ports.first().map_or(BitRate::ZERO, |port| port.rate)
+}
+
+/// Writes the classes at the uplink: below one of the link's rate, one for each vif. A frame's
+/// class is its source address (u32). `root` has the discipline with its options, and the terms of
+/// the link's class.
+fn classes(
+    policy: &Policy,
+    verb: &str,
+    [root, whole]: [&str; 2],
+    terms: &dyn Fn(&Vif, BitRate) -> String,
+) -> Vec<String> {
+    let kind = root.split(' ').next().unwrap_or_default();
     let mut lines = Vec::new();
     if verb == "add" {
         // The lab's own discipline has the same handle.
         lines.push(format!("qdisc del dev {UPLINK} root"));
-        lines.push(format!("qdisc add dev {UPLINK} root handle 1: htb"));
+        lines.push(format!("qdisc add dev {UPLINK} root handle 1: {root}"));
     }
-    lines.push(format!(
-        "class {verb} dev {UPLINK} parent 1: classid 1:1 htb rate {bps}bit ceil {bps}bit"
-    ));
+    lines.push(format!("class {verb} dev {UPLINK} parent 1: classid 1:1 {kind} {whole}"));
     for (index, vif) in policy.vifs.iter().enumerate() {
         let class = format!("1:{:x}", FIRST_CLASS + index);
-        let terms = htb_terms(&vif.send, link);
-        let line = format!("class {verb} dev {UPLINK} parent 1:1 classid {class} htb {terms}");
+        let terms = terms(vif, link(policy));
+        let line = format!("class {verb} dev {UPLINK} parent 1:1 classid {class} {kind} {terms}");
         lines.push(line);
         if verb == "add" {
             lines.push(format!("qdisc add dev {UPLINK} parent {class} pfifo limit {QUEUE}"));
@@ -237,6 +281,20 @@ fn htb_classes(policy: &Policy, verb: &str) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Writes the curves of a class: guarantee and delay, share of what is left, limit. A change keeps
+/// a curve that it leaves out, so each is written always.
+fn hfsc_terms(vif: &Vif, link: BitRate) -> String {
+    let share = &vif.send;
+    let most = share.rate.unwrap_or(link).as_bps().min(link.as_bps());
+    let least = share.min_rate.as_bps().clamp(HFSC_LEAST_BPS, most);
+    let within = vif.delay.map_or_else(String::new, |delay| {
+        let micros = delay.as_nanos() / 1000;
+        format!("umax {}b dmax {micros}us ", vif.delay_packet.get())
+    });
+    let part = u64::from(share.priority).saturating_mul(SHARE_BPS);
+    format!("rt {within}rate {least}bit ls rate {part}bit ul rate {most}bit")
 }
 
 /// Writes the parameters of a class: its rate, which it has in any case, its ceiling, up to which
@@ -258,13 +316,61 @@ const BRIDGE_DEVICE: &str = "br0";
 
 const FIRST_CLASS: usize = 0x10;
 
+/// The class of HFSC for frames of no tenant.
+const OTHERS_CLASS: u16 = 0xffff;
+
 /// The packets that wait in a class, as many as at a device by default (`txqueuelen`).
 const QUEUE: u32 = 1000;
 
 /// The rate of a class without a minimum: HTB has none without a rate.
 const LEAST_RATE_BPS: u64 = 8_000;
 
+/// The least rate of a curve: a byte a second.
+const HFSC_LEAST_BPS: u64 = 8;
+
+/// The share of priority 1 in HFSC; only ratios matter.
+const SHARE_BPS: u64 = 100_000;
+
 /// The quantum of priority 1, a frame of the suite. The kernel warns below its MTU and above
 /// 200 000.
 const QUANTUM_BYTES: u64 = 1_514;
 const QUANTUM_MAX: u64 = 200_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the lines for `tc` say what the policy does, on both schedulers; a change names each
+    /// class again.
+    #[test]
+    fn classes_are_what_a_person_would_type() {
+        let text = "version = 1\n[[port]]\nname = \"up0\"\nrate = \"100Mbit\"\n\
+            [[slice]]\nname = \"s\"\n[[vif]]\nname = \"a\"\nslice = \"s\"\ndelay = \"4ms\"\n\
+            delay_packet = \"1518B\"\n\
+            send = { min_rate = \"30Mbit\", rate = \"60Mbit\", priority = 3 }\n";
+        let policy = weir_policy::parse(text).unwrap_or_else(|problems| panic!("{problems}"));
+        let own = |lines: Vec<String>| -> Vec<String> {
+            lines.into_iter().filter(|line| line.starts_with("class")).collect()
+        };
+        let at = "dev up0 parent 1";
+        assert_eq!(
+            own(hfsc_classes(&policy, "change")),
+            [
+                format!(
+                    "class change {at}: classid 1:1 hfsc ls rate 100000000bit ul rate 100000000bit"
+                ),
+                format!(
+                    "class change {at}:1 classid 1:10 hfsc rt umax 1518b dmax 4000us rate \
+                     30000000bit ls rate 300000bit ul rate 60000000bit"
+                ),
+                format!(
+                    "class change {at}:1 classid 1:ffff hfsc ls rate 100000bit ul rate 100000000bit"
+                ),
+            ]
+        );
+        let htb = own(htb_classes(&policy, "add"));
+        assert!(htb[1].starts_with(&format!("class add {at}:1 classid 1:10 htb rate 30000000bit")));
+        let root = &hfsc_classes(&policy, "add")[1];
+        assert_eq!(root, "qdisc add dev up0 root handle 1: hfsc default ffff");
+    }
+}
