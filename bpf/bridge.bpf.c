@@ -7,7 +7,8 @@
  *   weir_from_vif   ingress of a vif's device: tags, groups, spoofing, limits of what it sends;
  *                   then its class into skb->priority, which finds the class at the port without a
  *                   filter, and into skb->mark, which a host that routes leaves alone
- *   weir_to_vif     egress of a vif's device: frames of other slices, limits of what it receives
+ *   weir_to_vif     egress of a vif's device: frames of other slices or of a slice that is not
+ *                   known, limits of what it receives
  *   weir_from_port  ingress of a port's device: addresses of vifs that come from beyond it, and
  *                   frames for a vif that is beyond a limit of what it receives; then, where a vif
  *                   of the port has a receive.min_rate, redirects the frame to the tree of an ifb,
@@ -54,7 +55,10 @@
 struct member {
 	__u16 owner;
 	__u16 slice;
-	/* The number of addresses in `mac`; 0: any source address is allowed. */
+	/*
+	 * The number of addresses in `mac`; 0: any source address is allowed. Then the first may be
+	 * that of the vif's device (`is_of_device`).
+	 */
 	__u16 macs;
 	/* Owners whose limits apply: vif, router, slice; 0 for none. */
 	__u16 limit[LEVELS];
@@ -156,6 +160,14 @@ struct {
 	__type(value, struct tally);
 } inbound SEC(".maps");
 
+/* The frames for each vif that carry the number of a vif which nobody knows: they are dropped. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, OWNERS);
+	__type(key, __u32);
+	__type(value, struct tally);
+} unknown_slice SEC(".maps");
+
 static __always_inline struct counts *counts_of(__u32 owner, enum way way)
 {
 	__u32 index = owner * WAYS + way;
@@ -202,12 +214,58 @@ static __always_inline enum reason check_header(struct __sk_buff *skb, const str
 	return learn(member, &key, skb->ifindex, due);
 }
 
-/* The class of a frame from a vif; 0 for others. A host that routes rewrites the priority only. */
+/*
+ * The class of a frame from a vif, or of one that waited for its turn; 0 for others. A host that
+ * routes rewrites the priority only. Bits of a mark beyond the number are others': kube-proxy adds
+ * some.
+ */
 static __always_inline __u32 class_of(struct __sk_buff *skb)
 {
 	if (skb->priority >> 16 == HANDLE)
 		return skb->priority;
-	return skb->mark >> 16 == HANDLE ? skb->mark : 0;
+	return skb->mark >> 16 == HANDLE ? HANDLE << 16 | (skb->mark & (OWNERS - 1)) : 0;
+}
+
+/*
+ * The class of a frame that leaves the bridge. Where others rewrote both numbers, the device by
+ * which the frame came to the bridge tells its vif.
+ */
+static __always_inline __u32 class_at_egress(struct __sk_buff *skb)
+{
+	__u32 class = class_of(skb), ifindex = skb->ingress_ifindex;
+	struct member *sender;
+
+	if (class || !ifindex)
+		return class;
+	sender = bpf_map_lookup_elem(&members, &ifindex);
+	return sender ? HANDLE << 16 | sender->owner : 0;
+}
+
+/*
+ * Returns true if a vif may receive a frame of this class; else counts the drop. What nobody knows
+ * is no vif's of this slice: the mark may be another's.
+ */
+static __always_inline int may_receive(const struct member *member, __u32 class,
+				       struct counts *counted, const struct tally *size)
+{
+	__u32 sender = class & 0xffff, owner = member->owner;
+	struct tally *unknown;
+	__u32 *slice;
+
+	/* From beyond a port, or from the host itself. */
+	if (!class || sender & INBOUND)
+		return 1;
+	slice = bpf_map_lookup_elem(&slices, &sender);
+	if (slice && *slice == member->slice)
+		return 1;
+	if (slice && *slice) {
+		count(&counted->dropped[FOREIGN_SLICE], size);
+		return 0;
+	}
+	unknown = bpf_map_lookup_elem(&unknown_slice, &owner);
+	if (unknown)
+		count(unknown, size);
+	return 0;
 }
 
 /* Returns true if a device takes a frame past the bridge, which drops what is too long for it. */
@@ -262,6 +320,7 @@ int weir_from_vif(struct __sk_buff *skb)
 	__u32 class, exit;
 	int due = 0;
 
+	/* A device that was released keeps its program for a moment (deferred by the kernel). */
 	if (!member || !counted)
 		return NEXT;
 	measure(skb, &size);
@@ -291,20 +350,13 @@ int weir_to_vif(struct __sk_buff *skb)
 	struct member *member = bpf_map_lookup_elem(&members, &ifindex);
 	struct counts *counted = member ? counts_of(member->owner, WAY_RECEIVE) : 0;
 	struct tally size;
-	__u32 class = class_of(skb);
 
+	/* A device that was released keeps its program for a moment (deferred by the kernel). */
 	if (!member || !counted)
 		return NEXT;
 	measure(skb, &size);
-	if (class) {
-		__u32 sender = class & 0xffff;
-		__u32 *slice = bpf_map_lookup_elem(&slices, &sender);
-
-		if (slice && *slice && *slice != member->slice) {
-			count(&counted->dropped[FOREIGN_SLICE], &size);
-			return DROP;
-		}
-	}
+	if (!may_receive(member, class_at_egress(skb), counted, &size))
+		return DROP;
 	if (!police(member, WAY_RECEIVE, &size, counted))
 		return DROP;
 	count(&counted->passed, &size);
@@ -407,7 +459,8 @@ static __always_inline int is_moved(struct __sk_buff *skb, struct uplink *uplink
 {
 	struct address *address = bpf_map_lookup_elem(&addresses, from);
 
-	if (address) {
+	/* That of a vif that waits for its device may be here: another host's until it comes. */
+	if (address && address->owner != RESERVED) {
 		if (address->given || now - address->seen < SETTLE_NS) {
 			struct tally size;
 
@@ -461,7 +514,7 @@ int weir_from_port(struct __sk_buff *skb)
 SEC("tc")
 int weir_to_port(struct __sk_buff *skb)
 {
-	__u32 class = class_of(skb);
+	__u32 class = class_at_egress(skb);
 	struct counts *counted;
 	struct tally size;
 

@@ -8,7 +8,10 @@
 
 /* An address of a vif that is silent for so long is forgotten (IEEE 802.1Q, 8.8.3). */
 #define AGE_NS 300000000000ull
-/* An address moves between a vif and a port after this silence, as the switch has it. */
+/*
+ * An address moves from a vif to a port after this silence, as the switch has it: that guest may be
+ * on another host by now. To a vif it moves once it is old: any guest could claim the gateway's.
+ */
 #define SETTLE_NS 2000000000ull
 /* The time at which an address was last seen is written at most this often. */
 #define SEEN_NS 500000000ull
@@ -18,6 +21,10 @@
 #define LEARNED_MAX 16384
 #define ADDRESSES 32768
 #define BEYOND 16384
+/* The owner of addresses that the policy gives to vifs whose devices are not here. */
+#define RESERVED 1
+/* The first byte of a device's address that libvirt makes of its guest's. */
+#define LIBVIRT 0xfe
 
 struct address_key {
 	__u32 bridge;
@@ -79,6 +86,17 @@ static __always_inline int is_given(const struct member *member, const __u16 *so
 			return 1;
 	}
 	return 0;
+}
+
+/*
+ * Returns true if an address is that of a guest whose device libvirt made: the device has the same,
+ * but for its first byte. Such a guest may come from another host.
+ */
+static __always_inline int is_of_device(const struct member *member, const __u16 *source)
+{
+	return (member->mac[0][0] & bpf_htons(0xff00)) == bpf_htons(LIBVIRT << 8) &&
+	       !((member->mac[0][0] ^ source[0]) & bpf_htons(0x00ff)) &&
+	       member->mac[0][1] == source[1] && member->mac[0][2] == source[2];
 }
 
 static __always_inline void add_learned(__u32 owner, __s32 more)
@@ -166,7 +184,7 @@ static __always_inline enum reason learn(const struct member *member,
 		forget(&addresses, key, known);
 	}
 	seen = bpf_map_lookup_elem(&beyond, key);
-	if (seen && now - *seen < SETTLE_NS)
+	if (seen && now - *seen < (is_of_device(member, key->mac) ? SETTLE_NS : AGE_NS))
 		return MOVED;
 	if (!has_room(member->owner, member->macs_max)) {
 		sweep(now);

@@ -43,6 +43,11 @@ impl HostFacts {
         found.must_cross.clone().or_else(ingress)
     }
 
+    /// The VLANs whose frames have a tag at a device, if there are any.
+    pub(crate) fn tagged_vlans(&self, device: &str) -> Option<&str> {
+        self.devices.get(device)?.tagged_vlans.as_deref()
+    }
+
     /// The root discipline that somebody put on a device, if there is one.
     pub(crate) fn foreign_qdisc(&self, device: &str) -> Option<&str> {
         self.devices.get(device)?.foreign_qdisc.as_deref()
@@ -91,4 +96,7 @@ pub struct BridgePortFacts {
     /// The reason for which no frame may leave or come past the bridge here, such as `stp_state`:
     /// what a bridge, or its port, does with frames beside forwarding them.
     pub must_cross: Option<String>,
+    /// The VLANs whose frames have a tag here, such as `10, 20-30`: its bridge keeps VLANs apart,
+    /// and the device is a trunk.
+    pub tagged_vlans: Option<String>,
 }

@@ -59,6 +59,26 @@ impl fmt::Display for UnheldKey {
     }
 }
 
+/// The keys that this data plane refuses on every host, as `ITEM.KEY`: what they ask for would be
+/// missing. `docs/kernel.md` lists them.
+pub const REFUSED_KEYS: [&str; 15] = [
+    "port.pih",
+    "port.cycle",
+    "port.scheduler",
+    "port.layer",
+    "slice.vlan",
+    "slice.pih",
+    "slice.match",
+    "router.xtc",
+    "router.realtime",
+    "vif.addresses",
+    "vif.storm",
+    "vif.filter",
+    "vif.send.shaper",
+    "vif.receive.shaper",
+    "vif.mac",
+];
+
 /// The keys for which the policy is refused.
 pub(crate) fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem> {
     let mut list = Vec::new();
@@ -66,7 +86,7 @@ pub(crate) fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem>
         receive_problems(policy, &mut list);
     }
     for port in &policy.ports {
-        let at = |key: &str| format!("port {:?}.{key}", port.name);
+        let at = |key: &str| refused("port", &port.name, key);
         let keys = [("pih", port.pih != PihForm::Header), ("cycle", port.cycle.is_some())];
         list.extend(given(&keys, at, NOT_YET));
         if port.scheduler != SchedulerKind::Hfsc {
@@ -81,7 +101,7 @@ pub(crate) fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem>
         rule_problems(port, &mut list);
     }
     for slice in &policy.slices {
-        let at = |key: &str| format!("slice {:?}.{key}", slice.name);
+        let at = |key: &str| refused("slice", &slice.name, key);
         let keys = [
             ("vlan", slice.vlan.is_some()),
             ("pih", slice.pih.is_some()),
@@ -90,14 +110,21 @@ pub(crate) fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem>
         list.extend(given(&keys, at, NOT_YET));
     }
     for router in &policy.routers {
-        let at = |key: &str| format!("router {:?}.{key}", router.name);
+        let at = |key: &str| refused("router", &router.name, key);
         let keys = [("xtc", router.xtc.is_some()), ("realtime", router.realtime.is_some())];
         list.extend(given(&keys, at, NOT_YET));
     }
     for vif in &policy.vifs {
-        vif_problems(vif, &|key| format!("vif {:?}.{key}", vif.name), &mut list);
+        vif_problems(vif, &|key| refused("vif", &vif.name, key), &mut list);
     }
     list
+}
+
+/// The place of a key of an item that is refused.
+fn refused(item: &str, name: &str, key: &str) -> String {
+    let is_listed = |listed: &str| listed.split_once('.') == Some((item, key));
+    debug_assert!(REFUSED_KEYS.into_iter().any(is_listed), "{item}.{key} is in REFUSED_KEYS");
+    format!("{item} {name:?}.{key}")
 }
 
 /// The keys of rules, which hold for each vif and slice that a rule makes.
@@ -182,6 +209,14 @@ pub(crate) fn unheld(
         let item = named("vif", &vif.name);
         for (key, reason) in foreign_limits(vif, facts) {
             say(format!("{item}.{key}"), reason);
+        }
+        if let Some(vlans) = facts.tagged_vlans(&vif.device) {
+            let reason = format!(
+                "device {} has VLANs {vlans} with tags on its bridge; frames that the vif tags are \
+                 dropped (unexpected_tag)",
+                vif.device
+            );
+            say(format!("{item}.device"), reason);
         }
         if vif.delay.is_some() && tree_of(vif, &sending) == Some(QdiscTree::Htb) {
             say(format!("{item}.delay"), DELAY_BY_HTB.to_string());

@@ -50,7 +50,7 @@ pub use bucket::BucketTerms;
 pub use commands::{CommandsOnly, compile_commands};
 pub use compile::{CompiledPolicy, compile};
 pub use facts::{BridgePortFacts, HookKind, HostFacts, QdiscSupport};
-pub use held::{KernelProblem, UnheldKey};
+pub use held::{KernelProblem, REFUSED_KEYS, UnheldKey};
 pub use object::{
     BridgeObject, BucketObject, BucketUnit, ClassObject, ClsactObject, ExitObject, FilterObject,
     Hook, InboundObject, JoinedObject, KernelObject, LeafObject, MemberObject, ObjectKey,

@@ -293,6 +293,26 @@ fn limits_of_others_are_named() {
     );
 }
 
+/// Goal: a vif whose frames had tags on the host's bridge is told that they are dropped.
+#[test]
+fn a_trunk_to_a_guest_is_named() {
+    let policy = policy_of("one-vif");
+    let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
+    let mut facts = facts(&policy, htb);
+    let said = |facts: &HostFacts| -> Vec<String> {
+        let compiled = compile(&policy, facts, &KernelSetup::default()).unwrap();
+        let all = compiled.unheld.iter().map(ToString::to_string);
+        all.filter(|line| line.contains("tag")).collect()
+    };
+    assert_eq!(said(&facts), Vec::<String>::new());
+    facts.devices.get_mut("t0").unwrap().tagged_vlans = Some("10, 20-30".to_owned());
+    assert_eq!(
+        said(&facts),
+        ["vif \"t0\".device: device t0 has VLANs 10, 20-30 with tags on its bridge; frames that \
+          the vif tags are dropped (unexpected_tag)"]
+    );
+}
+
 /// Goal: a port with HTB beside one with HFSC is asked for what HTB does not hold.
 #[test]
 fn each_port_tells_what_its_own_tree_does_not_hold() {

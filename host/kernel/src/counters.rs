@@ -32,7 +32,7 @@ pub struct WayCounts {
     /// Frames that passed.
     pub passed: CountPair,
     /// Frames dropped by reason: [`Self::REASONS`].
-    pub dropped: [CountPair; 8],
+    pub dropped: [CountPair; Self::REASONS.len()],
     /// Frames beyond a limit: packets and bits of vif, router, slice.
     pub policed: [CountPair; 6],
 }
@@ -91,8 +91,9 @@ impl LeafCounts {
 }
 
 impl WayCounts {
-    /// Names of the drop reasons, limits aside: `enum reason` of `bpf/bridge.bpf.c`.
-    pub const REASONS: [&str; 8] = [
+    /// Names of the drop reasons, limits aside: `enum reason` of `bpf/bridge.bpf.c`, then the one
+    /// of the table `unknown_slice`.
+    pub const REASONS: [&str; 9] = [
         "spoofed_mac",
         "foreign_slice",
         "unexpected_tag",
@@ -101,10 +102,13 @@ impl WayCounts {
         "reserved_group",
         "moved",
         "macs_full",
+        "unknown_slice",
     ];
+    /// The reasons of `enum reason`.
+    const IN_ROW: usize = Self::REASONS.len() - 1;
 
     /// `struct counts` of `bpf/bridge.bpf.c`.
-    pub(crate) const BYTES: usize = (1 + Self::REASONS.len() + 6) * 16;
+    pub(crate) const BYTES: usize = (1 + Self::IN_ROW + 6) * 16;
 
     /// The sum of the rows of all processors.
     pub(crate) fn sum(rows: &[Vec<u8>]) -> Self {
@@ -116,9 +120,18 @@ impl WayCounts {
             }
         }
         let pair = |index: usize| [words[2 * index], words[2 * index + 1]];
-        let dropped = std::array::from_fn(|index| pair(1 + index));
-        let policed = std::array::from_fn(|index| pair(1 + Self::REASONS.len() + index));
+        let dropped = std::array::from_fn(|index| match index < Self::IN_ROW {
+            true => pair(1 + index),
+            false => [0, 0],
+        });
+        let policed = std::array::from_fn(|index| pair(1 + Self::IN_ROW + index));
         Self { passed: pair(0), dropped, policed }
+    }
+
+    /// The counters with those of the table `unknown_slice`.
+    pub(crate) const fn with_unknown_slice(mut self, count: CountPair) -> Self {
+        self.dropped[Self::IN_ROW] = count;
+        self
     }
 }
 
@@ -207,6 +220,16 @@ mod tests {
         assert_eq!(later.dropped_of([100, 10_000], Some(&base)), [24, 2_400]);
     }
 
+    /// Goal: the manual explains every reason, in order, and no other.
+    #[test]
+    fn the_manual_lists_the_reasons() {
+        let page = include_str!("../../../docs/kernel.md");
+        let section = page.split("\n## Drop reasons\n").nth(1).unwrap_or_default();
+        let section = section.split("\n## ").next().unwrap_or_default();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        assert_eq!(rows.map(|(name, _)| name).collect::<Vec<_>>(), WayCounts::REASONS);
+    }
+
     #[test]
     fn the_rows_of_all_processors_are_summed() {
         let row: Vec<u8> = (0..30_u64).flat_map(u64::to_ne_bytes).collect();
@@ -214,5 +237,7 @@ mod tests {
         let sum = WayCounts::sum(&[row.clone(), row]);
         assert_eq!((sum.passed, sum.dropped[0]), ([0, 2], [4, 6]));
         assert_eq!(sum.policed[5], [56, 58]);
+        assert_eq!((sum.dropped[7], sum.dropped[8]), ([32, 34], [0, 0]));
+        assert_eq!(sum.with_unknown_slice([1, 60]).dropped[8], [1, 60]);
     }
 }

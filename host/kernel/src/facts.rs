@@ -4,17 +4,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use weir_kernel_plan::{
-    BridgePortFacts, ExitObject, HANDLE, HookKind, HostFacts, KernelObject, KernelSetup,
-    ProgramObject, QdiscSupport, UplinkObject,
+    BridgePortFacts, CompiledPolicy, ExitObject, HANDLE, HookKind, HostFacts, KernelObject,
+    KernelSetup, ProgramObject, QdiscSupport, UplinkObject,
 };
 use weir_platform::inspect::{self, LinkView, QdiscView};
+<<<<<<< HEAD
 use weir_platform::kernel_offers::{OfferedQdisc, has_link, has_qdisc};
 use weir_platform::run::{Command, Platform};
+=======
+use weir_platform::run::{Command, Platform, json};
+>>>>>>> af1e6537 (kernel: Keep slices and gateways where marks and silence let go)
 use weir_policy::MacAddr;
 
-use crate::addresses::EtherAddress;
+use crate::addresses::{AddressOnBridge, EtherAddress};
 use crate::error::KernelPlaneError;
 use crate::tables::TablesView;
 
@@ -47,6 +52,11 @@ pub(crate) fn read_facts(
     let qdiscs = inspect::qdiscs(on, None)?;
     let KernelSupport { qdiscs: known, hooks } = support;
     let mut facts = HostFacts { qdiscs: known, hooks, devices: BTreeMap::new() };
+    // Without such a bridge, no device is a trunk.
+    let vlans: Vec<DeviceVlans> = match links.iter().any(filters_vlans) {
+        true => json(on, &Command::line("bridge -j vlan show"))?,
+        false => Vec::new(),
+    };
     for link in &links {
         let root = qdiscs.iter().find(|qdisc| qdisc.dev == link.ifname && qdisc.root);
         let own = trees.contains(&link.ifname);
@@ -71,6 +81,7 @@ pub(crate) fn read_facts(
             foreign_ingress,
             frame_max: link.mtu.saturating_add(ETHER_HEADER),
             must_cross: must_cross(link),
+            tagged_vlans: tagged_vlans(&links, link, &vlans),
         };
         facts.devices.insert(link.ifname.clone(), device);
     }
@@ -192,9 +203,96 @@ impl HostView {
         Some((*number, addresses.collect()))
     }
 
+    /// The addresses that the policy gives to vifs which have no part in the setup, each with the
+    /// number of its bridge.
+    pub(crate) fn reserved(&self, compiled: &CompiledPolicy) -> Vec<AddressOnBridge> {
+        let policy = &compiled.policy;
+        let mut list = Vec::new();
+        for vif in policy.vifs.iter().filter(|vif| compiled.waiting.contains(&vif.name)) {
+            let bridge = policy[vif.port].bridge.as_ref();
+            let number = bridge.and_then(|bridge| self.numbers.get(bridge));
+            list.extend(
+                number.into_iter().flat_map(|number| vif.macs.iter().map(|mac| (*number, mac.0))),
+            );
+        }
+        list
+    }
+
+    /// The address of a device.
+    pub(crate) fn address(&self, device: &str) -> Option<EtherAddress> {
+        self.addresses.get(device).copied()
+    }
+
     fn has_qdisc(&self, device: &str, wanted: impl Fn(&QdiscView) -> bool) -> bool {
         self.qdiscs.iter().any(|qdisc| qdisc.dev == device && wanted(qdisc))
     }
+}
+
+/// The VLANs of a device, as `bridge vlan` tells them.
+#[derive(Debug, Deserialize)]
+struct DeviceVlans {
+    ifname: String,
+    #[serde(default)]
+    vlans: Vec<DeviceVlan>,
+}
+
+/// A VLAN, or a range.
+#[derive(Debug, Deserialize)]
+struct DeviceVlan {
+    vlan: u16,
+    #[serde(rename = "vlanEnd")]
+    last: Option<u16>,
+    #[serde(default)]
+    flags: Vec<String>,
+}
+
+/// Returns true for a bridge that keeps VLANs apart.
+fn filters_vlans(link: &LinkView) -> bool {
+    let info = link.linkinfo.as_ref();
+    let value = info.and_then(|info| info.info_data.get("vlan_filtering"));
+    value.and_then(Value::as_u64).is_some_and(|number| number != 0)
+}
+
+/// Lists the VLANs whose frames have a tag at a device, if its bridge keeps VLANs apart.
+fn tagged_vlans(links: &[LinkView], link: &LinkView, all: &[DeviceVlans]) -> Option<String> {
+    let is_master = |other: &&LinkView| Some(&other.ifname) == link.master.as_ref();
+    links.iter().find(is_master).filter(|bridge| filters_vlans(bridge))?;
+    let own = all.iter().find(|device| device.ifname == link.ifname)?;
+    let tagged = own.vlans.iter().filter(|vlan| vlan.flags.iter().all(|flag| flag != UNTAGGED));
+    let names: Vec<String> = tagged
+        .map(|vlan| match vlan.last {
+            Some(last) => format!("{}-{last}", vlan.vlan),
+            None => vlan.vlan.to_string(),
+        })
+        .collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// Reads the addresses that a bridge has learned at its port.
+///
+/// # Errors
+/// A command failed.
+pub(crate) fn addresses_beyond(
+    on: &dyn Platform,
+    port: &str,
+) -> Result<Vec<EtherAddress>, KernelPlaneError> {
+    let known: Vec<BridgeEntry> =
+        json(on, &Command::line(&format!("bridge -j fdb show brport {port}")))?;
+    Ok(learned_of(&known))
+}
+
+fn learned_of(known: &[BridgeEntry]) -> Vec<EtherAddress> {
+    let learned = known.iter().filter(|entry| entry.state != "permanent");
+    learned.filter_map(|entry| Some(entry.mac.parse::<MacAddr>().ok()?.0)).collect()
+}
+
+/// An entry of a bridge's table.
+#[derive(Debug, Deserialize)]
+struct BridgeEntry {
+    mac: String,
+    /// `permanent` for the port's own addresses and for groups; empty for learned ones.
+    #[serde(default)]
+    state: String,
 }
 
 /// Names what a bridge or its port does with frames beside forwarding them.
@@ -222,6 +320,8 @@ fn must_cross(link: &LinkView) -> Option<String> {
 }
 
 const ETHER_HEADER: u32 = 14;
+/// What `bridge vlan` says of a VLAN whose frames leave without a tag.
+const UNTAGGED: &str = "Egress Untagged";
 
 /// Values of a bridge that a frame past it would not obey, as `ip -d link` calls them.
 const AT_BRIDGE: [&str; 5] =
@@ -313,6 +413,41 @@ mod tests {
         assert_eq!(port(r#""isolated":true,"hairpin":false"#).as_deref(), Some("isolated"));
         assert_eq!(port(r#""isolated":false,"state":"forwarding""#), None);
         assert_eq!(said(r#"{"info_kind":"veth"}"#, ""), None);
+    }
+
+    /// Goal: a device is a trunk where its bridge keeps VLANs apart and tags some of them there.
+    #[test]
+    fn tagged_vlans_are_read_where_a_bridge_filters_them() {
+        let read = |filtering: u8| {
+            let links: Vec<LinkView> = serde_json::from_str(&format!(
+                r#"[{{"ifindex":2,"ifname":"br0","mtu":1500,"linkinfo":{{"info_kind":"bridge",
+                "info_data":{{"vlan_filtering":{filtering}}}}}}},
+                {{"ifindex":3,"ifname":"tap1","mtu":1500,"master":"br0"}},
+                {{"ifindex":4,"ifname":"tap2","mtu":1500,"master":"br0"}}]"#
+            ))
+            .unwrap();
+            let vlans: Vec<DeviceVlans> = serde_json::from_str(
+                r#"[{"ifname":"tap1","vlans":[{"vlan":1,"flags":["PVID","Egress Untagged"]},
+                {"vlan":10},{"vlan":20,"vlanEnd":30}]},
+                {"ifname":"tap2","vlans":[{"vlan":1,"flags":["PVID","Egress Untagged"]}]}]"#,
+            )
+            .unwrap();
+            [1, 2].map(|at| tagged_vlans(&links, &links[at], &vlans))
+        };
+        assert_eq!(read(1), [Some("10, 20-30".to_owned()), None]);
+        assert_eq!(read(0), [None, None]);
+    }
+
+    /// Goal: addresses beyond a port are those that the bridge learned, not its own.
+    #[test]
+    fn what_a_bridge_learned_is_beyond_its_port() {
+        let known: Vec<BridgeEntry> = serde_json::from_str(
+            r#"[{"mac":"02:00:00:00:ff:01","flags":[],"master":"br0","state":""},
+            {"mac":"02:00:00:00:00:01","flags":[],"master":"br0","state":"permanent"},
+            {"mac":"33:33:00:00:00:01","flags":["self"],"state":"permanent"}]"#,
+        )
+        .unwrap();
+        assert_eq!(learned_of(&known), [[2, 0, 0, 0, 0xff, 1]]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod facts;
 mod filter;
 mod plane;
 mod record;
+mod steps;
 mod tables;
 
 pub use counters::{CountPair, LeafCounts, OwnerCounts, WayCounts};

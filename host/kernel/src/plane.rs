@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 use weir_kernel_plan::{
     ClsactObject, CompiledPolicy, HookKind, INBOUND_CLASS, InboundObject, KernelObject, KernelPlan,
-    KernelSetup, LeafObject, OTHERS_CLASS, PlanAction, PlanStep, ProgramObject, RootObject,
-    UplinkObject, compile,
+    KernelSetup, LeafObject, OTHERS_CLASS, PlanAction, PlanStep, ProgramObject, UplinkObject,
+    compile,
 };
 use weir_platform::journal::{Journal, JournalEntry};
 use weir_platform::run::{Command, Host, Platform};
@@ -19,11 +19,13 @@ use weir_platform::{ChangePurpose, StateDir, Undo, netns};
 use weir_policy::Policy;
 use weir_ports::device_number;
 
+use crate::addresses::{AddressOnBridge, EtherAddress};
 use crate::counters::{CountPair, LeafBase, LeafCounts, OwnerCounts, queues};
 use crate::error::KernelPlaneError;
-use crate::facts::{HostView, KernelSupport, hooks, read_facts};
+use crate::facts::{HostView, KernelSupport, addresses_beyond, hooks, read_facts};
 use crate::filter;
 use crate::record::KernelRecord;
+use crate::steps::{forget_undos, makes_owned, new_queue, new_uplinks, run_together, uplinks};
 use crate::tables::{PinnedLinks, Tables};
 
 /// The kernel's data plane of one node.
@@ -33,6 +35,9 @@ pub struct KernelPlane {
     record: KernelRecord,
     path: PathBuf,
     support: KernelSupport,
+    /// The addresses that this process keeps for vifs whose devices are not here; `None` before its
+    /// first plan.
+    reserved: Option<Vec<AddressOnBridge>>,
 }
 
 /// The counters of one vif.
@@ -122,7 +127,7 @@ impl KernelPlane {
         let record = KernelRecord::read(&path).unwrap_or_default();
         let mut support = KernelSupport::read()?;
         support.hooks = support.hooks.map(|_| hooks);
-        Ok(Self { tables, record, path, support })
+        Ok(Self { tables, record, path, support, reserved: None })
     }
 
     /// Returns the plan of a start with `policy`, from those recorded objects that the host still
@@ -182,6 +187,9 @@ impl KernelPlane {
             None => KernelPlan::between(&before, &compiled.setup),
         };
         let unchanged = plan.is_empty() && self.record.setup == compiled.setup;
+        let beyond = new_uplinks(&plan)
+            .map(|uplink| Ok((uplink, addresses_beyond(&host, &uplink.device)?)))
+            .collect::<Result<Vec<_>, KernelPlaneError>>()?;
         if !unchanged {
             self.record_undos(&plan, &view.numbers, journal)?;
             self.execute(&plan, before, compiled.setup.clone(), (&view, &host))?;
@@ -197,8 +205,29 @@ impl KernelPlane {
                 self.tables.set_own_addresses(bridge, &own)?;
             }
         }
+        self.note_addresses(&beyond, &view.reserved(&compiled), &view)?;
         let programs_before = self.programs_before(&compiled.setup, &view);
         Ok(AppliedPolicy { compiled, plan, programs_before })
+    }
+
+    /// Notes what new ports' bridges know `beyond` them, so that no vif takes such an address, and
+    /// reserves those of vifs that are not here.
+    fn note_addresses(
+        &mut self,
+        beyond: &[(&UplinkObject, Vec<EtherAddress>)],
+        reserved: &[AddressOnBridge],
+        view: &HostView,
+    ) -> Result<(), KernelPlaneError> {
+        for (uplink, macs) in beyond {
+            if let Some(bridge) = view.numbers.get(&uplink.bridge) {
+                self.tables.addresses()?.note_beyond(*bridge, macs)?;
+            }
+        }
+        if self.reserved.as_deref() != Some(reserved) {
+            self.tables.addresses()?.reserve(reserved)?;
+            self.reserved = Some(reserved.to_vec());
+        }
+        Ok(())
     }
 
     /// Removes from the tables each device that is not in `setup`: either the device is gone, or it
@@ -408,7 +437,8 @@ impl KernelPlane {
                 Some(number) if gone => self.tables.remove_member(number),
                 Some(of) => {
                     let bridge = number(&member.bridge).unwrap_or(0);
-                    self.tables.set_member(member, (of, bridge), action == PlanAction::Add)
+                    let new = (view.address(&member.device), action == PlanAction::Add);
+                    self.tables.set_member(member, (of, bridge), new)
                 }
                 None => Ok(()),
             },
@@ -529,68 +559,6 @@ impl PlaneCounts {
 /// The vif of a class in the tree for frames from a port.
 fn inbound_owner(minor: u16) -> Option<u16> {
     (minor & INBOUND_CLASS != 0).then_some(minor & !INBOUND_CLASS)
-}
-
-fn uplinks(setup: &KernelSetup) -> impl Iterator<Item = &UplinkObject> {
-    setup.objects.iter().filter_map(|object| match object {
-        KernelObject::Uplink(uplink) => Some(uplink),
-        _ => None,
-    })
-}
-
-/// Removes from the journal the undos of devices that are gone, or that have no object of this node
-/// any more. Such an undo could later remove an object of somebody else.
-fn forget_undos(
-    plan: &KernelPlan,
-    (before, after): (&KernelSetup, &KernelSetup),
-    view: &HostView,
-    journal: &mut Journal,
-) -> Result<(), KernelPlaneError> {
-    let used: BTreeSet<&str> = after.objects.iter().filter_map(undone_at).collect();
-    let removed = plan.steps.iter().filter(|step| step.action() == PlanAction::Remove);
-    let is_gone = |device: &str| !view.numbers.contains_key(device);
-    let lost = before.objects.iter().filter(|one| undone_at(one).is_some_and(is_gone));
-    let free = removed.filter_map(PlanStep::object).chain(lost).filter_map(undone_at);
-    let free: BTreeSet<&str> = free.filter(|device| !used.contains(device)).collect();
-    Ok(journal.forget_those(
-        |purpose| matches!(purpose, ChangePurpose::Device { name } if free.contains(name.as_str())),
-    )?)
-}
-
-/// The device of an object whose undo is in the journal.
-fn undone_at(object: &KernelObject) -> Option<&str> {
-    match object {
-        KernelObject::Root(RootObject { device, .. })
-        | KernelObject::Inbound(InboundObject { device })
-        | KernelObject::Clsact(ClsactObject { device })
-        | KernelObject::Program(ProgramObject { device, .. }) => Some(device),
-        _ => None,
-    }
-}
-
-/// Tells whether two steps run as one batch. Commands of `tc` do, except that each tree is made
-/// alone, so that after a failure it is known which trees were made. A `clsact` is removed alone,
-/// too.
-fn run_together(a: &PlanStep, b: &PlanStep) -> bool {
-    let is_place = |step: &PlanStep| matches!(step.object(), Some(KernelObject::Clsact(_)));
-    let alone = makes_owned(a) || makes_owned(b) || is_place(a) || is_place(b);
-    !alone && a.tc_line().is_some() && b.tc_line().is_some()
-}
-
-/// Tells whether a step makes a device or a discipline, each of which has one owner.
-fn makes_owned(step: &PlanStep) -> bool {
-    step.action() == PlanAction::Add && step.object().is_some_and(KernelObject::is_owned)
-}
-
-/// Returns the queue that a step makes, whose counters begin at zero. A queue of the same kind
-/// keeps its counters when its bound changes.
-fn new_queue(step: &PlanStep) -> Option<&LeafObject> {
-    let Some(KernelObject::Leaf(leaf)) = &step.after else { return None };
-    let kind = |leaf: &LeafObject| std::mem::discriminant(&leaf.kind);
-    match &step.before {
-        Some(KernelObject::Leaf(before)) if kind(before) == kind(leaf) => None,
-        _ => Some(leaf),
-    }
 }
 
 #[cfg(test)]

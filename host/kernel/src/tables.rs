@@ -160,17 +160,18 @@ impl Tables {
         self.addresses()?.give(HOST, (0, bridge), macs)
     }
 
-    /// Enters a vif; with `new`, its counters begin at zero.
+    /// Enters a vif, with the numbers of its device and of its bridge and with the device's address
+    /// (libvirt's tell the guest's own); with `new`, its counters begin at zero.
     pub(crate) fn set_member(
         &self,
         member: &MemberObject,
         (number, bridge): (u32, u32),
-        new: bool,
+        (device, new): (Option<EtherAddress>, bool),
     ) -> Result<(), KernelPlaneError> {
         if new {
             self.clear_counts(member.owner)?;
         }
-        let value = member_value(member, bridge);
+        let value = member_value(member, bridge, device);
         let before = self.member(number)?;
         if before.is_some_and(|before| before != value) {
             self.addresses()?.keep(|owner| owner != member.owner)?;
@@ -283,12 +284,15 @@ impl Tables {
                 .map_err(|error| KernelPlaneError::bpf("read the counters", error))?;
             Ok::<_, KernelPlaneError>(WayCounts::sum(&rows.unwrap_or_default()))
         };
-        let inbound = self
-            .map("inbound")?
-            .lookup_percpu(&u32::from(owner).to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| KernelPlaneError::bpf("read the counters", error))?;
-        let inbound = sum_of_pairs(&inbound.unwrap_or_default());
-        Ok(OwnerCounts { send: way(0)?, receive: way(1)?, port: way(2)?, inbound })
+        let sum = |table: &str| {
+            let rows = self
+                .map(table)?
+                .lookup_percpu(&u32::from(owner).to_ne_bytes(), MapFlags::ANY)
+                .map_err(|error| KernelPlaneError::bpf("read the counters", error))?;
+            Ok::<_, KernelPlaneError>(sum_of_pairs(&rows.unwrap_or_default()))
+        };
+        let receive = way(1)?.with_unknown_slice(sum("unknown_slice")?);
+        Ok(OwnerCounts { send: way(0)?, receive, port: way(2)?, inbound: sum("inbound")? })
     }
 
     fn clear_counts(&self, owner: u16) -> Result<(), KernelPlaneError> {
@@ -302,12 +306,12 @@ impl Tables {
                 .map_err(|error| KernelPlaneError::bpf("clear the counters", error))?;
         }
         let zero = vec![vec![0_u8; size_of::<CountPair>()]; processors];
-        let cleared = self.map("inbound")?.update_percpu(
-            &u32::from(owner).to_ne_bytes(),
-            &zero,
-            MapFlags::ANY,
-        );
-        cleared.map_err(|error| KernelPlaneError::bpf("clear the counters", error))
+        for table in ["inbound", "unknown_slice"] {
+            let number = u32::from(owner).to_ne_bytes();
+            let cleared = self.map(table)?.update_percpu(&number, &zero, MapFlags::ANY);
+            cleared.map_err(|error| KernelPlaneError::bpf("clear the counters", error))?;
+        }
+        Ok(())
     }
 
     /// Replaces the programs of links that an earlier process left by the loaded ones, atomically
@@ -449,13 +453,16 @@ fn link_path(folder: &Path, number: u32, hook: Hook) -> PathBuf {
 }
 
 /// `struct member` of `bpf/bridge.bpf.c`.
-fn member_value(member: &MemberObject, bridge: u32) -> Vec<u8> {
+fn member_value(member: &MemberObject, bridge: u32, device: Option<EtherAddress>) -> Vec<u8> {
     let count = member.macs.len().min(MACS);
     let words = [member.owner, member.slice, u16::try_from(count).unwrap_or(0)];
     let mut value: Vec<u8> =
         words.into_iter().chain(member.limits).flat_map(u16::to_ne_bytes).collect();
     value.extend([bridge, member.macs_max].into_iter().flat_map(u32::to_ne_bytes));
     value.extend(member.macs.iter().take(MACS).flatten());
+    if member.macs.is_empty() {
+        value.extend(device.into_iter().flatten());
+    }
     value.resize(MEMBER_BYTES, 0);
     value
 }

@@ -88,6 +88,134 @@ fn an_address_belongs_to_one_sender() {
     lab.wait("given back", |lab| lab.sent("t1").passed[0] >= before + 10);
 }
 
+/// Goal: slices stay apart whatever others write into a frame. Where its class is gone, the device
+/// by which it came tells its vif; bits that others add to the mark change nothing; the number of a
+/// vif that nobody knows is dropped under a reason of its own. Method: a program behind Weir's at
+/// the sender's device writes priority and mark.
+#[test]
+fn slices_stay_apart_where_others_write_marks() {
+    let Some(mut lab) = TestBridge::new("others_write_marks") else { return };
+    let mut policy = lab.policy();
+    let other = policy.add_slice(weir_policy::Slice::new("other"));
+    policy.vifs[1].slice = other;
+    lab.apply(&policy);
+    let owner = u32::from(lab.plane.counts().unwrap().members["t0"].owner);
+    let of = |lab: &TestBridge| lab.plane.counts().unwrap().members["t1"].programs.receive.clone();
+    let ingress = libbpf_rs::libbpf_sys::BPF_TCX_INGRESS;
+    for (what, reason, mark) in [
+        ("neither number is Weir's", "foreign_slice", 1),
+        ("bits beside the number", "foreign_slice", 0x7e10_c000 | owner),
+        ("a number that nobody has", "unknown_slice", 0x7e10_03ff),
+    ] {
+        let program = writes_mark(mark);
+        let number = device_number("t0").unwrap();
+        let _link = link_program(program.as_fd(), number, ingress, 0).unwrap();
+        let before = of(&lab);
+        // No IP: netfilter would drop what is only its header.
+        lab.send("g0", &frame([0xff; 6], OWN, &[0x88, 0xb5]), 20);
+        let wanted = drops(&before, reason) + 20;
+        lab.wait(what, |lab| drops(&of(lab), reason) == wanted);
+        assert_eq!(of(&lab).passed, before.passed, "{what}");
+    }
+}
+
+/// Goal: an address beyond the port is no guest's, however long it is silent, whether a program saw
+/// it or the bridge alone did, before Weir came. A guest of libvirt that comes from another host
+/// brings the address that its device names.
+#[test]
+fn a_silent_gateway_keeps_its_address() {
+    let Some(mut lab) = TestBridge::new("a_silent_gateway") else { return };
+    let mut policy = lab.policy();
+    let early = [2, 0, 0, 0, 0xff, 2];
+    lab.send("wire0", &frame([0xff; 6], early, &[0x88, 0xb5]), 1);
+    let known = |_: &TestBridge| run("bridge fdb show brport up0").contains("02:00:00:00:ff:02");
+    lab.wait("learned by the bridge", known);
+    lab.apply(&policy);
+    lab.send("g1", &frame([0xff; 6], early, &[0x88, 0xb5]), 10);
+    lab.wait("known by the bridge", |lab| lab.dropped("t1", "moved") == 10);
+    lab.send("wire0", &frame([0xff; 6], WIRE, &[0x88, 0xb5]), 1);
+    lab.wait("seen", |lab| {
+        lab.plane.counts().unwrap().members["t1"].programs.receive.passed[0] > 0
+    });
+    std::thread::sleep(Duration::from_millis(2_300));
+    lab.send("g1", &frame([0xff; 6], WIRE, &[0x88, 0xb5]), 10);
+    lab.wait("silent", |lab| lab.dropped("t1", "moved") == 20);
+    run("ip link set t1 address fe:00:00:00:ff:01");
+    policy.vifs[1].macs_max = 50;
+    lab.apply(&policy);
+    let before = lab.sent("t1").passed[0];
+    lab.send("g1", &frame([0xff; 6], WIRE, &[0x88, 0xb5]), 10);
+    lab.wait("its own", |lab| lab.sent("t1").passed[0] == before + 10);
+    assert_eq!(lab.dropped("t1", "moved"), 20);
+}
+
+/// Goal: an address that the policy gives to a vif is no other vif's while its device is away. It
+/// may be beyond the port meanwhile, and is free when the policy gives it to nobody.
+#[test]
+fn an_address_waits_for_its_vif() {
+    let Some(mut lab) = TestBridge::new("an_address_waits") else { return };
+    let without = lab.policy();
+    let mut policy = without.clone();
+    let mut away = policy.vifs[0].clone();
+    (away.name, away.device) = ("t9".to_owned(), "t9".to_owned());
+    let others = [2, 0, 0, 0, 0, 0x0c];
+    away.macs = [OWN, others].map(weir_policy::MacAddr).to_vec();
+    policy.vifs.push(away);
+    // Learned before the policy gives it.
+    lab.apply(&without);
+    lab.send("g1", &frame([0xff; 6], others, &[0x88, 0xb5]), 10);
+    lab.wait("learned", |lab| lab.sent("t1").passed[0] == 10);
+    lab.apply(&policy);
+    let refused = |lab: &TestBridge, what: &str, from: [u8; 6]| {
+        let before = lab.sent("t1");
+        lab.send("g1", &frame([0xff; 6], from, &[0x88, 0xb5]), 10);
+        lab.wait(what, |lab| lab.dropped("t1", "moved") == drops(&before, "moved") + 10);
+        assert_eq!(lab.sent("t1").passed, before.passed, "{what}");
+    };
+    refused(&lab, "away", OWN);
+    refused(&lab, "learned before", others);
+    let arrived =
+        |lab: &TestBridge| lab.plane.counts().unwrap().members["t0"].programs.receive.passed[0];
+    let before = arrived(&lab);
+    lab.send("wire0", &frame([0xff; 6], OWN, &[0x88, 0xb5]), 10);
+    lab.wait("on another host", |lab| arrived(lab) == before + 10);
+    run("ip link add t9 type veth peer name g9");
+    run("ip link set t9 master br0 up");
+    run("ip link set g9 up");
+    lab.apply(&policy);
+    lab.send("g9", &frame([0xff; 6], OWN, &[0x88, 0xb5]), 10);
+    lab.wait("here", |lab| lab.sent("t9").passed[0] == 10);
+    refused(&lab, "here", OWN);
+    run("ip link del t9");
+    lab.apply(&policy);
+    refused(&lab, "gone", others);
+    lab.reopen(HookKind::Tcx);
+    lab.apply(&policy);
+    refused(&lab, "after the next start", others);
+    lab.apply(&without);
+    let before = lab.sent("t1").passed[0];
+    lab.send("g1", &frame([0xff; 6], others, &[0x88, 0xb5]), 10);
+    lab.wait("nobody's", |lab| lab.sent("t1").passed[0] == before + 10);
+}
+
+/// Goal: the verifier walks a tenth of what it allows at most: kernels differ in what they walk,
+/// and refuse a program above a million instructions.
+#[test]
+fn the_verifier_is_far_from_its_limit() {
+    let Some(_loaded) = TestBridge::new("the_verifier") else { return };
+    for hook in weir_kernel_plan::Hook::ALL {
+        let name = hook.program();
+        // Those of other tests are the same.
+        let walked: Vec<u32> = libbpf_rs::query::ProgInfoIter::default()
+            .filter(|info| info.name.to_str() == Some(name))
+            .map(|info| info.verified_insns)
+            .collect();
+        println!("{name}: {walked:?} instructions");
+        assert!(!walked.is_empty(), "{name} is not loaded");
+        assert!(walked.iter().all(|walked| *walked <= 100_000), "{name}: {walked:?} instructions");
+    }
+}
+
 /// Goal: a limit that is raised holds from the next frame on, however far the bucket was in debt.
 #[test]
 fn a_raised_limit_passes_at_once() {
@@ -647,6 +775,41 @@ fn received(device: &str) -> u64 {
 fn drops(counts: &WayCounts, reason: &str) -> u64 {
     let at = WayCounts::REASONS.iter().position(|one| *one == reason).unwrap();
     counts.dropped[at][0]
+}
+
+/// Loads a program that writes a frame's mark, sets its priority to zero, and lets it pass.
+fn writes_mark(mark: u32) -> std::os::fd::OwnedFd {
+    use libbpf_rs::libbpf_sys;
+    // Code, registers, offset, immediate value.
+    let one = |code: u8, registers: u8, offset: u8, value: u32| {
+        let [a, b, c, d] = value.to_ne_bytes();
+        u64::from_ne_bytes([code, registers, offset, 0, a, b, c, d])
+    };
+    let (set, store) = (0xb4, 0x63);
+    let (at_mark, at_priority) = (8, 32);
+    let code = [
+        one(set, 2, 0, mark),
+        one(store, 0x21, at_mark, 0),
+        one(set, 2, 0, 0),
+        one(store, 0x21, at_priority, 0),
+        // TCX_NEXT, and the end.
+        one(set, 0, 0, u32::MAX),
+        one(0x95, 0, 0, 0),
+    ];
+    // SAFETY: `bpf_insn` has eight bytes; the code and the texts live until the call returns, which
+    // gives a descriptor of its own.
+    unsafe {
+        let program = libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
+            c"others".as_ptr(),
+            c"MIT".as_ptr(),
+            code.as_ptr().cast(),
+            code.len() as u64,
+            std::ptr::null_mut(),
+        );
+        assert!(program >= 0, "{program}");
+        std::os::fd::FromRawFd::from_raw_fd(program)
+    }
 }
 
 fn frame(to: [u8; 6], from: [u8; 6], kind: &[u8]) -> Vec<u8> {

@@ -183,7 +183,7 @@ mod tests {
     fn identities_hold() {
         let mut policed = [[0, 0]; 6];
         policed[1] = [10, 15_140];
-        let mut dropped = [[0, 0]; 8];
+        let mut dropped = [[0, 0]; WayCounts::REASONS.len()];
         dropped[0] = [2, 120];
         let send = WayCounts { passed: [100, 151_400], dropped, policed };
         let queue = LeafCounts {

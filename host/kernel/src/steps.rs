@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Readings of a plan's steps: which run together, which make something that has an undo.
+
+use std::collections::BTreeSet;
+
+use weir_kernel_plan::{
+    ClsactObject, InboundObject, KernelObject, KernelPlan, KernelSetup, LeafObject, PlanAction,
+    PlanStep, ProgramObject, RootObject, UplinkObject,
+};
+use weir_platform::ChangePurpose;
+use weir_platform::journal::Journal;
+
+use crate::error::KernelPlaneError;
+use crate::facts::HostView;
+
+pub(crate) fn uplinks(setup: &KernelSetup) -> impl Iterator<Item = &UplinkObject> {
+    setup.objects.iter().filter_map(|object| match object {
+        KernelObject::Uplink(uplink) => Some(uplink),
+        _ => None,
+    })
+}
+
+/// The ports that a plan enters anew.
+pub(crate) fn new_uplinks(plan: &KernelPlan) -> impl Iterator<Item = &UplinkObject> {
+    let new = plan.steps.iter().filter(|step| step.action() == PlanAction::Add);
+    new.filter_map(|step| match step.object() {
+        Some(KernelObject::Uplink(uplink)) => Some(uplink),
+        _ => None,
+    })
+}
+
+/// Removes from the journal the undos of devices that are gone, or that have no object of this node
+/// any more. Such an undo could later remove an object of somebody else.
+pub(crate) fn forget_undos(
+    plan: &KernelPlan,
+    (before, after): (&KernelSetup, &KernelSetup),
+    view: &HostView,
+    journal: &mut Journal,
+) -> Result<(), KernelPlaneError> {
+    let used: BTreeSet<&str> = after.objects.iter().filter_map(undone_at).collect();
+    let removed = plan.steps.iter().filter(|step| step.action() == PlanAction::Remove);
+    let is_gone = |device: &str| !view.numbers.contains_key(device);
+    let lost = before.objects.iter().filter(|one| undone_at(one).is_some_and(is_gone));
+    let free = removed.filter_map(PlanStep::object).chain(lost).filter_map(undone_at);
+    let free: BTreeSet<&str> = free.filter(|device| !used.contains(device)).collect();
+    Ok(journal.forget_those(
+        |purpose| matches!(purpose, ChangePurpose::Device { name } if free.contains(name.as_str())),
+    )?)
+}
+
+/// The device of an object whose undo is in the journal.
+fn undone_at(object: &KernelObject) -> Option<&str> {
+    match object {
+        KernelObject::Root(RootObject { device, .. })
+        | KernelObject::Inbound(InboundObject { device })
+        | KernelObject::Clsact(ClsactObject { device })
+        | KernelObject::Program(ProgramObject { device, .. }) => Some(device),
+        _ => None,
+    }
+}
+
+/// Tells whether two steps run as one batch. Commands of `tc` do, except that each tree is made
+/// alone, so that after a failure it is known which trees were made. A `clsact` is removed alone,
+/// too.
+pub(crate) fn run_together(a: &PlanStep, b: &PlanStep) -> bool {
+    let is_place = |step: &PlanStep| matches!(step.object(), Some(KernelObject::Clsact(_)));
+    let alone = makes_owned(a) || makes_owned(b) || is_place(a) || is_place(b);
+    !alone && a.tc_line().is_some() && b.tc_line().is_some()
+}
+
+/// Tells whether a step makes a device or a discipline, each of which has one owner.
+pub(crate) fn makes_owned(step: &PlanStep) -> bool {
+    step.action() == PlanAction::Add && step.object().is_some_and(KernelObject::is_owned)
+}
+
+/// Returns the queue that a step makes, whose counters begin at zero. A queue of the same kind
+/// keeps its counters when its bound changes.
+pub(crate) fn new_queue(step: &PlanStep) -> Option<&LeafObject> {
+    let Some(KernelObject::Leaf(leaf)) = &step.after else { return None };
+    let kind = |leaf: &LeafObject| std::mem::discriminant(&leaf.kind);
+    match &step.before {
+        Some(KernelObject::Leaf(before)) if kind(before) == kind(leaf) => None,
+        _ => Some(leaf),
+    }
+}
