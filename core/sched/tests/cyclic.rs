@@ -5,7 +5,7 @@
 
 use weir_sched::{
     Backlog, ClassConfig, ClassId, ConfigError, CycleConfig, Cyclic, Dequeue, Fifo, LinkConfig,
-    Packet, Phase, Scheduler, WaitReason,
+    Packet, Phase, Scheduler, WaitReason, Wrr,
 };
 use weir_units::{BitRate, Instant, Nanos};
 
@@ -14,8 +14,8 @@ const fn at(micros: u64) -> Instant {
 }
 
 /// Owners with one class each.
-struct Rig {
-    scheduler: Cyclic<Fifo>,
+struct Rig<S = Fifo> {
+    scheduler: Cyclic<S>,
     owners: Vec<ClassId>,
     classes: Vec<ClassId>,
 }
@@ -23,6 +23,13 @@ struct Rig {
 impl Rig {
     /// Phases of owners by number, in µs.
     fn new(owners: usize, length: u64, phases: &[(usize, u64)]) -> Self {
+        Self::of(Fifo::new, owners, length, phases)
+    }
+}
+
+impl<S: Scheduler> Rig<S> {
+    /// The same with other schedulers of the owners.
+    fn of(make: fn(&LinkConfig) -> S, owners: usize, length: u64, phases: &[(usize, u64)]) -> Self {
         let link = LinkConfig {
             rate: Some(BitRate::from_mbps(8)),
             catch_up: Nanos::ZERO,
@@ -30,18 +37,20 @@ impl Rig {
             packets_max: 64,
         };
         let mut rig = Self {
-            scheduler: Cyclic::new(&link, false, Fifo::new),
+            scheduler: Cyclic::new(&link, false, make),
             owners: Vec::new(),
             classes: Vec::new(),
         };
-        for _ in 0..owners {
-            let config = ClassConfig::default();
-            let owner = rig.scheduler.add_class(at(0), None, &config).unwrap();
-            rig.owners.push(owner);
-            rig.classes.push(rig.scheduler.add_class(at(0), Some(owner), &config).unwrap());
-        }
+        (0..owners).for_each(|_| rig.add_owner(0));
         rig.set(at(0), &rig.cycle(length, phases, false)).unwrap();
         rig
+    }
+
+    fn add_owner(&mut self, now: u64) {
+        let config = ClassConfig::default();
+        let owner = self.scheduler.add_class(at(now), None, &config).unwrap();
+        self.owners.push(owner);
+        self.classes.push(self.scheduler.add_class(at(now), Some(owner), &config).unwrap());
     }
 
     fn cycle(&self, length: u64, phases: &[(usize, u64)], borrow: bool) -> CycleConfig {
@@ -198,6 +207,25 @@ fn borrowing_fills_what_an_owner_leaves() {
     assert_eq!(rig.scheduler.backlog().packets, 1);
     let gate = Dequeue::Wait { until: at(400), why: WaitReason::PhaseClosed };
     assert_eq!(rig.scheduler.dequeue(at(370)), gate, "a borrower wakes at every gate");
+}
+
+/// Goal: a live change of the link's rate reaches the owners' schedulers, those that are there and
+/// those that come later. Method: WRR, which counts the time of its packets on the link itself.
+#[test]
+fn a_new_rate_holds_for_the_owners_too() {
+    let mut rig = Rig::of(Wrr::new, 1, 1000, &[(0, 1000)]);
+    (0..3).for_each(|_| rig.queue(0, 0, 100));
+    assert_eq!(rig.run(0, 150), [(0, 0, 100), (100, 0, 100)]);
+    // Ten times as fast once the frame on the link has left.
+    rig.scheduler.set_link_rate(at(150), Some(BitRate::from_mbps(80)));
+    (0..3).for_each(|_| rig.queue(150, 0, 100));
+    let fast = [(200, 0, 100), (210, 0, 100), (220, 0, 100), (230, 0, 100)];
+    assert_eq!(rig.run(150, 400), fast);
+    rig.add_owner(400);
+    let cycle = rig.cycle(1000, &[(1, 1000)], false);
+    rig.set(at(400), &cycle).unwrap();
+    (0..3).for_each(|_| rig.queue(1000, 1, 100));
+    assert_eq!(rig.run(1000, 1500), [(1000, 1, 100), (1010, 1, 100), (1020, 1, 100)]);
 }
 
 #[test]

@@ -69,7 +69,7 @@ mod source;
 mod tcp;
 mod tuple_audit;
 
-pub use cycle_audit::{CycleAudit, audit_cycle};
+pub use cycle_audit::{CycleAudit, CycleVariety, audit_cycle};
 pub use edf::{EdfJob, EdfOutcome, EdfServer, run_edf};
 pub use error::SimError;
 pub use event::EventQueue;

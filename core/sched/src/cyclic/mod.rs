@@ -34,6 +34,7 @@ use crate::{
 pub struct Cyclic<S> {
     make: fn(&LinkConfig) -> S,
     nested: bool,
+    /// The link as owners see it: without a rate.
     link: LinkConfig,
     clock: LinkClock,
     gates: CycleGates,
@@ -64,11 +65,14 @@ impl<S: Scheduler> Cyclic<S> {
     #[must_use]
     pub fn new(link: &LinkConfig, nested: bool, make: fn(&LinkConfig) -> S) -> Self {
         let rate = link.rate.unwrap_or(NO_RATE);
+        // Owners are asked when the link is free. A clock of their own would be a nanosecond beside
+        // that of the link now and then, and their turn be lent.
+        let link = LinkConfig { rate: None, ..link.clone() };
         Self {
             make,
             nested,
-            link: link.clone(),
             clock: LinkClock::new(rate, link.catch_up),
+            link,
             gates: CycleGates::new(),
             guard: Nanos::ZERO,
             borrow: false,
@@ -251,6 +255,7 @@ impl<S: Scheduler> Scheduler for Cyclic<S> {
 
     /// Charges the class and, below a scheduler with levels, its owner.
     fn charge(&mut self, now: Instant, class: ClassId, bytes: ByteCount) {
+        let now = self.observe(now);
         let Some((slot, inner)) = self.place(class) else { return };
         let Some(owner) = self.owner_mut(slot) else { return };
         if let Some(class) = inner.or(owner.root) {

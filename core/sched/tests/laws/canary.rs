@@ -10,7 +10,7 @@ use weir_sched::{
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
 use crate::subject::{self, Subject};
-use crate::{fluid, limits, shares, storm};
+use crate::{fluid, in_phases, limits, shares, storm};
 
 /// The fault of a canary.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,6 +92,30 @@ fn every_fault_is_caught() {
     for (fault, kind, law) in cases {
         assert!(passes(Fault::None, *kind, *law), "{kind} is sound, yet caught for {fault:?}");
         assert!(!passes(*fault, *kind, *law), "{kind} with {fault:?} passes");
+    }
+}
+
+/// Goal: the laws see through phases. Method: an owner's scheduler that loses packets, and one that
+/// forgets limits; the same ones sound pass.
+#[test]
+fn a_fault_inside_phases_is_caught() {
+    type Maker = fn(&LinkConfig) -> Broken;
+    fn broken(link: &LinkConfig, fault: Fault) -> Broken {
+        Broken { inner: AnyScheduler::new(SchedulerAlgorithm::Drr, link), fault, calls: 0 }
+    }
+    let cases: [(Maker, fn(&Subject), bool); 4] = [
+        (|link| broken(link, Fault::None), storm::conservation, true),
+        (|link| broken(link, Fault::LosesPackets), storm::conservation, false),
+        (|link| broken(link, Fault::None), limits::no_window_exceeds_the_limit, true),
+        (|link| broken(link, Fault::IgnoresLimits), limits::no_window_exceeds_the_limit, false),
+    ];
+    for (make, law, is_sound) in cases {
+        for borrow in [false, true] {
+            let make = in_phases::maker_of(in_phases::OWNERS, borrow, false, make);
+            let subject = Subject { phased: true, make, ..subject::drr() };
+            let passes = catch_unwind(AssertUnwindSafe(|| law(&subject))).is_ok();
+            assert_eq!(passes, is_sound, "borrow: {borrow}");
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod flows;
 mod fluid;
 #[path = "../support/gps.rs"]
 mod gps;
+mod in_phases;
 mod limits;
 mod link;
 mod random;

@@ -332,6 +332,7 @@ fn flood(subject: &Subject, flows: &[Flow], nanos: u64, seed: u64) -> Vec<Sent> 
 /// A link with a scheduler, and sources that keep every queue filled.
 pub(crate) struct Run {
     audit: Audit,
+    phased: bool,
     pub(crate) flows: Vec<Flow>,
     classes: Vec<ClassId>,
     lengths: Vec<Random>,
@@ -350,7 +351,8 @@ impl Run {
             flows.iter().map(|flow| Random::new(seed + 100 * u64::from(flow.config.weight)));
         let lengths = lengths.collect();
         let flows = flows.to_vec();
-        Self { audit, flows, classes, lengths, depth: 3, now: 0, sent: Vec::new() }
+        let phased = subject.phased;
+        Self { audit, phased, flows, classes, lengths, depth: 3, now: 0, sent: Vec::new() }
     }
 
     fn until(&mut self, end: u64) {
@@ -370,9 +372,13 @@ impl Run {
         }
     }
 
-    /// Pulls on the free link; a packet sent takes its time.
+    /// Pulls on the free link, or at the gate that is waited for; a packet sent takes its time.
     pub(crate) fn pull(&mut self) -> Dequeue {
-        let answer = self.audit.pull(at(self.now));
+        let mut answer = self.audit.pull(at(self.now));
+        while let (true, Dequeue::Wait { until, .. }) = (self.phased, answer) {
+            self.now = until.as_nanos();
+            answer = self.audit.pull(until);
+        }
         if let Dequeue::Send { class, packet, .. } = answer {
             let flow = self.classes.iter().position(|id| *id == class).unwrap();
             let bytes = u64::from(packet.bytes());

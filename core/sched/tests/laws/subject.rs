@@ -9,6 +9,8 @@ pub(crate) struct Subject {
     pub(crate) kind: SchedulerAlgorithm,
     /// Set if it is behind a link's clock.
     pub(crate) paced: bool,
+    /// Set if it is inside phases: it waits for gates, and may hold a packet of each owner.
+    pub(crate) phased: bool,
     pub(crate) make: Make,
     pub(crate) promises: Promises,
 }
@@ -56,6 +58,7 @@ fn subject(kind: SchedulerAlgorithm, order: Order, min_rate: bool) -> Subject {
         name: kind.name(),
         kind,
         paced: false,
+        phased: false,
         make: Box::new(move |link| Box::new(AnyScheduler::new(kind, link))),
         promises: Promises { order, min_rate, max_rate, conserves_work },
     }
@@ -69,7 +72,7 @@ impl Subject {
             Box::new(Paced::new(AnyScheduler::new(kind, link), link))
         };
         let promises = self.promises.clone();
-        Self { name: self.name, kind, paced: true, make: Box::new(make), promises }
+        Self { name: self.name, kind, paced: true, phased: false, make: Box::new(make), promises }
     }
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Random cycles in virtual time, each frame compared with a timetable, without a guard before the
-//! end of a phase and with a node's.
+//! Random cycles in virtual time, each frame compared with a timetable: without a guard before the
+//! end of a phase and with a node's, time lent or not, each scheduler inside in turn.
 
 use weir_experiment::prelude::*;
 use weir_policy::PortCycle;
-use weir_sim::{CycleAudit, audit_cycle};
+use weir_sim::{CycleAudit, CycleVariety, audit_cycle};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
@@ -14,13 +14,18 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         "cycles",
         "cycles that were drawn",
         audit.cycles,
-        Bound::at_least(float(2 * cycles)),
+        Bound::at_least(float(4 * cycles)),
     )?;
     rec.count("frames", "frames in them", audit.frames, Bound::at_least(float(cycles * 1000)))?;
-    let text = "bytes on the wire outside a phase of their owner, before and after changes";
+    let text = "bytes on the wire outside a phase of their owner, or across the end of one that \
+                is lent, before and after changes";
     rec.count("outside", text, audit.outside_bytes, Bound::at_most(0.0))?;
+    let bound = Bound::at_least(float(cycles * 1000));
+    rec.count("lent", "frames in phases that are lent", audit.lent, bound)?;
+    let text = "frames of those before which the phase's owner had one that fitted";
+    rec.count("usurped", text, audit.usurped, Bound::at_most(0.0))?;
     let text = "frames later than the longest closed gap, the end of a phase that they may not \
-                begin in, and their transmission time";
+                begin in, a borrowed one's and their own transmission time";
     rec.count("late", text, audit.late, Bound::at_most(0.0))?;
     rec.count(
         "delays",
@@ -41,9 +46,12 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 }
 
 fn sum(cycles: u64, skew: Nanos) -> Result<CycleAudit> {
-    let each = (0..cycles).flat_map(|seed| GUARDS.map(|guard| (seed, guard)));
-    each.into_iter().try_fold(CycleAudit::default(), |sum, (seed, guard)| {
-        let audit = audit_cycle(seed, skew, guard);
+    let varieties = [false, true]
+        .into_iter()
+        .flat_map(|borrow| GUARDS.map(|guard| CycleVariety { skew, guard, borrow }));
+    let mut each = (0..cycles).flat_map(|seed| varieties.clone().map(move |of| (seed, of)));
+    each.try_fold(CycleAudit::default(), |sum, (seed, variety)| {
+        let audit = audit_cycle(seed, variety);
         audit.map(|audit| sum.and(audit)).map_err(|error| ExperimentError::Node(error.to_string()))
     })
 }
