@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use weir_api_types::policy::PolicyView;
 use weir_api_types::status::NodeStatus;
 use weir_client::{Client, ClientError, Method};
 use weir_node::control;
@@ -72,6 +73,11 @@ impl NodeProcess {
     pub fn reload(&self, policy: &Policy) -> Result {
         write_policy(&self.config, policy)?;
         self.ask("/v1/reload")
+    }
+
+    /// The policy that the node enforces.
+    pub fn policy(&self) -> Result<PolicyView> {
+        self.client().get("/v1/policy").map_err(failed)
     }
 
     /// The node's counters.

@@ -5,6 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use weir_platform::failure::{Failure, UsageError};
 use weir_tester::{MeasurementReport, NativeBaseline, TrafficProfile};
 
@@ -20,13 +21,15 @@ pub(super) fn write(folder: &Path, report: &MeasurementReport) -> Result<(), Fai
     Ok(())
 }
 
-/// Renames the files of an earlier run to `NAME.old`: whatever becomes of this run, they are not
-/// its own.
+/// Renames the files of an earlier run: whatever becomes of this run, they are not its own. Those
+/// of a run that failed go to `NAME.incomplete`, so that none takes the place of the last complete
+/// report, `NAME.old`, however many runs fail.
 pub(super) fn set_aside(folder: &Path) -> Result<(), Failure> {
+    let suffix = if is_incomplete(&folder.join(NAMES[0])) { ".incomplete" } else { ".old" };
     for path in NAMES.map(|name| folder.join(name)) {
-        let mut old = path.clone().into_os_string();
-        old.push(".old");
-        match std::fs::rename(&path, PathBuf::from(old)) {
+        let mut aside = path.clone().into_os_string();
+        aside.push(suffix);
+        match std::fs::rename(&path, PathBuf::from(aside)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(format!("{}: {error}", path.display()).into());
             }
@@ -34,6 +37,19 @@ pub(super) fn set_aside(folder: &Path) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Tells whether a report lacks something, in whichever version it is; one that nobody can read
+/// does. Where it is not there, the others are the rest of one that was being set aside.
+fn is_incomplete(path: &Path) -> bool {
+    let report: Value = match std::fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+        Err(error) => return error.kind() != io::ErrorKind::NotFound,
+    };
+    let each = |of: &Value| of.as_array().cloned().unwrap_or_default();
+    let sizes = each(&report["suite"]["sizes"]);
+    let has_ended = |size: &Value| !size["ended_in"].is_null();
+    !each(&report["missing"]).is_empty() || sizes.is_empty() || sizes.iter().any(has_ended)
 }
 
 /// Reads the report of the same measurement without the device. Refuses one that is of nothing
@@ -88,6 +104,44 @@ mod tests {
             .collect();
         names.sort();
         assert_eq!(names, ["report.csv.old", "report.html.old", "report.json.old"]);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Goal: the last complete report outlives every run that fails. Method: three runs that end
+    /// in different ways, after one that was complete.
+    #[test]
+    fn a_complete_report_outlives_runs_that_fail() {
+        let folder = folder("outlives");
+        let complete = report(Nanos::from_secs(30));
+        write(&folder, &complete).unwrap();
+        let texts = || {
+            let text = |name| std::fs::read_to_string(folder.join(format!("{name}.old"))).unwrap();
+            NAMES.map(text)
+        };
+        set_aside(&folder).unwrap();
+        let kept = texts();
+        let mut missing = complete.clone();
+        let sizes = missing.suite.sizes.drain(..);
+        missing.missing = sizes.map(|size| size.profile.sizes.to_string()).collect();
+        let mut ended = complete.clone();
+        ended.suite.sizes[0].ended_in = Some("latency".to_owned());
+        for failed in [&missing, &ended, &missing] {
+            write(&folder, failed).unwrap();
+            set_aside(&folder).unwrap();
+            assert_eq!(texts(), kept);
+            let aside = std::fs::read_to_string(folder.join("report.json.incomplete")).unwrap();
+            assert_eq!(aside, serde_json::to_string_pretty(failed).unwrap() + "\n");
+        }
+        // One whose writing was cut off, and one that wrote nothing.
+        std::fs::write(folder.join(NAMES[0]), "{").unwrap();
+        set_aside(&folder).unwrap();
+        set_aside(&folder).unwrap();
+        assert_eq!(texts(), kept);
+        // Another complete one takes its place.
+        let other = MeasurementReport { dut: "a switch".to_owned(), ..complete };
+        write(&folder, &other).unwrap();
+        set_aside(&folder).unwrap();
+        assert!(texts()[0].contains("a switch"));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
