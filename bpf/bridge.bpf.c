@@ -55,10 +55,7 @@
 struct member {
 	__u16 owner;
 	__u16 slice;
-	/*
-	 * The number of addresses in `mac`; 0: any source address is allowed. Then the first may be
-	 * that of the vif's device (`is_of_device`).
-	 */
+	/* The number of addresses in `mac`; 0: any source address is allowed. */
 	__u16 macs;
 	/* Owners whose limits apply: vif, router, slice; 0 for none. */
 	__u16 limit[LEVELS];

@@ -10,7 +10,8 @@
 #define AGE_NS 300000000000ull
 /*
  * An address moves from a vif to a port after this silence, as the switch has it: that guest may be
- * on another host by now. To a vif it moves once it is old: any guest could claim the gateway's.
+ * on another host by now. So may the first address of a vif, whose guest may just have come from
+ * another host. Else it moves to a vif once it is old: any guest could claim the gateway's.
  */
 #define SETTLE_NS 2000000000ull
 /* The time at which an address was last seen is written at most this often. */
@@ -23,8 +24,6 @@
 #define BEYOND 16384
 /* The owner of addresses that the policy gives to vifs whose devices are not here. */
 #define RESERVED 1
-/* The first byte of a device's address that libvirt makes of its guest's. */
-#define LIBVIRT 0xfe
 
 struct address_key {
 	__u32 bridge;
@@ -88,17 +87,6 @@ static __always_inline int is_given(const struct member *member, const __u16 *so
 	return 0;
 }
 
-/*
- * Returns true if an address is that of a guest whose device libvirt made: the device has the same,
- * but for its first byte. Such a guest may come from another host.
- */
-static __always_inline int is_of_device(const struct member *member, const __u16 *source)
-{
-	return (member->mac[0][0] & bpf_htons(0xff00)) == bpf_htons(LIBVIRT << 8) &&
-	       !((member->mac[0][0] ^ source[0]) & bpf_htons(0x00ff)) &&
-	       member->mac[0][1] == source[1] && member->mac[0][2] == source[2];
-}
-
 static __always_inline void add_learned(__u32 owner, __s32 more)
 {
 	__u32 all = 0;
@@ -118,6 +106,14 @@ static __always_inline int has_room(__u32 owner, __u32 most)
 	__u32 *all = bpf_map_lookup_elem(&learned, &zero);
 
 	return own && all && *own < most && *all < LEARNED_MAX;
+}
+
+/* Returns true if a vif has learned no address yet. */
+static __always_inline int has_none(__u32 owner)
+{
+	__u32 *own = bpf_map_lookup_elem(&learned, &owner);
+
+	return own && !*own;
 }
 
 /* Forgets a learned address, unless another processor has done so meanwhile. */
@@ -184,7 +180,7 @@ static __always_inline enum reason learn(const struct member *member,
 		forget(&addresses, key, known);
 	}
 	seen = bpf_map_lookup_elem(&beyond, key);
-	if (seen && now - *seen < (is_of_device(member, key->mac) ? SETTLE_NS : AGE_NS))
+	if (seen && now - *seen < (has_none(member->owner) ? SETTLE_NS : AGE_NS))
 		return MOVED;
 	if (!has_room(member->owner, member->macs_max)) {
 		sweep(now);

@@ -21,7 +21,7 @@ use weir_platform::failure::{Failure, UsageError};
 use weir_platform::{machine, output};
 use weir_result::Origin;
 use weir_tester::{
-    BenchmarkProgress, CpuModel, CpuPoint, FramePattern, Goal, IpVersion, LOADS_MAX,
+    BenchmarkProgress, CpuModel, CpuPoint, FramePattern, FrameTag, Goal, IpVersion, LOADS_MAX,
     MeasurementReport, NativeBaseline, SIZES_MAX, SuiteChoice, SuiteResult, TesterLimit,
     TrafficProfile, check_goals, cpu_fits, run_suite,
 };
@@ -68,6 +68,14 @@ pub(crate) struct BenchmarkOptions {
     /// Destination address of the packets
     #[arg(long, value_name = "ADDRESS")]
     destination: Option<IpAddr>,
+    /// VLAN tag of each frame, 1 to 4094. Its 4 bytes count in the size: the least frame has 68
+    #[arg(long, value_name = "NUMBER", conflicts_with = "pih",
+          value_parser = clap::value_parser!(u16).range(1..=4094))]
+    vlan: Option<u16>,
+    /// Number of the parallel internet of each frame, 0 to 255, in a header before the type of the
+    /// frame. Its 3 bytes count in the size: the least frame has 67
+    #[arg(long, value_name = "NUMBER")]
+    pih: Option<u8>,
     /// Frame sizes with FCS: 64 to 2112, random, random:MIN-MAX, imix, imix:GENOME (RFC 6985),
     /// mix:SIZE+SIZE…
     /// [default: those of RFC 2544, of IPv6 84 in place of 64; for ndr 64, imix and 1518]
@@ -326,20 +334,20 @@ impl BenchmarkOptions {
 
     fn profiles(&self, method: &str, ip: IpVersion) -> Result<Vec<TrafficProfile>, Failure> {
         let mut sizes = self.sizes.clone();
+        let least = ip.frame_min() + self.tag().map_or(0, FrameTag::bytes);
         if sizes.is_empty() {
-            let least = FramePattern::Fixed(ip.frame_min());
+            let smallest = FramePattern::Fixed(least);
             let fixed = |sizes: &[u16]| sizes.iter().copied().map(FramePattern::Fixed).collect();
             let others: Vec<FramePattern> = match method {
                 "ndr" => vec![FramePattern::Imix, FramePattern::Fixed(1518)],
                 _ => fixed(&RFC2544_SIZES),
             };
-            sizes = [vec![least], others].concat();
+            sizes = [vec![smallest], others].concat();
         }
-        let least = ip.frame_min();
         for pattern in &mut sizes {
             let small = pattern.list().into_iter().min().unwrap_or(0);
             if small < least && *pattern == FramePattern::Imix {
-                // The mix of IPv6 has its smallest frame in place of 64 bytes.
+                // The mix has the smallest frame in place of 64 bytes.
                 let sizes = pattern.list().into_iter().map(|size| size.max(least)).collect();
                 *pattern = FramePattern::Mix(sizes);
             } else if small < least {
@@ -352,11 +360,16 @@ impl BenchmarkOptions {
             let text = format!("{count} frame sizes are more than {SIZES_MAX}");
             return Err(UsageError(text).into());
         }
-        let streams = self.streams;
+        let (streams, tag) = (self.streams, self.tag());
         let repeated = sizes.into_iter().flat_map(|sizes| {
-            std::iter::repeat_n(TrafficProfile { sizes, ip, streams }, usize::from(self.repeat))
+            let profile = TrafficProfile { sizes, ip, streams, tag };
+            std::iter::repeat_n(profile, usize::from(self.repeat))
         });
         Ok(repeated.collect())
+    }
+
+    fn tag(&self) -> Option<FrameTag> {
+        self.vlan.map(FrameTag::Vlan).or_else(|| self.pih.map(FrameTag::Pih))
     }
 
     fn choice(&self, method: &str) -> Result<SuiteChoice, Failure> {
@@ -569,7 +582,7 @@ mod tests {
     }
 
     pub(super) fn profile() -> TrafficProfile {
-        TrafficProfile { sizes: FramePattern::Fixed(128), ip: IpVersion::V4, streams: 1 }
+        TrafficProfile { sizes: FramePattern::Fixed(128), ip: IpVersion::V4, streams: 1, tag: None }
     }
 
     /// Three repetitions on a fake device, whose search has `limit`.
@@ -660,6 +673,34 @@ mod tests {
         }
         assert!(notes("--quick").contains("RFC 9004, section 5.4"));
         assert!(!notes("--tests loss").contains("Latency"));
+    }
+
+    /// Goal: frames have the tag that is asked for, and room for it.
+    #[test]
+    fn a_tag_goes_with_each_frame() {
+        let profiles = |words: &str| {
+            let made = options(words).profiles("rfc2544", IpVersion::V4);
+            made.map_err(|error| error.to_string())
+        };
+        let first = |words: &str| {
+            let profile = profiles(words).unwrap().swap_remove(0);
+            (profile.sizes, profile.tag)
+        };
+        assert_eq!(first(""), (FramePattern::Fixed(64), None));
+        assert_eq!(first("--vlan 5"), (FramePattern::Fixed(68), Some(FrameTag::Vlan(5))));
+        assert_eq!(first("--pih 0"), (FramePattern::Fixed(67), Some(FrameTag::Pih(0))));
+        let why = profiles("--pih 7 --sizes 64").unwrap_err();
+        assert_eq!(why, "--sizes 64: 64 is below 67, the least here");
+        for wrong in ["--vlan 0", "--vlan 4095", "--pih 256", "--pih 1 --vlan 1"] {
+            let line = format!("weir rfc2544 --from a --to b {wrong}");
+            assert!(Line::try_parse_from(line.split_whitespace()).is_err(), "{wrong}");
+        }
+        let bench = options("--pih 7");
+        let limits =
+            bench.limits(1_000_000_000, &bench.profiles("ndr", IpVersion::V4).unwrap(), &[]);
+        let choice = bench.choice("ndr").unwrap();
+        let notes = bench.notes("ndr", choice, &bench.goals("ndr"), &limits).join("\n");
+        assert!(notes.contains("Each frame has the header of parallel internet 7"), "{notes}");
     }
 
     /// Otherwise it would show only at the end of hours of trials.

@@ -224,7 +224,7 @@ note: one note
     assert_eq!(squeeze(&file.to_string()), squeeze(expected));
     let columns = |line: &str| line.find(['≥']).map(|at| line[..at].chars().count());
     let table = file.to_string();
-    let bounds: Vec<_> = table.lines().filter_map(columns).collect();
+    let bounds: Vec<_> = table.lines().take(3).filter_map(columns).collect();
     assert_eq!(bounds.len(), 2);
     assert_eq!(bounds[0], bounds[1], "columns are aligned:\n{table}");
 }

@@ -71,8 +71,8 @@ pub use grid::LoadGrid;
 pub use least_squares::{LeastSquaresError, LinearFit};
 pub use limits::{BenchmarkLimits, LOADS_MAX, SuiteChoice};
 pub use measurer::{
-    CpuLoad, LatencySummary, Measurer, NodeLoad, RecoveryRequest, ResetRequest, TrafficProfile,
-    TrialRequest, TrialResult,
+    CpuLoad, FrameTag, LatencySummary, Measurer, NodeLoad, RecoveryRequest, ResetRequest,
+    TrafficProfile, TrialRequest, TrialResult,
 };
 pub use model::{CpuLine, CpuPoint, CpuSurface};
 pub use outcome::{Outcome, OutcomeError};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The seam between the procedures and the world: who sends the packets.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use weir_units::Nanos;
 
@@ -39,6 +41,38 @@ pub struct TrafficProfile {
     pub ip: IpVersion,
     /// Streams at once, which share the load evenly.
     pub streams: u16,
+    /// The part of a frame between its Ethernet addresses and its type; its bytes count in `sizes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<FrameTag>,
+}
+
+/// A tag by which networks on one link are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FrameTag {
+    /// A VLAN tag (IEEE 802.1Q) with this number, 1 to 4094.
+    Vlan(u16),
+    /// The header of the parallel internet of this number.
+    Pih(u8),
+}
+
+impl FrameTag {
+    /// Its length in a frame.
+    pub const fn bytes(self) -> u16 {
+        match self {
+            Self::Vlan(_) => 4,
+            Self::Pih(_) => 3,
+        }
+    }
+}
+
+impl fmt::Display for FrameTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vlan(number) => write!(f, "a VLAN tag of {number}"),
+            Self::Pih(number) => write!(f, "the header of parallel internet {number}"),
+        }
+    }
 }
 
 /// A trial.

@@ -40,7 +40,7 @@ fn dut() -> FakeDut {
 }
 
 fn profile() -> TrafficProfile {
-    TrafficProfile { sizes: FramePattern::Fixed(128), ip: IpVersion::V4, streams: 1 }
+    TrafficProfile { sizes: FramePattern::Fixed(128), ip: IpVersion::V4, streams: 1, tag: None }
 }
 
 fn suite<M: Measurer>(

@@ -137,7 +137,7 @@ fn standstills_mislead_bisection_and_not_the_search() {
 }
 
 fn profile() -> TrafficProfile {
-    TrafficProfile { sizes: FramePattern::Fixed(128), ip: IpVersion::V4, streams: 1 }
+    TrafficProfile { sizes: FramePattern::Fixed(128), ip: IpVersion::V4, streams: 1, tag: None }
 }
 
 const LIMITS: BenchmarkLimits = BenchmarkLimits {

@@ -11,12 +11,8 @@ use weir_kernel_plan::{
     KernelSetup, ProgramObject, QdiscSupport, UplinkObject,
 };
 use weir_platform::inspect::{self, LinkView, QdiscView};
-<<<<<<< HEAD
 use weir_platform::kernel_offers::{OfferedQdisc, has_link, has_qdisc};
-use weir_platform::run::{Command, Platform};
-=======
 use weir_platform::run::{Command, Platform, json};
->>>>>>> af1e6537 (kernel: Keep slices and gateways where marks and silence let go)
 use weir_policy::MacAddr;
 
 use crate::addresses::{AddressOnBridge, EtherAddress};
@@ -216,11 +212,6 @@ impl HostView {
             );
         }
         list
-    }
-
-    /// The address of a device.
-    pub(crate) fn address(&self, device: &str) -> Option<EtherAddress> {
-        self.addresses.get(device).copied()
     }
 
     fn has_qdisc(&self, device: &str, wanted: impl Fn(&QdiscView) -> bool) -> bool {

@@ -437,8 +437,7 @@ impl KernelPlane {
                 Some(number) if gone => self.tables.remove_member(number),
                 Some(of) => {
                     let bridge = number(&member.bridge).unwrap_or(0);
-                    let new = (view.address(&member.device), action == PlanAction::Add);
-                    self.tables.set_member(member, (of, bridge), new)
+                    self.tables.set_member(member, (of, bridge), action == PlanAction::Add)
                 }
                 None => Ok(()),
             },

@@ -160,18 +160,18 @@ impl Tables {
         self.addresses()?.give(HOST, (0, bridge), macs)
     }
 
-    /// Enters a vif, with the numbers of its device and of its bridge and with the device's address
-    /// (libvirt's tell the guest's own); with `new`, its counters begin at zero.
+    /// Enters a vif, with the numbers of its device and of its bridge; with `new`, its counters
+    /// begin at zero.
     pub(crate) fn set_member(
         &self,
         member: &MemberObject,
         (number, bridge): (u32, u32),
-        (device, new): (Option<EtherAddress>, bool),
+        new: bool,
     ) -> Result<(), KernelPlaneError> {
         if new {
             self.clear_counts(member.owner)?;
         }
-        let value = member_value(member, bridge, device);
+        let value = member_value(member, bridge);
         let before = self.member(number)?;
         if before.is_some_and(|before| before != value) {
             self.addresses()?.keep(|owner| owner != member.owner)?;
@@ -453,16 +453,13 @@ fn link_path(folder: &Path, number: u32, hook: Hook) -> PathBuf {
 }
 
 /// `struct member` of `bpf/bridge.bpf.c`.
-fn member_value(member: &MemberObject, bridge: u32, device: Option<EtherAddress>) -> Vec<u8> {
+fn member_value(member: &MemberObject, bridge: u32) -> Vec<u8> {
     let count = member.macs.len().min(MACS);
     let words = [member.owner, member.slice, u16::try_from(count).unwrap_or(0)];
     let mut value: Vec<u8> =
         words.into_iter().chain(member.limits).flat_map(u16::to_ne_bytes).collect();
     value.extend([bridge, member.macs_max].into_iter().flat_map(u32::to_ne_bytes));
     value.extend(member.macs.iter().take(MACS).flatten());
-    if member.macs.is_empty() {
-        value.extend(device.into_iter().flatten());
-    }
     value.resize(MEMBER_BYTES, 0);
     value
 }

@@ -5,6 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use weir_tester::FrameTag;
+
 use super::spec::{Mac, XdpStream};
 
 /// Ethernet, VLAN tag or number of a parallel internet, IP and UDP headers of a stream, padded with
@@ -13,14 +15,7 @@ pub(super) fn headers(stream: &XdpStream, source_mac: Mac) -> [u8; HEADERS_BYTES
     let mut bytes = Vec::with_capacity(HEADERS_BYTES);
     bytes.extend(stream.destination_mac.0);
     bytes.extend(source_mac.0);
-    if let Some(vlan) = stream.vlan {
-        bytes.extend(ETHERTYPE_VLAN.to_be_bytes());
-        bytes.extend(vlan.to_be_bytes());
-    }
-    if let Some(number) = stream.pih {
-        bytes.extend(ETHERTYPE_PIH.to_be_bytes());
-        bytes.push(number);
-    }
+    bytes.extend(tag_of(stream.tag()));
     match (stream.source, stream.destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             bytes.extend(ETHERTYPE_IPV4.to_be_bytes());
@@ -39,6 +34,33 @@ pub(super) fn headers(stream: &XdpStream, source_mac: Mac) -> [u8; HEADERS_BYTES
     let mut padded = [0; HEADERS_BYTES];
     padded[..bytes.len()].copy_from_slice(&bytes);
     padded
+}
+
+impl XdpStream {
+    /// The tag of each frame.
+    pub(super) fn tag(&self) -> Option<FrameTag> {
+        self.vlan.map(FrameTag::Vlan).or_else(|| self.pih.map(FrameTag::Pih))
+    }
+
+    /// Gives each frame this tag, or none.
+    pub(super) fn with_tag(self, tag: Option<FrameTag>) -> Self {
+        let (vlan, pih) = match tag {
+            Some(FrameTag::Vlan(number)) => (Some(number), None),
+            Some(FrameTag::Pih(number)) => (None, Some(number)),
+            None => (None, None),
+        };
+        Self { vlan, pih, ..self }
+    }
+}
+
+/// The bytes of a tag; none without one.
+pub(super) fn tag_of(tag: Option<FrameTag>) -> Vec<u8> {
+    let with = |kind: u16, number: &[u8]| [&kind.to_be_bytes(), number].concat();
+    match tag {
+        Some(FrameTag::Vlan(vlan)) => with(ETHERTYPE_VLAN, &vlan.to_be_bytes()),
+        Some(FrameTag::Pih(number)) => with(ETHERTYPE_PIH, &[number]),
+        None => Vec::new(),
+    }
 }
 
 /// The length of all headers before the IP header.

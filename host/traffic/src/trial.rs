@@ -17,14 +17,15 @@ use std::time::{Duration, Instant};
 use weir_platform::processor_time::CpuTime;
 use weir_platform::run::{Command, Host, Platform};
 use weir_tester::{
-    CpuLoad, FramePattern, LatencySummary, Measurer, Outcome, RecoveryRequest, RecoveryTime,
-    ResetRequest, ResetTime, TesterLimit, TrafficProfile, TrialRequest, TrialResult, recovery_time,
-    reset_time, scaled,
+    CpuLoad, FramePattern, FrameTag, LatencySummary, Measurer, Outcome, RecoveryRequest,
+    RecoveryTime, ResetRequest, ResetTime, TesterLimit, TrafficProfile, TrialRequest, TrialResult,
+    recovery_time, reset_time, scaled,
 };
 use weir_units::Nanos;
 
 use super::drops::DropMeter;
 use super::error::TrafficError;
+use super::frame::tag_of;
 use super::generator;
 use super::missed::MissedFrames;
 use super::neighbours::{NeighbourAnswers, usual_addresses};
@@ -184,9 +185,15 @@ impl<'a> WireMeasurer<'a> {
     /// Sends a frame from the receiving end, so that a bridge learns where its address is (RFC
     /// 2544, section 23). A switch that has not learned it floods.
     pub fn announce(&self) -> Result<(), TrafficError> {
+        self.announce_with(None)
+    }
+
+    /// Announces the address in the network of a tag: a bridge learns for each VLAN.
+    fn announce_with(&self, tag: Option<FrameTag>) -> Result<(), TrafficError> {
         let own: Mac = self.sink.address.parse().map_err(TrafficError::Device)?;
         let mut frame = vec![0xff; 6];
         frame.extend(own.0);
+        frame.extend(tag_of(tag));
         // The Ethernet configuration test protocol, on which no receiver acts.
         frame.extend([0x90, 0x00]);
         frame.resize(FRAME_MIN, 0);
@@ -203,7 +210,7 @@ impl<'a> WireMeasurer<'a> {
         duration: Nanos,
     ) -> Result<TesterLimit, TrafficError> {
         // A bridge that has not learned the address would flood all its ports.
-        self.announce()?;
+        self.announce_with(profile.tag)?;
         let streams = self.streams(profile, None, None)?;
         let dropped_before = self.dropped()?;
         let sent = self.send(streams, duration)?;
@@ -306,7 +313,7 @@ impl<'a> WireMeasurer<'a> {
         count: Option<u64>,
     ) -> XdpStream {
         let [source, destination] = usual_addresses(profile.ip);
-        XdpStream {
+        let stream = XdpStream {
             netns: self.from.netns.clone(),
             rate: pps.map(|pps| Rate::Pps(pps.max(1))),
             count,
@@ -315,7 +322,8 @@ impl<'a> WireMeasurer<'a> {
             // Each stream has its own source port, so that hashes tell streams apart.
             source_port: SOURCE_PORT + stream % STREAMS_PER_TRIAL,
             ..XdpStream::new(stream, &self.from.device, self.gateway, frame_sizes(&profile.sizes))
-        }
+        };
+        stream.with_tag(profile.tag)
     }
 
     fn send(&self, streams: Vec<XdpStream>, duration: Nanos) -> Result<SendResult, TrafficError> {
@@ -365,7 +373,7 @@ impl<'a> WireMeasurer<'a> {
     ) -> Result<(TrialResult, SendResult), TrafficError> {
         let numbers: Vec<u16> = streams.iter().map(|stream| stream.stream).collect();
         // A bridge forgets an address after some minutes, and then floods.
-        self.announce()?;
+        self.announce_with(streams.first().and_then(XdpStream::tag))?;
         let (dropped_before, missed_before) = (self.dropped()?, self.missed.total()?);
         let before = CpuTime::now()?;
         let sent = self.send(streams, duration)?;

@@ -155,6 +155,9 @@ impl BenchmarkOptions {
                 .to_owned(),
         );
         note(method == "rfc5180", "Not measured: extension headers (RFC 5180).".to_owned());
+        let tag =
+            self.tag().map(|tag| format!("Each frame has {tag}; its bytes count in the size."));
+        note(tag.is_some(), tag.unwrap_or_default());
         note(self.streams > 1, format!("{} streams at once share each load evenly.", self.streams));
         note(
             true,

@@ -65,8 +65,7 @@ impl<S: Scheduler> Cyclic<S> {
     #[must_use]
     pub fn new(link: &LinkConfig, nested: bool, make: fn(&LinkConfig) -> S) -> Self {
         let rate = link.rate.unwrap_or(NO_RATE);
-        // Owners are asked when the link is free. A clock of their own would be a nanosecond beside
-        // that of the link now and then, and their turn be lent.
+        // Owners are asked when the link is free: a clock of their own would be beside the link's.
         let link = LinkConfig { rate: None, ..link.clone() };
         Self {
             make,

@@ -100,10 +100,11 @@ fn every_fault_is_caught() {
 #[test]
 fn a_fault_inside_phases_is_caught() {
     type Maker = fn(&LinkConfig) -> Broken;
+    type Law = fn(&Subject);
     fn broken(link: &LinkConfig, fault: Fault) -> Broken {
         Broken { inner: AnyScheduler::new(SchedulerAlgorithm::Drr, link), fault, calls: 0 }
     }
-    let cases: [(Maker, fn(&Subject), bool); 4] = [
+    let cases: [(Maker, Law, bool); 4] = [
         (|link| broken(link, Fault::None), storm::conservation, true),
         (|link| broken(link, Fault::LosesPackets), storm::conservation, false),
         (|link| broken(link, Fault::None), limits::no_window_exceeds_the_limit, true),

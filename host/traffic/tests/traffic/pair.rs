@@ -87,6 +87,14 @@ impl Pair {
         .unwrap();
     }
 
+    /// Packets that a device of a namespace has received.
+    pub(crate) fn received(netns: &str, device: &str) -> u64 {
+        let (good, text) = run("ip", &["-n", netns, "-j", "-s", "link", "show", device]);
+        assert!(good, "{text}");
+        let told: serde_json::Value = serde_json::from_str(&text).unwrap();
+        told[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
+    }
+
     /// Runs a command in namespace `a` and gives its status and output.
     pub(crate) fn run_in_a(&self, command: &[&str]) -> (bool, String) {
         run("ip", &[&["netns", "exec", &self.a], command].concat())

@@ -4,9 +4,10 @@
 use std::sync::atomic::AtomicBool;
 
 use weir_tester::{
-    FramePattern, IpVersion, Measurer, ResetRequest, ResetTime, TrafficProfile, TrialRequest,
+    FramePattern, FrameTag, IpVersion, Measurer, ResetRequest, ResetTime, TrafficProfile,
+    TrialRequest,
 };
-use weir_traffic::{TrialEnd, WireMeasurer};
+use weir_traffic::{SinkVerdict, TrialEnd, WireMeasurer};
 use weir_units::Nanos;
 
 use crate::pair::{self, Pair};
@@ -21,7 +22,7 @@ fn measurer<'s>(pair: &Pair, reset: Option<String>, stop: &'s AtomicBool) -> Wir
 }
 
 fn profile(size: u16) -> TrafficProfile {
-    TrafficProfile { sizes: FramePattern::Fixed(size), ip: IpVersion::V4, streams: 1 }
+    TrafficProfile { sizes: FramePattern::Fixed(size), ip: IpVersion::V4, streams: 1, tag: None }
 }
 
 /// Goal: a far end that goes down and stays down is told from one that comes back.
@@ -48,6 +49,72 @@ fn a_device_that_does_not_come_back_is_told() {
         let answer = measurer(&pair, Some(command.to_owned()), &stop).reset(&request).unwrap();
         let Some(ResetTime::Failed(text)) = answer else { panic!("{command}: {answer:?}") };
         assert!(text.contains(why), "{text}");
+    }
+}
+
+/// Goal: each frame of a trial has its tag on the wire, the learning frame, too. Method: a device
+/// under test that passes frames of any VLAN and of parallel internet 7 alone, both ways, and a
+/// sink in front of it, which tells the VLAN.
+#[test]
+fn frames_have_their_tag() {
+    let Some(pair) = Pair::new("tags") else { return };
+    let b = &pair.b;
+    let run = |line: &str| {
+        let (good, text) = pair::run("ip", &line.split_whitespace().collect::<Vec<_>>());
+        assert!(good, "{line}: {text}");
+    };
+    // A filter at wb takes what it knows to the far end of another pair, and back.
+    run(&format!("-n {b} link add x type veth peer name y"));
+    for device in ["x", "y"] {
+        run(&format!("-n {b} link set {device} addrgenmode none"));
+        run(&format!("-n {b} link set {device} up"));
+    }
+    for (from, to) in [("wb", "x"), ("x", "wb")] {
+        run(&format!("netns exec {b} tc qdisc add dev {from} clsact"));
+        // The number is the first byte behind the Ethernet header.
+        for (protocol, byte) in [("0x88b5", "7 0xff"), ("802.1q", "0 0")] {
+            run(&format!(
+                "netns exec {b} tc filter add dev {from} ingress protocol {protocol} u32 match u8 \
+                 {byte} at 0 action mirred egress redirect dev {to}"
+            ));
+        }
+    }
+    let stop = AtomicBool::new(false);
+    let end = |netns: &String, device: &str| TrialEnd {
+        netns: Some(netns.clone()),
+        device: device.to_owned(),
+        address: None,
+    };
+    let ends = (end(&pair.a, "wa"), end(b, "y"));
+    let mut measurer = WireMeasurer::new(ends.0, ends.1, None, None, false, &stop).unwrap();
+    for (tag, passes) in [
+        (None, false),
+        (Some(FrameTag::Vlan(5)), true),
+        (Some(FrameTag::Pih(7)), true),
+        (Some(FrameTag::Pih(8)), false),
+    ] {
+        let learned = Pair::received(&pair.a, "wa");
+        let profile = TrafficProfile { tag, ..profile(128) };
+        let (pps, duration) = (5_000, Nanos::from_millis(200));
+        let request = TrialRequest { profile, pps, duration, burst: None };
+        let (outcome, seen) = crate::receive_during(&pair.sink_spec(SinkVerdict::PassAll), || {
+            measurer.trial(&request).unwrap().outcome
+        });
+        // On a busy machine the generator falls behind.
+        assert!(outcome.offered > 100, "{tag:?}: {outcome:?}");
+        assert_eq!(outcome.forwarded > 100, passes, "{tag:?}: {outcome:?}");
+        assert!(passes || outcome.forwarded == 0, "{tag:?}: {outcome:?}");
+        let learned = Pair::received(&pair.a, "wa") - learned;
+        assert_eq!(learned, u64::from(passes), "learning frames of {tag:?}");
+        let vlan = match tag {
+            Some(FrameTag::Vlan(vlan)) => Some(vlan),
+            _ => None,
+        };
+        // The tag's bytes count in the size; the FCS is not in a frame that arrives.
+        let vlans: Vec<_> = seen.sources.iter().map(|one| one.vlan).collect();
+        assert_eq!(vlans, [vlan], "{tag:?}");
+        let source = &seen.sources[0];
+        assert_eq!(source.bytes, 124 * source.packets, "{tag:?}");
     }
 }
 

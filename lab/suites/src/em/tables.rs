@@ -233,7 +233,7 @@ impl<'a> PathTrials<'a> {
         let measurer = WireMeasurer::new(from, to, Some(entry_mac()?), None, false, stop)?;
         // The tester's sizes have the checksum.
         let sizes = FramePattern::Fixed(packet + LINK_HEADER + 4);
-        let profile = TrafficProfile { sizes, ip: IpVersion::V6, streams: 1 };
+        let profile = TrafficProfile { sizes, ip: IpVersion::V6, streams: 1, tag: None };
         Ok(Self { measurer, profile })
     }
 

@@ -266,7 +266,7 @@ fn receiver(star: &StarTopology) -> TrialEnd {
 }
 
 fn profile(size: u16, ip: IpVersion) -> TrafficProfile {
-    TrafficProfile { sizes: FramePattern::Fixed(size), ip, streams: 1 }
+    TrafficProfile { sizes: FramePattern::Fixed(size), ip, streams: 1, tag: None }
 }
 
 fn told(what: &str) -> ExperimentError {
