@@ -4,13 +4,13 @@
 
 mod common;
 
-use common::{BpfSystem, Site, TOPOLOGY, soon};
+use common::{BpfSystem, Running, Site, TOPOLOGY, soon};
 
-/// Goal: the life of guests on a host with a bridge, as an operator sees it. At the host's start the
-/// port is not on the bridge yet, and is taken when it comes. A device that joins the bridge is a
-/// vif in status and metrics; a change of it says where it comes from, and a vif that is written out
-/// takes its place; a killed node's successor has it still; a device that leaves the bridge is gone;
-/// a stop leaves the host as it was.
+/// Goal: the life of guests on a host with a bridge, as an operator sees it. A device that joins
+/// the bridge is a vif in status and metrics; a change of it says where it comes from, and a vif
+/// that is written out takes its place; a killed node's successor has it still; a device that
+/// leaves the bridge is gone; a stop leaves the host as it was. The port itself comes last, as at a
+/// host's start.
 #[test]
 fn a_guest_is_taken_by_rule_and_given_values_of_its_own() {
     let Some(site) = Site::up("weir-t-rules", TOPOLOGY, POLICY) else { return };
@@ -38,13 +38,7 @@ fn a_guest_is_taken_by_rule_and_given_values_of_its_own() {
         lines.map(|(tool, words)| site.inside("sw", tool).args(words).output().unwrap().stdout)
     };
     let before = host();
-    ip("link set up0 nomaster");
-    let node = site.run(&[]);
-    site.wait_for_node();
-    let port_waits = || site.status()["ports"][0]["waiting"] == true;
-    assert!(port_waits());
-    ip("link set up0 master br0");
-    assert!(soon(|| !port_waits()));
+    let node = without_its_port_at_first(&site);
     let names = || {
         let status = site.status();
         let vifs = status["vifs"].as_array().unwrap();
@@ -84,6 +78,22 @@ fn a_guest_is_taken_by_rule_and_given_values_of_its_own() {
     assert!(soon(|| names().is_empty()), "{:?}", names());
     site.stop(node);
     assert_eq!(host(), before);
+}
+
+/// Starts a node while its port is not on the bridge yet, and puts the port there.
+fn without_its_port_at_first(site: &Site) -> Running {
+    let ip = |line: &str| {
+        let done = site.inside("sw", "ip").args(line.split(' ')).status().unwrap();
+        assert!(done.success(), "{line}");
+    };
+    ip("link set up0 nomaster");
+    let node = site.run(&[]);
+    site.wait_for_node();
+    let port_waits = || site.status()["ports"][0]["waiting"] == true;
+    assert!(port_waits());
+    ip("link set up0 master br0");
+    assert!(soon(|| !port_waits()));
+    node
 }
 
 const POLICY: &str = r#"

@@ -75,7 +75,8 @@ pub fn compile_commands(
             ports_left_out.push(KernelProblem::new(at, held::in_the_way(&port.device, qdisc)));
             continue;
         }
-        compiler.port(id, port, &mut objects);
+        let trees = compiler.port(id, port, &mut objects);
+        unheld.extend(held::host_priority(port, Direction::Send, Some(trees.send)));
         compiler.filters(id, &mut objects);
     }
     let is_here = |vif: &&Vif| facts.devices.contains_key(&vif.device);
@@ -141,6 +142,7 @@ fn with_shared_classes(policy: &Policy, unheld: &mut Vec<UnheldKey>) -> Policy {
     }
     let mut merged = policy.clone();
     // A tree for what a port brings would need a program.
+    merged.ports.iter_mut().for_each(|port| port.host_receive = None);
     merged.slices.iter_mut().for_each(|slice| slice.receive = Share::default());
     merged.vifs.iter_mut().for_each(|vif| vif.receive = Share::default());
     for group in groups.values().filter(|group| group.len() > 1) {
@@ -242,6 +244,7 @@ fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem> {
             ("cycle", port.cycle.is_some()),
             ("scheduler", port.scheduler != SchedulerKind::Hfsc),
             ("layer", port.packet_overhead() != 0),
+            ("host_receive.rate", port.host_receive.as_ref().is_some_and(|one| one.rate.is_some())),
         ];
         list.extend(held::given(&keys, |key| format!("port {:?}.{key}", port.name), NOT_HELD));
     }
@@ -315,6 +318,9 @@ fn unheld(policy: &Policy, facts: &HostFacts) -> Vec<UnheldKey> {
     let mut say = |place: String, reason: &str| {
         list.push(UnheldKey { place, reason: reason.to_string() });
     };
+    for port in policy.ports.iter().filter(|port| port.host_receive.is_some()) {
+        say(format!("port {:?}.host_receive", port.name), NOT_SCHEDULED);
+    }
     for slice in &policy.slices {
         if slice.send.rate.is_some() && policy.ports.len() > 1 {
             let reason = "held at each port on its own without programs";

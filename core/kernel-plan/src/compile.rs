@@ -4,9 +4,9 @@
 //! Each port has a tree: the link, below it a class for frames that no vif sent, one for each slice
 //! with a vif there, below these routers and vifs. A slice, router or vif has one number
 //! everywhere: its class at each port, its buckets, its counters. A port has a second such tree of
-//! what it brings, if a vif is guaranteed any of it. A vif that may not receive more than a rate
-//! has a small tree at its own device. Rules are turned into the vifs that they make of this host's
-//! devices first.
+//! what it brings, if a vif or the host is guaranteed any of it. A vif that may not receive more
+//! than a rate has a small tree at its own device. Rules are turned into the vifs that they make of
+//! this host's devices first.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;

@@ -162,7 +162,8 @@ pub(crate) fn given<'k>(
     given.map(move |(key, _)| KernelProblem::new(at(key), reason))
 }
 
-/// The guarantees of what is received, on a host that has no device for a tree before its bridge.
+/// The guarantees of what is received, and limits of what the host itself receives, on a host that
+/// has no device for a tree before its bridge.
 fn receive_problems(policy: &Policy, list: &mut Vec<KernelProblem>) {
     let slices = policy.slices.iter().map(|one| (named("slice", &one.name), "", &one.receive));
     let routers = policy.routers.iter().map(|one| (named("router", &one.name), "", &one.receive));
@@ -173,12 +174,19 @@ fn receive_problems(policy: &Policy, list: &mut Vec<KernelProblem>) {
             [(item.clone(), "", &rule.vif.receive), (item, "slice_", &rule.slice.receive)]
         })
     });
-    let all = slices.chain(routers).chain(vifs).chain(rules);
+    let hosts = policy
+        .ports
+        .iter()
+        .filter_map(|port| Some((named("port", &port.name), "host_", port.host_receive.as_ref()?)));
+    let limits = hosts.clone().filter(|(_, _, host)| host.rate.is_some());
+    let limits = limits.map(|(item, part, _)| (item, part, "rate"));
+    let all = slices.chain(routers).chain(vifs).chain(rules).chain(hosts);
     let given = all.filter(|(_, _, receive)| !receive.min_rate.is_zero());
+    let given = given.map(|(item, part, _)| (item, part, "min_rate")).chain(limits);
     let reason = "needs devices of kind ifb (CONFIG_IFB) that take redirected frames (Linux 6.4), \
                   which this kernel lacks";
-    list.extend(given.map(|(item, part, _)| {
-        KernelProblem::new(format!("{item}.{part}receive.min_rate"), reason)
+    list.extend(given.map(|(item, part, key)| {
+        KernelProblem::new(format!("{item}.{part}receive.{key}"), reason)
     }));
 }
 
@@ -238,6 +246,11 @@ pub(crate) fn unheld(
             say(format!("{item}.receive.priority"), reason.to_string());
         }
     }
+    for (port, trees) in policy.ports.iter().zip(trees) {
+        list.extend(host_priority(port, Direction::Send, trees.as_ref().map(|of| of.send)));
+        let receive = trees.as_ref().and_then(|of| of.receive);
+        list.extend(host_priority(port, Direction::Receive, receive));
+    }
     list.extend(crossing(policy, facts));
     list.extend(waiting(policy, &receiving));
     list.extend(unnamed(expanded, facts));
@@ -250,7 +263,7 @@ fn waiting(policy: &Policy, trees: &[Option<QdiscTree>]) -> impl Iterator<Item =
     let ports = ports.filter(|(_, tree)| policy.node.redirect && tree.is_some());
     ports.map(|(port, _)| {
         let reason = format!(
-            "port {:?} holds receive.min_rate: its frames wait in a tree, and cross the bridge",
+            "port {:?} schedules what it brings: its frames wait in a tree, and cross the bridge",
             port.name
         );
         UnheldKey { place: "node.redirect".to_string(), reason }
@@ -306,9 +319,7 @@ fn share_unheld(
     });
     for (item, share, bounding) in slices.chain(routers).chain(vifs) {
         for tree in bounding.iter().filter(|tree| share.priority > tree.priority_max()) {
-            let (priority, most, held) = (share.priority, tree.priority_max(), held(*tree));
-            let reason = format!("{priority} counts as {most}, the most that {held}");
-            say(format!("{item}.{of}.priority"), reason);
+            say(format!("{item}.{of}.priority"), counts_as(share.priority, *tree));
         }
         if share.min_pps.as_pps() > 0 {
             let reason = "a share of packets is checked against node.capacity only";
@@ -380,8 +391,28 @@ fn unnamed(expanded: &ExpandedPolicy, facts: &HostFacts) -> impl Iterator<Item =
     })
 }
 
-fn held(tree: QdiscTree) -> String {
-    format!("{} can tell from others", tree.name().to_uppercase())
+fn counts_as(priority: u32, tree: QdiscTree) -> String {
+    let (most, name) = (tree.priority_max(), tree.name().to_uppercase());
+    format!("{priority} counts as {most}, the most that {name} can tell from others")
+}
+
+/// The priority of the host's own frames, if a port's tree does not hold it; `None`: there is no
+/// tree.
+pub(crate) fn host_priority(
+    port: &Port,
+    direction: Direction,
+    tree: Option<QdiscTree>,
+) -> Option<UnheldKey> {
+    let priority = port.host_share(direction)?.priority;
+    let reason = match tree {
+        Some(tree) if priority > tree.priority_max() => counts_as(priority, tree),
+        None if priority != 1 => {
+            "what the port brings is not scheduled: nobody is guaranteed any of it".to_string()
+        }
+        _ => return None,
+    };
+    let place = format!("port {:?}.host_{}.priority", port.name, direction.name());
+    Some(UnheldKey { place, reason })
 }
 
 pub(crate) fn queue_unheld(queue: &Queue, facts: &HostFacts) -> Vec<(&'static str, &'static str)> {

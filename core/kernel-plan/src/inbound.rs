@@ -8,8 +8,9 @@ use weir_policy::{Direction, Guarantees, Policy, Port, PortId, Share};
 
 use crate::facts::HostFacts;
 
-/// The device in whose tree waits what a port brings; `None` where no vif is guaranteed any of it.
-/// It is named after the number of the port's device, since names of devices are short.
+/// The device in whose tree waits what a port brings; `None` where neither a vif nor the host is
+/// guaranteed any of it, and the host's own part is not limited. It is named after the number of
+/// the port's device, since names of devices are short.
 pub(crate) fn inbound_device(
     policy: &Policy,
     facts: &HostFacts,
@@ -19,7 +20,8 @@ pub(crate) fn inbound_device(
     let of_rules = port.rules.iter().flat_map(|rule| [&rule.vif.receive, &rule.slice.receive]);
     let is_given = |share: &Share| !share.min_rate.is_zero();
     let written = !Guarantees::of_rates(policy, Direction::Receive).port(id).is_zero();
-    let is_wanted = written || of_rules.into_iter().any(is_given);
+    let is_limited = port.host_receive.as_ref().is_some_and(|host| host.rate.is_some());
+    let is_wanted = written || is_limited || of_rules.into_iter().any(is_given);
     is_wanted.then(|| {
         let number = facts.devices.get(&port.device).map_or(0, |found| found.number);
         format!("wrx{number}")

@@ -15,7 +15,7 @@ use weir_units::BitRate;
 use crate::compile::Compiler;
 use crate::terms::QdiscTree;
 use crate::text::OTHERS_CLASS;
-use crate::trees::PortTree;
+use crate::trees::{PortTree, host_share};
 
 /// One of those that an amount is divided among.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +66,13 @@ impl Compiler<'_> {
         let sum = |members: &[Node]| {
             members.iter().fold(0_u64, |sum, node| sum.saturating_add(node.part.most)).min(link)
         };
+        let bounded = |part: Part| {
+            let weight = part.weight.min(u64::from(QdiscTree::Htb.priority_max()));
+            Part { weight, ..part }
+        };
+        let host = host_share(to.port, to.direction);
         let mut groups =
-            Vec::from([Node::of(OTHERS_CLASS, part(&Share::default(), BitRate::ZERO, link))]);
+            Vec::from([Node::of(OTHERS_CLASS, bounded(part(&host, host.min_rate, link)))]);
         for (slice, config) in policy.slices() {
             let mates: Vec<&Vif> = here.iter().copied().filter(|vif| vif.slice == slice).collect();
             if mates.is_empty() {
@@ -82,10 +87,8 @@ impl Compiler<'_> {
                 let part = part(share, sums.router(router, to.id), sum(&inside));
                 members.push(Node { number: self.router(router), part, members: inside });
             }
-            let mut part =
-                part(config.share(to.direction), sums.slice(slice, to.id), sum(&members));
-            part.weight = part.weight.min(u64::from(QdiscTree::Htb.priority_max()));
-            groups.push(Node { number: self.slice(slice), part, members });
+            let part = part(config.share(to.direction), sums.slice(slice, to.id), sum(&members));
+            groups.push(Node { number: self.slice(slice), part: bounded(part), members });
         }
         let mut rates = BTreeMap::new();
         give(&mut rates, link, &groups);

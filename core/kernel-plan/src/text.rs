@@ -21,8 +21,8 @@ pub const HANDLE: u16 = 0x7e10;
 
 /// The class of the whole link.
 pub(crate) const LINK_CLASS: u16 = 1;
-/// The class of frames that no vif sent; in the tree of what comes from a port, of those that are
-/// for no vif.
+/// The class of the host's own frames: those that no vif sent; in the tree of what comes from a
+/// port, those that are for no vif.
 pub const OTHERS_CLASS: u16 = 2;
 /// Beside the number of a slice, router or vif: its class in the tree of what comes from a port. No
 /// owner has such a number, so that a frame there is not taken for one that a vif sent.

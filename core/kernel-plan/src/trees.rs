@@ -55,8 +55,8 @@ impl Compiler<'_> {
         RootObject { device: String::from(device), tree, over_noqueue }
     }
 
-    /// Adds the trees of a port: of what its vifs send, and if one of them is guaranteed what it
-    /// receives, of what they receive from it. Returns their kinds.
+    /// Adds the trees of a port: of what its vifs and the host send, and if one of them is
+    /// guaranteed what it receives, of what they receive from it. Returns their kinds.
     pub(crate) fn port(
         &self,
         id: PortId,
@@ -91,8 +91,9 @@ impl Compiler<'_> {
             self.present.iter().filter(|vif| vif.port == to.id).copied().collect();
         let shares = self.shares(&to, &here);
         let busy = |number| shares.get(&number).copied().unwrap_or(0);
-        let others =
-            ClassDemand { busy: busy(OTHERS_CLASS), ..wish(&Share::default(), BitRate::ZERO) };
+        let host = host_share(port, direction);
+        let part = [u64::from(host.priority), 1];
+        let others = ClassDemand { busy: busy(OTHERS_CLASS), part, ..wish(&host, host.min_rate) };
         to.class(OTHERS_CLASS, LINK_CLASS, tree.terms(&others, &link));
         for (slice, config) in policy.slices() {
             if here.iter().any(|vif| vif.slice == slice) {
@@ -199,6 +200,11 @@ fn part_of(policy: &Policy, direction: Direction, vif: &Vif, here: &[&Vif]) -> [
     let inside: u64 = inside.map(|one| of_vif(one)).sum();
     let above = above.saturating_mul(of_router(router));
     [above, siblings.saturating_mul(inside)]
+}
+
+/// The share of the host's own frames.
+pub(crate) fn host_share(port: &Port, direction: Direction) -> Share {
+    port.host_share(direction).cloned().unwrap_or_default()
 }
 
 fn wish(share: &Share, min_rate: BitRate) -> ClassDemand {

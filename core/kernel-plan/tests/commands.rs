@@ -17,7 +17,7 @@ use weir_kernel_plan::{
     BridgePortFacts, HostFacts, KernelObject, KernelPlan, KernelSetup, PlanAction, PlanStep,
     QdiscSupport, compile_commands,
 };
-use weir_policy::Policy;
+use weir_policy::{Policy, Share};
 use weir_units::BitRate;
 
 fn folder() -> PathBuf {
@@ -82,6 +82,34 @@ fn another_share_changes_classes_alone() {
         let is_class = matches!(step.object(), Some(KernelObject::Class(_)));
         assert!(is_class && step.action() == PlanAction::Change, "{step}");
     }
+}
+
+/// Goal: the host's own share is held for what it sends, by its class alone, and told for what it
+/// receives.
+#[test]
+fn the_host_has_a_share_of_what_it_sends() {
+    let mut policy = policy_of(&folder().join("networks.toml"));
+    let before = setup(&policy, &KernelSetup::default());
+    let min_rate = BitRate::from_mbps(10);
+    let share = Share { min_rate, priority: 200, ..Share::default() };
+    (policy.ports[0].host_send, policy.ports[0].host_receive) = (Some(share.clone()), Some(share));
+    let compiled = compile_commands(&policy, &facts(&policy), &before).unwrap();
+    let plan = KernelPlan::between(&before, &compiled.setup);
+    let own = plan.to_string();
+    assert!(own.contains("class change dev eth0 parent 7e10:1 classid 7e10:2 htb rate 1"), "{own}");
+    for step in &plan.steps {
+        let is_class = matches!(step.object(), Some(KernelObject::Class(_)));
+        assert!(is_class && step.action() == PlanAction::Change, "{step}");
+    }
+    let said = compiled.unheld.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    let least = "port \"eth0\".host_send.priority: 200 counts as 100, the most that HTB can tell";
+    assert!(said.contains(least) && said.contains("port \"eth0\".host_receive: what"), "{said}");
+    policy.ports[0].host_receive.as_mut().unwrap().rate = Some(min_rate);
+    let refused = compile_commands(&policy, &facts(&policy), &before).unwrap_err();
+    assert_eq!(
+        refused[0].to_string(),
+        "port \"eth0\".host_receive.rate: not held without programs"
+    );
 }
 
 /// Goal: the class of a VLAN gets another number if the first of its vifs is another one. Its

@@ -14,7 +14,7 @@ use weir_kernel_plan::{
     BridgePortFacts, ClassObject, HookKind, HostFacts, KernelObject, KernelPlan, KernelSetup,
     ObjectKey, PlanAction, PlanStep, QdiscSupport, compile,
 };
-use weir_policy::{Dataplane, Policy, Port, PortId, Router, RouterId, Slice, SliceId, Vif};
+use weir_policy::{Dataplane, Policy, Port, PortId, Router, RouterId, Share, Slice, SliceId, Vif};
 use weir_units::{BitRate, PacketRate};
 
 /// A kernel: its objects by identity.
@@ -128,12 +128,31 @@ fn vif() -> impl Strategy<Value = Option<RandomVif>> {
     ))
 }
 
-fn policy(vifs: &[Option<RandomVif>]) -> Policy {
+/// The host's own shares of a port by direction: least and most Mb/s, and the priority.
+type RandomHost = [Option<(u64, Option<u64>, u32)>; 2];
+
+fn host() -> impl Strategy<Value = RandomHost> {
+    let share = (0_u64..20, proptest::option::of(20_u64..90), 1_u32..300);
+    let share = proptest::option::of(share);
+    [share.clone(), share]
+}
+
+fn policy(vifs: &[Option<RandomVif>], host: &RandomHost) -> Policy {
     let mut policy = Policy::new("edge1");
     policy.node.dataplane = Dataplane::Kernel;
     for port in 0..2 {
+        let [host_send, host_receive] = host.map(|share| {
+            share.map(|(min_mbps, rate, priority)| Share {
+                priority,
+                min_rate: BitRate::from_mbps(min_mbps),
+                rate: rate.map(BitRate::from_mbps),
+                ..Share::default()
+            })
+        });
         let port = Port {
             bridge: Some(format!("br{port}")),
+            host_send,
+            host_receive,
             ..Port::new(&format!("up{port}"), BitRate::from_mbps(1000))
         };
         policy.add_port(port);
@@ -161,13 +180,14 @@ fn policy(vifs: &[Option<RandomVif>]) -> Policy {
 
 fn facts(policy: &Policy, qdiscs: QdiscSupport) -> HostFacts {
     let mut facts = HostFacts { qdiscs, hooks: Some(HookKind::Tcx), ..HostFacts::default() };
-    let mut add = |device: &str, bridge: &Option<String>| {
+    let mut add = |number: u32, device: &str, bridge: &Option<String>| {
         let bridge = bridge.clone();
-        let device_facts = BridgePortFacts { bridge, ..BridgePortFacts::default() };
+        let device_facts = BridgePortFacts { number, bridge, ..BridgePortFacts::default() };
         facts.devices.insert(device.to_owned(), device_facts);
     };
-    policy.ports.iter().for_each(|port| add(&port.device, &port.bridge));
-    policy.vifs.iter().for_each(|vif| add(&vif.device, &policy[vif.port].bridge));
+    // A port's tree of what it brings is named after its number.
+    (1..).zip(&policy.ports).for_each(|(number, port)| add(number, &port.device, &port.bridge));
+    policy.vifs.iter().for_each(|vif| add(9, &vif.device, &policy[vif.port].bridge));
     facts
 }
 
@@ -176,14 +196,14 @@ proptest! {
 
     #[test]
     fn a_difference_leads_from_one_setup_to_the_other_and_back(
-        series in prop::collection::vec(prop::collection::vec(vif(), 6), 1..5),
+        series in prop::collection::vec((prop::collection::vec(vif(), 6), host()), 1..5),
         hfsc in any::<bool>(),
     ) {
         let qdiscs = QdiscSupport { hfsc, htb: true, fq_codel: hfsc, ifb: true };
         let mut before = KernelSetup::default();
         let mut kernel = ModelKernel::default();
-        for vifs in &series {
-            let policy = policy(vifs);
+        for (vifs, host) in &series {
+            let policy = policy(vifs, host);
             let compiled = compile(&policy, &facts(&policy, qdiscs), &before).unwrap();
             let after = compiled.setup;
             let plan = KernelPlan::between(&before, &after);
@@ -205,11 +225,32 @@ proptest! {
     }
 }
 
+/// Goal: another share of the host's is a change of classes alone: no frame loses its queue.
+#[test]
+fn another_share_of_the_host_changes_classes_alone() {
+    let qdiscs = QdiscSupport { htb: true, ifb: true, ..QdiscSupport::default() };
+    let setup = |host: RandomHost, before: &KernelSetup| {
+        let policy = policy(&[], &host);
+        compile(&policy, &facts(&policy, qdiscs), before).unwrap().setup
+    };
+    let before = setup([None, Some((10, None, 1))], &KernelSetup::default());
+    let plan = KernelPlan::between(
+        &before,
+        &setup([Some((5, Some(50), 2)), Some((20, None, 1))], &before),
+    );
+    // The class of what the host sends at each port; that of what it receives has all of its tree.
+    assert_eq!(plan.steps.len(), 2, "{plan}");
+    for step in &plan.steps {
+        let is_class = matches!(step.object(), Some(KernelObject::Class(_)));
+        assert!(is_class && step.action() == PlanAction::Change, "{step}");
+    }
+}
+
 /// Goal: the model refuses what a kernel refuses, so that the property can fail.
 #[test]
 #[should_panic(expected = "still has")]
 fn the_model_refuses_a_class_with_children_to_go() {
-    let policy = policy(&[Some(RandomVif {
+    let random = RandomVif {
         slice: 0,
         router: None,
         port: 0,
@@ -218,7 +259,8 @@ fn the_model_refuses_a_class_with_children_to_go() {
         max_pps: None,
         priority: 1,
         mac: None,
-    })]);
+    };
+    let policy = policy(&[Some(random)], &[None, None]);
     let qdiscs = QdiscSupport { htb: true, ..QdiscSupport::default() };
     let compiled = compile(&policy, &facts(&policy, qdiscs), &KernelSetup::default()).unwrap();
     let mut kernel = ModelKernel::of(&compiled.setup);

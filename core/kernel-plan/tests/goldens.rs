@@ -177,6 +177,11 @@ fn obstacles_of_the_host_are_named() {
         "vif \"t0\".receive.min_rate: needs devices of kind ifb (CONFIG_IFB) that take redirected \
          frames (Linux 6.4), which this kernel lacks"
     );
+    let mut limited = policy.clone();
+    let rate = Some(weir_units::BitRate::from_mbps(1));
+    limited.ports[0].host_receive = Some(weir_policy::Share { rate, ..Default::default() });
+    let refusal = compile(&limited, &facts(&policy, htb), &KernelSetup::default()).unwrap_err();
+    assert!(refusal[0].to_string().starts_with("port \"up0\".host_receive.rate: needs devices of"));
     assert_eq!(
         refused(|facts| {
             facts.devices.get_mut("up0").unwrap().foreign_qdisc = Some("tbf 8001:".to_owned());
@@ -195,7 +200,8 @@ fn a_port_waits_for_its_device() {
     let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
     let whole = compile(&policy, &facts(&policy, htb), &KernelSetup::default()).unwrap();
     assert!(whole.ports_waiting.is_empty());
-    let changes: [(fn(&mut HostFacts), &str); 3] = [
+    type Change = fn(&mut HostFacts);
+    let changes: [(Change, &str); 3] = [
         (|facts| drop(facts.devices.remove("up0")), "device up0: there is none"),
         (
             |facts| facts.devices.get_mut("up0").unwrap().bridge = None,

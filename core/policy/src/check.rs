@@ -49,6 +49,13 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
             check_share(("vif", index), direction, vif.share(direction), packet, findings);
             check_queue(index, direction, vif.queue(direction), packet, findings);
         }
+        for (index, port) in policy.ports.iter().enumerate() {
+            let Some(share) = port.host_share(direction) else { continue };
+            let mut found = Vec::new();
+            check_share(("port", index), direction, share, packet, &mut found);
+            let of_host = |one: Finding| Finding { key: format!("host_{}", one.key), ..one };
+            findings.extend(found.into_iter().map(of_host));
+        }
     }
     for (index, vif) in policy.vifs.iter().enumerate() {
         check_router(policy, index, vif, findings);

@@ -9,6 +9,7 @@ use crate::dataplane::Dataplane;
 use crate::finding::Finding;
 use crate::format::quoted;
 use crate::model::{Kind, Policy};
+use crate::share::Direction;
 
 /// Adds the problems of keys that the policy's data plane does not have.
 pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
@@ -26,6 +27,15 @@ fn check_switch(policy: &Policy, findings: &mut Vec<Finding>) {
     for (index, _) in policy.ports.iter().enumerate().filter(|(_, port)| !port.rules.is_empty()) {
         let message = "needs node.dataplane = \"kernel\", where guests' devices stay on a bridge";
         findings.push(Finding::new("port", index, "rule", message));
+    }
+    for (index, port) in policy.ports.iter().enumerate() {
+        let given = |direction: &Direction| port.host_share(*direction).is_some();
+        for direction in Direction::ALL.into_iter().filter(given) {
+            let message = "needs node.dataplane = \"kernel\": on the switch the host has a vif of \
+                           kind \"host\"";
+            let key = format!("host_{}", direction.name());
+            findings.push(Finding::new("port", index, key, message));
+        }
     }
 }
 

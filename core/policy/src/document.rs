@@ -23,6 +23,7 @@ use crate::device_pattern::{DevicePattern, NameTemplate};
 use crate::filter::FilterAction;
 use crate::five_tuple::FiveTuple;
 use crate::format::{Factor, Protocol, Text};
+use crate::host_share::HostShareTable;
 use crate::model::{
     Idle, Kind, Layer, Node, Port, Reservation, SchedulerKind, Slice, Vif, VifRule,
 };
@@ -169,6 +170,12 @@ pub(crate) struct PortTable {
     pub(crate) pih: Option<PihForm>,
     /// The cycle of phases in which slices send by this port; absent: all send at any time.
     pub(crate) cycle: Option<CycleTable>,
+    /// Guarantee and limit of what the host itself sends by the port, beside the slices: see
+    /// `kernel.md`. Only with `node.dataplane = "kernel"`.
+    pub(crate) host_send: Option<HostShareTable>,
+    /// Guarantee and limit of what the port brings and is for no vif: frames for the host, to a
+    /// group or to an unknown address. Only with `node.dataplane = "kernel"`.
+    pub(crate) host_receive: Option<HostShareTable>,
     /// Rules that make vifs of devices on `bridge`, in this order: see `kernel.md`.
     #[schemars(length(max = RULES_MAX))]
     pub(crate) rule: Option<Vec<RuleTable>>,

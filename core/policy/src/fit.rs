@@ -3,6 +3,7 @@
 //! bounds against the port.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_units::{BitRate, Nanos, PacketRate};
@@ -98,9 +99,15 @@ fn check_ports(
         let most = BitRate::from_bps(overbooking.of_floor(port.rate.as_bps()));
         // A port without a rate was reported already.
         if promised > most && !port.rate.is_zero() {
+            let name = direction.name();
+            let own = port.host_min_rate(direction);
+            let own = if own.is_zero() {
+                String::new()
+            } else {
+                format!(" and host_{name}.min_rate, {own},")
+            };
             let message = format!(
-                "the slices' {}.min_rate add up to {promised}, at most {most} fit{}",
-                direction.name(),
+                "the slices' {name}.min_rate{own} add up to {promised}, at most {most} fit{}",
                 booked(overbooking)
             );
             findings.push(Finding::new("port", id.0 as usize, "rate", message));
@@ -158,7 +165,9 @@ fn check_delays(policy: &Policy, id: PortId, findings: &mut Vec<Finding>) {
     let most = u128::from(policy.node.overbooking.of_floor(port.rate.as_bps()));
     // The sum of the curves that are past their bend at t: bits + rate × (t − delay), the last
     // product in bits × nanoseconds a second. And the slopes of the others, in millibits a second.
-    let (mut bits, mut rate, mut rate_delay) = (0, 0, 0);
+    // The host's own is a straight line from the origin.
+    let own = u128::from(port.host_min_rate(Direction::Send).as_bps());
+    let (mut bits, mut rate, mut rate_delay) = (0, own, 0);
     let mut slopes: u128 = curves.iter().map(Curve::slope).sum();
     for curve in &curves {
         bits += curve.bits;
@@ -203,9 +212,9 @@ fn nanos(time: Nanos) -> u128 {
     u128::from(time.as_nanos())
 }
 
-fn booked(overbooking: Overbooking) -> alloc::string::String {
+fn booked(overbooking: Overbooking) -> String {
     if overbooking == Overbooking::NONE {
-        return alloc::string::String::new();
+        return String::new();
     }
     format!(" (overbooking {overbooking})")
 }

@@ -3,7 +3,8 @@
 //!
 //! A guarantee of a vif is part of its router's, that part of its slice's, and that part of its
 //! port's. A router or slice may be guaranteed more than its members together, and then counts with
-//! its own value. Checks and schedulers must agree on these sums, so they are computed here once.
+//! its own value. The host's own guarantee on a port stands beside those of the slices. Checks and
+//! schedulers must agree on these sums, so they are computed here once.
 
 use alloc::collections::BTreeMap;
 
@@ -36,7 +37,12 @@ impl Guarantees {
         let value = |share: &Share| share.min_rate.as_bps();
         // A router or slice without vifs is on no port; with a single port it counts there.
         let only_port = if policy.ports.len() == 1 { Some(PortId(0)) } else { None };
-        Self::sum(policy, direction, value, |vif| vif.port, only_port)
+        let mut sums = Self::sum(policy, direction, value, |vif| vif.port, only_port);
+        for (id, port) in policy.ports() {
+            let sum = sums.ports.entry(id).or_default();
+            *sum = sum.saturating_add(port.host_min_rate(direction).as_bps());
+        }
+        sums
     }
 
     /// The sums of `min_pps` in the node. They do not depend on ports, so one port stands for all.
@@ -91,7 +97,7 @@ impl Guarantees {
         BitRate::from_bps(self.slices.get(&(slice, port)).map_or(0, |level| level.promised()))
     }
 
-    /// The guarantees of all slices on `port`.
+    /// The guarantees of all slices and of the host itself on `port`.
     #[must_use]
     pub fn port(&self, port: PortId) -> BitRate {
         BitRate::from_bps(self.ports.get(&port).copied().unwrap_or(0))

@@ -66,6 +66,7 @@ mod fit;
 mod five_tuple;
 mod format;
 mod guarantee;
+mod host_share;
 mod key_path;
 mod model;
 mod overbooking;

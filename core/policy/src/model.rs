@@ -107,6 +107,11 @@ pub struct Port {
     pub device: String,
     /// The host's bridge that the device is a port of; only with [`Dataplane::Kernel`].
     pub bridge: Option<String>,
+    /// The share of what no vif sends by the port; only with [`Dataplane::Kernel`]. `None`: no
+    /// guarantee, no limit, priority 1.
+    pub host_send: Option<Share>,
+    /// The share of what the port brings and is for no vif, likewise.
+    pub host_receive: Option<Share>,
     /// Rules that turn devices of the bridge into vifs; the first that matches a device applies.
     pub rules: Vec<VifRule>,
     /// The way in which the device is driven; never [`Kind::Host`].
@@ -423,6 +428,8 @@ impl Port {
             name: name.to_string(),
             device: name.to_string(),
             bridge: None,
+            host_send: None,
+            host_receive: None,
             rules: Vec::new(),
             kind: Kind::Auto,
             rate,

@@ -179,6 +179,7 @@ const TABLES: &[(&str, &str)] = &[
     ("`[xtc]`", "xtc"),
     ("`[[port]]`", "port"),
     ("`cycle` of a port", "cycle"),
+    ("`host_send` and `host_receive` of a port", "host-share"),
     ("`[[port.rule]]`", "rule"),
     ("`[[slice]]`", "slice"),
     ("`match` of a slice", "match"),
@@ -215,7 +216,8 @@ What is checked beyond the range of each value:
 - `min_rate` is at most `rate`, and `min_pps` at most `max_pps`, at every level;
 - on each port and in each direction, the `min_rate` of a router's vifs add up to at most the
   router's own `min_rate` (if it has one) and `rate`, those of a slice's routers and vifs to at most
-  the slice's, and those of all slices to at most the port's `rate` times `overbooking`;
+  the slice's, and those of all slices and of the host itself to at most the port's `rate` times
+  `overbooking`;
 - a rule of a port counts as if it had its `devices_max` devices, each in a slice of its own unless
   `slice` has no words;
 - `min_pps` likewise, up to the node's `capacity`, both directions together;

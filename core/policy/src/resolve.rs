@@ -99,7 +99,9 @@ impl Resolver<'_> {
     fn port(&mut self, index: usize, table: &PortTable) -> Port {
         let rules = table.rule.as_deref().unwrap_or_default().iter().enumerate();
         let rules = rules.map(|(number, rule)| self.rule((index, number), rule)).collect();
-        Port { rules, ..port(table) }
+        let [host_send, host_receive] = [&table.host_send, &table.host_receive]
+            .map(|host| host.as_ref().map(|host| host.resolve(self.packet)));
+        Port { rules, host_send, host_receive, ..port(table) }
     }
 
     fn rule(&mut self, (port, number): (usize, usize), table: &RuleTable) -> VifRule {

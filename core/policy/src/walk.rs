@@ -145,7 +145,7 @@ impl<'s> Walk<'s> {
                     self.report(name.span(), &path, "unknown key".to_string());
                 }
                 None => {
-                    let message = self.unknown(properties, name.get_ref());
+                    let message = self.unknown(node, properties, name.get_ref());
                     self.report(name.span(), &path, message);
                 }
             }
@@ -201,7 +201,7 @@ impl<'s> Walk<'s> {
         definition.and_then(|name| self.root.get("$defs")?.get(name)).unwrap_or(node)
     }
 
-    fn unknown(&self, properties: &Map<String, Value>, name: &str) -> String {
+    fn unknown(&self, node: &Value, properties: &Map<String, Value>, name: &str) -> String {
         if let Some(near) = nearest(name, properties.keys().map(String::as_str)) {
             return format!("unknown key; did you mean \"{near}\"?");
         }
@@ -215,7 +215,9 @@ impl<'s> Walk<'s> {
             return format!("unknown key here; it belongs in {}", names.join(" or "));
         }
         let known: Vec<_> = properties.keys().map(String::as_str).collect();
-        format!("unknown key; known here: {}", known.join(", "))
+        let why = node.get("x-refused").and_then(Value::as_str);
+        let why = why.map(|why| format!("; {why}")).unwrap_or_default();
+        format!("unknown key; known here: {}{why}", known.join(", "))
     }
 
     fn report(&mut self, span: Range<usize>, path: &WalkPath<'_>, message: String) {

@@ -14,6 +14,7 @@ use crate::document::{
     RuleTable, ShaperKind, ShareTable, SliceTable, VifShareTable, VifTable,
 };
 use crate::format::{Factor, Protocol, Text};
+use crate::host_share::HostShareTable;
 use crate::realtime::RouterRealtimeTable;
 use crate::report::ReportTable;
 use crate::xtc::{RouterXtcTable, XtcTable};
@@ -162,6 +163,8 @@ fn port(port: &Port) -> PortTable {
         catch_up: Some(Text(port.catch_up)),
         pih: Some(port.pih),
         cycle: port.cycle.as_ref().map(CycleTable::of),
+        host_send: port.host_send.as_ref().map(HostShareTable::of),
+        host_receive: port.host_receive.as_ref().map(HostShareTable::of),
         rule: some(port.rules.iter().map(vif_rule).collect()),
     }
 }

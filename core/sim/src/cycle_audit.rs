@@ -14,7 +14,7 @@
 //!   back. Old phases hold to the end of their cycle, and every packet is sent, queued or handed
 //!   back.
 //!
-//! Where time is lent, frames of any owner may be in a gate, and none crosses its end. The owner
+//! If time is lent, frames of any owner may be in a gate, and none crosses its end. The owner
 //! of the gate goes first: all others flooding, it carries what it would carry without lending.
 //! One that is alone gets all gates. Its frame may find a borrower's on the wire, which the bound
 //! of its delay has in addition.

@@ -3,7 +3,7 @@
 //!
 //! The policy's addresses are entered here. The programs learn others, and forget them after a
 //! silence. An address of the host itself is entered without an owner, so that no vif takes it.
-//! Those of vifs whose devices are not here have an owner of their own, for the same reason.
+//! Addresses of vifs whose devices are not here have an owner of their own, for the same reason.
 
 use libbpf_rs::{Map, MapCore, MapFlags};
 use weir_ports::now;

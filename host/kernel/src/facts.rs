@@ -311,7 +311,7 @@ fn must_cross(link: &LinkView) -> Option<String> {
 }
 
 const ETHER_HEADER: u32 = 14;
-/// What `bridge vlan` says of a VLAN whose frames leave without a tag.
+/// Word of `bridge vlan` for a VLAN whose frames leave without a tag.
 const UNTAGGED: &str = "Egress Untagged";
 
 /// Values of a bridge that a frame past it would not obey, as `ip -d link` calls them.

@@ -90,8 +90,8 @@ impl KernelPlane {
     /// Loads the programs. Adopts tables, links and record that an earlier run left.
     ///
     /// # Errors
-    /// There is no BPF file system, the kernel refuses a program or does not say what it has, or the
-    /// journal cannot be written.
+    /// There is no BPF file system, the kernel refuses a program or does not say what it has, or
+    /// the journal cannot be written.
     pub fn open(
         state: &StateDir,
         name: &str,

@@ -119,8 +119,8 @@ fn slices_stay_apart_where_others_write_marks() {
     }
 }
 
-/// Goal: an address beyond the port is no guest's that has one, however long it is silent, whether a
-/// program saw it or the bridge alone did, before Weir came. A guest that has just come, perhaps
+/// Goal: an address beyond the port is no guest's that has one, however long it is silent, whether
+/// a program saw it or the bridge alone did, before Weir came. A guest that has just come, perhaps
 /// from another host, brings its first.
 #[test]
 fn a_silent_gateway_keeps_its_address() {

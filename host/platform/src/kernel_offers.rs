@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether the kernel has a queueing discipline or a kind of device, without making one.
+//! Finds the queueing disciplines and kinds of devices that the kernel has, without making one.
 //!
 //! The kernel looks the kind up, loads its module, and only then reads the rest of a request. So a
 //! request with a value that the kind refuses tells whether the kernel has it. This needs
-//! `CAP_NET_ADMIN` alone, where a try in a new namespace needs `CAP_SYS_ADMIN`, which a service does
-//! not have.
+//! `CAP_NET_ADMIN` alone. A try in a new namespace needs `CAP_SYS_ADMIN`, which a service does not
+//! have.
 //!
 //! Source: rtnetlink(7); `qdisc_create` and `rtnl_create_link` of Linux 3.5 to 6.18.
 

@@ -396,7 +396,7 @@ impl LabSlice {
         SLICES.iter().zip(0..).find(|(of, _)| of.name == self.name).map_or(0, |(_, at)| at)
     }
 
-    /// What it sends, and what it receives.
+    /// The directions: sent, received.
     fn sides(&self) -> [SliceSide; 2] {
         let stream = self.stream();
         let (receiver, towards) = (usize::from(stream) + 1, stream + TOWARDS);

@@ -7,6 +7,7 @@ mod changes;
 mod flood;
 mod guests;
 mod host_lines;
+mod host_share;
 mod hostile;
 mod libvirt;
 mod life;
@@ -32,8 +33,8 @@ const ROWS: &[Requirement] = &[
     row(1, "bulk TCP keeps the speed of the bridge", &[Plain(bulk::show)]),
     row(
         2,
-        "four tenants on one link: each has its guarantee, of what it sends and what it receives",
-        &[Plain(tenants::show), Plain(received::show)],
+        "four tenants on one link have their guarantees, both ways; the host has its own",
+        &[Plain(tenants::show), Plain(received::show), Plain(host_share::show)],
     ),
     row(3, "a flood of 64-byte frames costs little and nobody else", &[Plain(flood::show)]),
     row(4, "a bridge with the host's only address, adopted and let go", &[Plain(adoption::show)]),

@@ -262,7 +262,7 @@ impl StatusPair<'_> {
         vifs.map(|(vif, _)| self.got_bps(vif, direction)).fold(0, u64::saturating_add)
     }
 
-    /// Returns how much of a port is guaranteed to all slices.
+    /// Returns how much of a port is guaranteed to all slices and to the host itself.
     pub(crate) fn guaranteed_bps(&self, port: PortId, direction: Direction) -> u64 {
         Guarantees::of_rates(self.policy, direction).port(port).as_bps()
     }
