@@ -21,7 +21,7 @@ use weir_policy::{
 use weir_units::BitRate;
 
 use crate::compile::{Compiler, owner_names};
-use crate::facts::{BridgePortFacts, HostFacts};
+use crate::facts::{self, BridgePortFacts, HostFacts};
 use crate::held::{self, KernelProblem, UnheldKey};
 use crate::object::{
     BridgeObject, FilterObject, JoinedObject, KernelObject, SealObject, VlanObject,
@@ -72,11 +72,11 @@ pub fn compile_commands(
     for (id, port) in merged.ports() {
         if let Some(qdisc) = facts.foreign_qdisc(&port.device) {
             let at = format!("port {:?}.device", port.name);
-            ports_left_out.push(KernelProblem::new(at, held::in_the_way(&port.device, qdisc)));
+            ports_left_out.push(KernelProblem::new(at, facts::in_the_way(&port.device, qdisc)));
             continue;
         }
         let trees = compiler.port(id, port, &mut objects);
-        unheld.extend(held::host_priority(port, Direction::Send, Some(trees.send)));
+        unheld.extend(held::host_priority(port, Direction::Send, trees.send));
         compiler.filters(id, &mut objects);
     }
     let is_here = |vif: &&Vif| facts.devices.contains_key(&vif.device);

@@ -17,7 +17,8 @@ use weir_policy::{BridgeDevice, Policy, Port, PortId, Queue, RouterId, Share, Sl
 use weir_units::ByteCount;
 
 use crate::bucket::BucketTerms;
-use crate::facts::{BridgePortFacts, HostFacts};
+use crate::facts::{self, BridgePortFacts, HostFacts};
+use crate::faults::faults;
 use crate::held::{self, KernelProblem, UnheldKey};
 use crate::inbound::inbound_device;
 use crate::object::{
@@ -41,6 +42,9 @@ pub struct CompiledPolicy {
     /// Ports whose device is missing or not a port of the bridge, each with the reason: they have
     /// no tree. Their vifs are limited and isolated.
     pub ports_waiting: Vec<KernelProblem>,
+    /// Devices that went wrong since they were taken, each with the reason. They lack a tree, or
+    /// all; everything else is enforced.
+    pub faults: Vec<KernelProblem>,
     /// Vifs by rule that have no part in the setup either: their numbers are those of vifs that go
     /// with it. The next compilation has them.
     pub postponed: Vec<String>,
@@ -73,24 +77,25 @@ pub fn compile(
     let mut objects = Vec::new();
     let mut trees = Vec::new();
     for (id, port) in policy.ports() {
-        let is_here = why_waits(facts, port).is_none();
-        trees.push(is_here.then(|| compiler.port(id, port, &mut objects)));
+        trees.push(is_port_here(facts, port).then(|| compiler.port(id, port, &mut objects)));
     }
     let mut unheld = held::unheld(&expanded, facts, &trees);
-    // One that the policy names was refused above; one by rule must not stop the others.
-    unheld.extend(ingress_in_the_way(policy, facts).map(|KernelProblem { place, reason }| {
+    // A new one that the policy names was refused above; others must not stop the rest.
+    unheld.extend(ingress_in_the_way(policy, facts).map(|(_, KernelProblem { place, reason })| {
         UnheldKey {
             place,
             reason: format!("{reason}; until then it is neither limited nor isolated"),
         }
     }));
+    let ports = policy.ports.iter().filter(|port| why_waits(facts, port).is_none());
+    let faults = faults(policy, facts, ports);
     compiler.receivers(&mut objects);
     compiler.buckets(&mut objects);
     compiler.members(&mut objects);
     let ports_waiting = policy.ports.iter().filter_map(|port| why_waits(facts, port)).collect();
     let setup = KernelSetup { owners, objects };
     let policy = expanded.policy;
-    Ok(CompiledPolicy { policy, setup, unheld, waiting, ports_waiting, postponed })
+    Ok(CompiledPolicy { policy, setup, unheld, waiting, ports_waiting, faults, postponed })
 }
 
 /// The devices that are ports of a bridge, the oldest first.
@@ -154,13 +159,25 @@ fn host_problems(policy: &Policy, facts: &HostFacts, problems: &mut Vec<KernelPr
         );
         problems.push(KernelProblem::new("port.rule", reason));
     }
-    for port in policy.ports.iter().filter(|port| why_waits(facts, port).is_none()) {
+    let here = policy.ports.iter().filter(|port| why_waits(facts, port).is_none());
+    for port in here.filter(|port| !facts.taken.contains(&port.device)) {
         if let Some(qdisc) = facts.foreign_qdisc(&port.device) {
-            let reason = held::in_the_way(&port.device, qdisc);
+            let reason = facts::in_the_way(&port.device, qdisc);
             problems.push(KernelProblem::new(format!("port {:?}.device", port.name), reason));
         }
     }
-    problems.extend(ingress_in_the_way(policy, facts));
+    let new = ingress_in_the_way(policy, facts);
+    let new = new.filter(|(device, _)| !facts.taken.contains(*device));
+    problems.extend(new.map(|(_, problem)| problem));
+}
+
+/// Tells whether a port's device is on its bridge and can have programs.
+fn is_port_here(facts: &HostFacts, port: &Port) -> bool {
+    why_waits(facts, port).is_none() && can_have_programs(facts, &port.device)
+}
+
+fn can_have_programs(facts: &HostFacts, device: &str) -> bool {
+    facts.ingress_in_the_way(device).is_none() && facts.programs_obstacle(device).is_none()
 }
 
 /// Tells why a port waits: when a host starts, and when a card is changed, its device is not there
@@ -180,8 +197,11 @@ fn why_waits(facts: &HostFacts, port: &Port) -> Option<KernelProblem> {
 }
 
 /// Names the ports and vifs whose devices have an `ingress` of others in the place of a `clsact`.
-fn ingress_in_the_way(policy: &Policy, facts: &HostFacts) -> impl Iterator<Item = KernelProblem> {
-    let ports = policy.ports.iter();
+fn ingress_in_the_way<'p>(
+    policy: &'p Policy,
+    facts: &'p HostFacts,
+) -> impl Iterator<Item = (&'p String, KernelProblem)> {
+    let ports = policy.ports.iter().filter(|port| why_waits(facts, port).is_none());
     let ports = ports.map(|port| (format!("port {:?}.device", port.name), &port.device));
     let vifs = policy.vifs.iter().filter(|vif| is_here(policy, facts, vif));
     let vifs = vifs.map(|vif| (format!("vif {:?}.device", vif.name), &vif.device));
@@ -192,13 +212,13 @@ fn ingress_in_the_way(policy: &Policy, facts: &HostFacts) -> impl Iterator<Item 
              clsact that this kernel needs for programs; `tc qdisc del dev {device} ingress` \
              removes it"
         );
-        Some(KernelProblem::new(place, reason))
+        Some((device, KernelProblem::new(place, reason)))
     })
 }
 
 /// Tells whether a vif's device is there and can have programs.
 fn can_be_held(policy: &Policy, facts: &HostFacts, vif: &Vif) -> bool {
-    is_here(policy, facts, vif) && facts.ingress_in_the_way(&vif.device).is_none()
+    is_here(policy, facts, vif) && can_have_programs(facts, &vif.device)
 }
 
 /// Tells whether known unicast of a port's vifs may leave past its bridge.
@@ -267,9 +287,9 @@ impl Compiler<'_> {
         self.number(&vif_name(self.policy, vif))
     }
 
-    /// The ports whose devices are there.
+    /// The ports whose devices are there and can have programs.
     fn ports_here(&self) -> impl Iterator<Item = (PortId, &Port)> {
-        self.policy.ports().filter(|(_, port)| why_waits(self.facts, port).is_none())
+        self.policy.ports().filter(|(_, port)| is_port_here(self.facts, port))
     }
 
     /// The devices whose frames may leave past the bridge.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The facts of a host that a plan depends on.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 
@@ -14,6 +14,20 @@ pub struct HostFacts {
     pub hooks: Option<HookKind>,
     /// Its devices, by name.
     pub devices: BTreeMap<String, BridgePortFacts>,
+    /// The devices of the policy that was in force before. What others put in the way there came
+    /// later: it is a fault of that device, and refuses no policy.
+    pub taken: BTreeSet<String>,
+    /// Devices at which a step of a plan failed: the next plans leave them out.
+    pub faults: BTreeMap<String, DeviceFault>,
+}
+
+/// Why a device has no tree, or not even programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceFault {
+    /// The kernel's answer.
+    pub reason: String,
+    /// True if its tree alone failed.
+    pub has_programs: bool,
 }
 
 impl HostFacts {
@@ -48,10 +62,30 @@ impl HostFacts {
         self.devices.get(device)?.tagged_vlans.as_deref()
     }
 
+    /// The reason for which a device has no tree: one of others, or a step that failed.
+    pub(crate) fn tree_obstacle(&self, device: &str) -> Option<String> {
+        let foreign = || self.foreign_qdisc(device).map(|qdisc| in_the_way(device, qdisc));
+        self.faults.get(device).map(|fault| fault.reason.clone()).or_else(foreign)
+    }
+
+    /// The step that failed at a device, without which it has no programs.
+    pub(crate) fn programs_obstacle(&self, device: &str) -> Option<&str> {
+        let fault = self.faults.get(device)?;
+        (!fault.has_programs).then_some(fault.reason.as_str())
+    }
+
     /// The root discipline that somebody put on a device, if there is one.
     pub(crate) fn foreign_qdisc(&self, device: &str) -> Option<&str> {
         self.devices.get(device)?.foreign_qdisc.as_deref()
     }
+}
+
+/// The reason of a device that has a discipline of somebody else where a tree would be.
+pub(crate) fn in_the_way(device: &str, qdisc: &str) -> String {
+    format!(
+        "device {device} has a queueing discipline of others, {qdisc}; \
+         `tc qdisc del dev {device} root` removes it"
+    )
 }
 
 /// The way in which programs are attached to devices.

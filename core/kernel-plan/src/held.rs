@@ -13,7 +13,7 @@ use weir_policy::{
     Direction, ExpandedPolicy, PihForm, Policy, Port, Queue, QueueKind, SchedulerKind, Vif,
 };
 
-use crate::facts::HostFacts;
+use crate::facts::{HostFacts, in_the_way};
 use crate::terms::QdiscTree;
 
 /// A key, and why the policy is refused for it.
@@ -193,8 +193,8 @@ fn receive_problems(policy: &Policy, list: &mut Vec<KernelProblem>) {
 /// The kinds of a port's trees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortTrees {
-    /// The tree of what its vifs send.
-    pub(crate) send: QdiscTree,
+    /// The tree of what its vifs send; `None`: its device cannot have one.
+    pub(crate) send: Option<QdiscTree>,
     /// The tree of what they receive from it, if it has one.
     pub(crate) receive: Option<QdiscTree>,
 }
@@ -209,7 +209,7 @@ pub(crate) fn unheld(
     let policy = &expanded.policy;
     let mut list = Vec::new();
     let mut say = |place: String, reason: String| list.push(UnheldKey { place, reason });
-    let sending: Vec<_> = trees.iter().map(|trees| Some(trees.as_ref()?.send)).collect();
+    let sending: Vec<_> = trees.iter().map(|trees| trees.as_ref()?.send).collect();
     let receiving: Vec<_> = trees.iter().map(|trees| trees.as_ref()?.receive).collect();
     share_unheld(policy, Direction::Send, &sending, &mut say);
     share_unheld(policy, Direction::Receive, &receiving, &mut say);
@@ -247,7 +247,7 @@ pub(crate) fn unheld(
         }
     }
     for (port, trees) in policy.ports.iter().zip(trees) {
-        list.extend(host_priority(port, Direction::Send, trees.as_ref().map(|of| of.send)));
+        list.extend(host_priority(port, Direction::Send, trees.as_ref().and_then(|of| of.send)));
         let receive = trees.as_ref().and_then(|of| of.receive);
         list.extend(host_priority(port, Direction::Receive, receive));
     }
@@ -359,14 +359,6 @@ fn foreign_limits(vif: &Vif, facts: &HostFacts) -> impl Iterator<Item = (&'stati
         ("send", reason)
     });
     root.into_iter().chain(ingress)
-}
-
-/// The reason of a device that has a discipline of somebody else where a tree would be.
-pub(crate) fn in_the_way(device: &str, qdisc: &str) -> String {
-    format!(
-        "device {device} has a queueing discipline of others, {qdisc}; \
-         `tc qdisc del dev {device} root` removes it"
-    )
 }
 
 /// Devices of the ports' bridges that are neither a port's nor a vif's.

@@ -9,8 +9,8 @@ use weir_policy::{Direction, Guarantees, Policy, Port, PortId, Share};
 use crate::facts::HostFacts;
 
 /// The device in whose tree waits what a port brings; `None` where neither a vif nor the host is
-/// guaranteed any of it, and the host's own part is not limited. It is named after the number of
-/// the port's device, since names of devices are short.
+/// guaranteed any of it and the host's own part is not limited, or where it could not be made. It
+/// is named after the number of the port's device, since names of devices are short.
 pub(crate) fn inbound_device(
     policy: &Policy,
     facts: &HostFacts,
@@ -22,8 +22,12 @@ pub(crate) fn inbound_device(
     let written = !Guarantees::of_rates(policy, Direction::Receive).port(id).is_zero();
     let is_limited = port.host_receive.as_ref().is_some_and(|host| host.rate.is_some());
     let is_wanted = written || is_limited || of_rules.into_iter().any(is_given);
-    is_wanted.then(|| {
-        let number = facts.devices.get(&port.device).map_or(0, |found| found.number);
-        format!("wrx{number}")
-    })
+    let name = inbound_name(facts, port);
+    (is_wanted && !facts.faults.contains_key(&name)).then_some(name)
+}
+
+/// The name that such a device of a port has.
+pub(crate) fn inbound_name(facts: &HostFacts, port: &Port) -> String {
+    let number = facts.devices.get(&port.device).map_or(0, |found| found.number);
+    format!("wrx{number}")
 }

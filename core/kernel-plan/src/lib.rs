@@ -36,6 +36,7 @@ mod bucket;
 mod commands;
 mod compile;
 mod facts;
+mod faults;
 mod held;
 mod inbound;
 mod object;
@@ -49,7 +50,7 @@ mod trees;
 pub use bucket::BucketTerms;
 pub use commands::{CommandsOnly, compile_commands};
 pub use compile::{CompiledPolicy, compile};
-pub use facts::{BridgePortFacts, HookKind, HostFacts, QdiscSupport};
+pub use facts::{BridgePortFacts, DeviceFault, HookKind, HostFacts, QdiscSupport};
 pub use held::{KernelProblem, REFUSED_KEYS, UnheldKey};
 pub use object::{
     BridgeObject, BucketObject, BucketUnit, ClassObject, ClsactObject, ExitObject, FilterObject,

@@ -56,16 +56,21 @@ impl Compiler<'_> {
     }
 
     /// Adds the trees of a port: of what its vifs and the host send, and if one of them is
-    /// guaranteed what it receives, of what they receive from it. Returns their kinds.
+    /// guaranteed what it receives, of what they receive from it. Returns their kinds. Where the
+    /// device cannot have a tree, its programs go on alone.
     pub(crate) fn port(
         &self,
         id: PortId,
         port: &Port,
         objects: &mut Vec<KernelObject>,
     ) -> PortTrees {
-        let (root, direction) = (self.root(&port.device, port.rate), Direction::Send);
-        let send = root.tree;
-        self.fill(PortTree { id, port, root, direction, objects });
+        let is_free = self.facts.tree_obstacle(&port.device).is_none();
+        let send = is_free.then(|| {
+            let (root, direction) = (self.root(&port.device, port.rate), Direction::Send);
+            let tree = root.tree;
+            self.fill(PortTree { id, port, root, direction, objects });
+            tree
+        });
         let inbound = inbound_device(self.policy, self.facts, id, port);
         let receive = inbound.map(|device| {
             objects.push(KernelObject::Inbound(InboundObject { device: device.clone() }));
@@ -139,7 +144,7 @@ impl Compiler<'_> {
     pub(crate) fn receivers(&self, objects: &mut Vec<KernelObject>) {
         for vif in &self.present {
             let Some(rate) = vif.receive.rate else { continue };
-            if self.facts.foreign_qdisc(&vif.device).is_some() {
+            if self.facts.tree_obstacle(&vif.device).is_some() {
                 continue;
             }
             let root = self.root(&vif.device, rate);

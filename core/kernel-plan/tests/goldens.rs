@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use common::{difference, plan_text, refusal_text};
 use weir_kernel_plan::{
-    BridgePortFacts, HookKind, HostFacts, KernelObject, KernelPlan, KernelSetup, ObjectKey,
-    QdiscSupport, compile,
+    BridgePortFacts, DeviceFault, HookKind, HostFacts, KernelObject, KernelPlan, KernelSetup,
+    ObjectKey, QdiscSupport, compile,
 };
 use weir_policy::Policy;
 
@@ -191,6 +191,14 @@ fn obstacles_of_the_host_are_named() {
     );
 }
 
+/// A change of a host.
+type Change = fn(&mut HostFacts);
+
+/// The same, with values of its own.
+trait ChangesFacts: Fn(&mut HostFacts) {}
+
+impl<F: Fn(&mut HostFacts)> ChangesFacts for F {}
+
 /// Goal: a port whose device is not there yet, or not yet on its bridge, costs its tree and nothing
 /// else: its vifs are limited and isolated, and the other ports have all.
 #[test]
@@ -200,7 +208,6 @@ fn a_port_waits_for_its_device() {
     let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
     let whole = compile(&policy, &facts(&policy, htb), &KernelSetup::default()).unwrap();
     assert!(whole.ports_waiting.is_empty());
-    type Change = fn(&mut HostFacts);
     let changes: [(Change, &str); 3] = [
         (|facts| drop(facts.devices.remove("up0")), "device up0: there is none"),
         (
@@ -234,6 +241,62 @@ fn a_port_waits_for_its_device() {
         let then = compile(&policy, &self::facts(&policy, htb), &compiled.setup).unwrap();
         assert_eq!(then.setup, whole.setup);
     }
+}
+
+/// Goal: what goes wrong at a port that was taken costs that port its tree, or its programs as
+/// well, and refuses nothing: a port in force is named, a new one is refused.
+#[test]
+fn a_port_that_was_taken_is_a_fault_of_its_own() {
+    let mut policy = policy_of("one-vif");
+    policy.vifs[0].send.rate = Some(weir_units::BitRate::from_mbps(10));
+    let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
+    let healthy = facts(&policy, htb);
+    let whole = compile(&policy, &healthy, &KernelSetup::default()).unwrap();
+    assert!(whole.faults.is_empty());
+    let foreign = |facts: &mut HostFacts| {
+        facts.devices.get_mut("up0").unwrap().foreign_qdisc = Some("tbf 8001:".to_owned());
+    };
+    let ingress = |facts: &mut HostFacts| {
+        facts.hooks = Some(HookKind::Clsact);
+        facts.devices.get_mut("up0").unwrap().foreign_ingress = Some("ingress ffff:".to_owned());
+    };
+    let fault = |has_programs| {
+        move |facts: &mut HostFacts| {
+            let fault = DeviceFault { reason: "No buffers".to_owned(), has_programs };
+            facts.faults.insert("up0".to_owned(), fault);
+        }
+    };
+    // The change, whether the port keeps its programs, and a part of what is said.
+    let changes: [(&dyn ChangesFacts, bool, &str); 4] = [
+        (&foreign, true, "port \"up0\".device: device up0 has a queueing discipline of others"),
+        (&ingress, false, "port \"up0\".device: device up0 has an ingress discipline of others"),
+        (&fault(true), true, "port \"up0\".device: No buffers; until then no tree"),
+        (&fault(false), false, "port \"up0\".device: No buffers; until then the port has neither"),
+    ];
+    for (change, has_programs, said) in changes {
+        let mut facts = healthy.clone();
+        change(&mut facts);
+        facts.taken = ["up0", "t0"].map(str::to_owned).into();
+        let compiled = compile(&policy, &facts, &whole.setup).unwrap();
+        let faults = compiled.faults.iter().map(ToString::to_string);
+        let lines: Vec<String> =
+            faults.chain(compiled.unheld.iter().map(ToString::to_string)).collect();
+        assert!(lines.iter().any(|line| line.starts_with(said)), "{lines:?}");
+        assert!(compiled.setup.find(ObjectKey::Root("up0")).is_none(), "{said}");
+        let has =
+            |is_one: &dyn Fn(&KernelObject) -> bool| compiled.setup.objects.iter().any(is_one);
+        let at_port = |object: &KernelObject| match object {
+            KernelObject::Program(program) => program.device == "up0",
+            _ => false,
+        };
+        assert_eq!(has(&at_port), has_programs, "{said}");
+        assert!(has(&|object| matches!(object, KernelObject::Member(_))), "{said}");
+        assert!(has(&|object| matches!(object, KernelObject::Bucket(_))), "{said}");
+        assert_eq!(compile(&policy, &healthy, &compiled.setup).unwrap().setup, whole.setup);
+    }
+    let mut facts = healthy;
+    foreign(&mut facts);
+    assert!(compile(&policy, &facts, &whole.setup).is_err(), "a new port is refused");
 }
 
 /// Goal: a discipline of somebody else at a vif's device costs that vif its queue and nobody

@@ -21,6 +21,16 @@ pub enum KernelPlaneError {
         /// The kernel's answer.
         error: std::io::Error,
     },
+    /// A step of a plan failed. Everything is as before.
+    #[error("{source}")]
+    Step {
+        /// The device of the step; `None`: it is of several, or of none.
+        device: Option<String>,
+        /// True if the step is of a tree, beside which programs may be.
+        has_programs: bool,
+        /// The kernel's answer.
+        source: Box<Self>,
+    },
     /// The policy cannot be enforced here: all reasons.
     #[error("{}", lines(.0))]
     Refused(Vec<KernelProblem>),

@@ -47,7 +47,7 @@ pub(crate) fn read_facts(
     let links = inspect::links(on, None)?;
     let qdiscs = inspect::qdiscs(on, None)?;
     let KernelSupport { qdiscs: known, hooks } = support;
-    let mut facts = HostFacts { qdiscs: known, hooks, devices: BTreeMap::new() };
+    let mut facts = HostFacts { qdiscs: known, hooks, ..HostFacts::default() };
     // Without such a bridge, no device is a trunk.
     let vlans: Vec<DeviceVlans> = match links.iter().any(filters_vlans) {
         true => json(on, &Command::line("bridge -j vlan show"))?,

@@ -23,9 +23,13 @@ use crate::addresses::{AddressOnBridge, EtherAddress};
 use crate::counters::{CountPair, LeafBase, LeafCounts, OwnerCounts, queues};
 use crate::error::KernelPlaneError;
 use crate::facts::{HostView, KernelSupport, addresses_beyond, hooks, read_facts};
+use crate::faults::{DeviceFaults, devices_of};
 use crate::filter;
 use crate::record::KernelRecord;
-use crate::steps::{forget_undos, makes_owned, new_queue, new_uplinks, run_together, uplinks};
+use crate::steps::{
+    device_of, failed_step, forget_undos, makes_owned, new_queue, new_uplinks, run_together,
+    uplinks,
+};
 use crate::tables::{PinnedLinks, Tables};
 
 /// The kernel's data plane of one node.
@@ -38,6 +42,7 @@ pub struct KernelPlane {
     /// The addresses that this process keeps for vifs whose devices are not here; `None` before its
     /// first plan.
     reserved: Option<Vec<AddressOnBridge>>,
+    pub(crate) faults: DeviceFaults,
 }
 
 /// The counters of one vif.
@@ -127,7 +132,7 @@ impl KernelPlane {
         let record = KernelRecord::read(&path).unwrap_or_default();
         let mut support = KernelSupport::read()?;
         support.hooks = support.hooks.map(|_| hooks);
-        Ok(Self { tables, record, path, support, reserved: None })
+        Ok(Self { tables, record, path, support, reserved: None, faults: DeviceFaults::default() })
     }
 
     /// Returns the plan of a start with `policy`, from those recorded objects that the host still
@@ -145,7 +150,8 @@ impl KernelPlane {
             false => KernelRecord::default(),
         };
         let all = record.all();
-        let view = read_facts(&Host::default(), KernelSupport::read()?, &all)?;
+        let mut view = read_facts(&Host::default(), KernelSupport::read()?, &all)?;
+        view.facts.taken = record.devices;
         let links = PinnedLinks(Tables::folder(state.path(), &policy.node.name)?);
         let before = view.present(&all, &links);
         let compiled = compile(policy, &view.facts, &before).map_err(KernelPlaneError::Refused)?;
@@ -178,7 +184,7 @@ impl KernelPlane {
     ) -> Result<AppliedPolicy, KernelPlaneError> {
         let host = journal.host();
         let all = self.record.all();
-        let view = read_facts(&host, self.support, &all)?;
+        let view = self.view(&host, &all)?;
         self.forget_strangers(&all, &view);
         let before = view.present(&all, &self.tables);
         let compiled = compile(policy, &view.facts, &before).map_err(KernelPlaneError::Refused)?;
@@ -206,6 +212,11 @@ impl KernelPlane {
             }
         }
         self.note_addresses(&beyond, &view.reserved(&compiled), &view)?;
+        let devices = devices_of(policy);
+        if self.record.devices != devices {
+            self.record.devices = devices;
+            self.record.write(&self.path)?;
+        }
         let programs_before = self.programs_before(&compiled.setup, &view);
         Ok(AppliedPolicy { compiled, plan, programs_before })
     }
@@ -270,9 +281,17 @@ impl KernelPlane {
     /// # Errors
     /// The policy cannot be enforced here, or a command failed.
     pub fn check(&self, policy: &Policy, on: &dyn Platform) -> Result<(), KernelPlaneError> {
-        let view = read_facts(on, self.support, &self.record.all())?;
+        let view = self.view(on, &self.record.all())?;
         let compiled = compile(policy, &view.facts, &self.record.setup);
         compiled.map(drop).map_err(KernelPlaneError::Refused)
+    }
+
+    /// Reads the host, with what went wrong at its devices.
+    fn view(&self, on: &dyn Platform, all: &KernelSetup) -> Result<HostView, KernelPlaneError> {
+        let mut view = read_facts(on, self.support, all)?;
+        view.facts.taken.clone_from(&self.record.devices);
+        view.facts.faults = self.faults.at(&view.numbers);
+        Ok(view)
     }
 
     /// Writes the undo of each new tree or device into the journal.
@@ -332,6 +351,9 @@ impl KernelPlane {
     }
 
     /// Runs the steps of a plan; rolls them back if one fails.
+    ///
+    /// # Errors
+    /// [`KernelPlaneError::Step`] if a step failed.
     fn execute(
         &mut self,
         plan: &KernelPlan,
@@ -341,22 +363,33 @@ impl KernelPlane {
     ) -> Result<(), KernelPlaneError> {
         let bases = self.bases(plan)?;
         let (setup, under_way) = (after.clone(), Some(before.clone()));
-        KernelRecord { setup, before: under_way, bases: bases.clone() }.write(&self.path)?;
+        let devices = self.record.devices.clone();
+        let begun = KernelRecord { setup, before: under_way, bases, devices };
+        begun.write(&self.path)?;
+        let KernelRecord { bases, devices, .. } = begun;
         let mut tried = 0;
         let mut failed = None;
-        for group in plan.steps.chunk_by(run_together) {
-            if let Err(error) = self.run_group(group, view, host, false) {
+        let apart = self.faults.apart;
+        let together = |a: &PlanStep, b: &PlanStep| {
+            let device = |step: &PlanStep| step.object().and_then(device_of).map(str::to_owned);
+            run_together(a, b) && (!apart || device(a) == device(b))
+        };
+        for group in plan.steps.chunk_by(together) {
+            let done = self.run_group(group, view, host, false);
+            if let Err(error) = done
+                && !self.faults.may_stay(group)
+            {
                 // A device or discipline that could not be made may exist already. It then belongs
                 // to somebody else, so the rollback must not remove it.
                 tried += if makes_owned(&group[0]) { 0 } else { group.len() };
-                failed = Some(error);
+                failed = Some(failed_step(group, error));
                 break;
             }
             tried += group.len();
         }
         let Some(error) = failed else {
             self.tables.fill();
-            self.record = KernelRecord { setup: after, before: None, bases };
+            self.record = KernelRecord { setup: after, before: None, bases, devices };
             return self.record.write(&self.path);
         };
         let taken = plan.steps.get(..tried).unwrap_or_default().to_vec();
@@ -365,7 +398,7 @@ impl KernelPlane {
             let _not_made = self.run_group(std::slice::from_ref(step), view, host, true);
         }
         // With `before` set, the next plan sets every value again.
-        self.record = KernelRecord { setup: before.clone(), before: Some(before), bases };
+        self.record = KernelRecord { setup: before.clone(), before: Some(before), bases, devices };
         self.record.write(&self.path)?;
         Err(error)
     }

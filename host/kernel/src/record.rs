@@ -5,6 +5,7 @@
 //! when the plan is done. A process that finds a plan under way knows that each object may have the
 //! values of either.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,9 @@ pub(crate) struct KernelRecord {
     /// The bases of queues that were made again.
     #[serde(default)]
     pub(crate) bases: Vec<LeafBase>,
+    /// The devices of the policy in force, present or not.
+    #[serde(default)]
+    pub(crate) devices: BTreeSet<String>,
 }
 
 impl KernelRecord {

@@ -83,3 +83,38 @@ pub(crate) fn new_queue(step: &PlanStep) -> Option<&LeafObject> {
         _ => Some(leaf),
     }
 }
+
+/// The error of a group of steps.
+pub(crate) fn failed_step(group: &[PlanStep], error: KernelPlaneError) -> KernelPlaneError {
+    let objects = || group.iter().filter_map(PlanStep::object);
+    let mut devices: BTreeSet<Option<&str>> = objects().map(device_of).collect();
+    let device = devices.pop_first().flatten().filter(|_| devices.is_empty());
+    let device = device.map(str::to_owned);
+    let is_tree = |object: &KernelObject| {
+        matches!(object, KernelObject::Root(_) | KernelObject::Class(_) | KernelObject::Leaf(_))
+    };
+    let has_programs = objects().all(is_tree);
+    KernelPlaneError::Step { device, has_programs, source: Box::new(error) }
+}
+
+/// The device that an object is at.
+pub(crate) fn device_of(object: &KernelObject) -> Option<&str> {
+    match object {
+        KernelObject::Inbound(one) => Some(&one.device),
+        KernelObject::Root(one) => Some(&one.device),
+        KernelObject::Class(one) => Some(&one.device),
+        KernelObject::Leaf(one) => Some(&one.device),
+        KernelObject::Member(one) => Some(&one.device),
+        KernelObject::Uplink(one) => Some(&one.device),
+        KernelObject::Exit(one) => Some(&one.device),
+        KernelObject::Clsact(one) => Some(&one.device),
+        KernelObject::Program(one) => Some(&one.device),
+        // A bucket is of an owner; the rest is of plans of commands alone.
+        KernelObject::Bucket(_)
+        | KernelObject::Filter(_)
+        | KernelObject::Bridge(_)
+        | KernelObject::Seal(_)
+        | KernelObject::Vlan(_)
+        | KernelObject::Joined(_) => None,
+    }
+}

@@ -360,6 +360,64 @@ fn a_removed_tree_is_made_again() {
     assert_eq!(sorted(&run("tc class show dev up0")), sorted(&before));
 }
 
+/// Goal: a port that somebody gives another discipline is a fault of its own: a live change and
+/// devices that come still take effect, and the port's programs stay. Another process goes on with
+/// it, too. The tree is back when the discipline is gone.
+#[test]
+fn a_port_that_others_changed_stops_no_plan() {
+    let Some(mut lab) = TestBridge::new("a_port_changed") else { return };
+    let mut policy = lab.policy();
+    run("ip link set t1 nomaster");
+    lab.apply(&policy);
+    run("tc qdisc replace dev up0 root handle 5: pfifo");
+    policy.vifs[0].send.max_pps = Some(PacketRate::from_pps(1));
+    policy.vifs[0].send_queue.packets = 1;
+    lab.apply(&policy);
+    lab.send("g0", &frame(WIRE, OWN, &[0x08, 0]), 3_000);
+    lab.wait("the limit", |lab| lab.sent("t0").policed[0][0] > 1_000);
+    lab.reopen(HookKind::Tcx);
+    run("ip link set t1 master br0");
+    let applied = lab.plane.follow(&policy, &mut lab.journal).unwrap();
+    let faults: Vec<String> = applied.compiled.faults.iter().map(ToString::to_string).collect();
+    assert!(faults.len() == 1 && faults[0].starts_with("port \"up0\".device: "), "{faults:?}");
+    assert!(lab.plane.counts().unwrap().members.contains_key("t1"));
+    let number = device_number("up0").unwrap();
+    assert!(lab.links().contains(&format!("{number}-weir_from_port")), "{:?}", lab.links());
+    assert!(run("tc qdisc show dev up0").contains("pfifo 5:"), "it is kept");
+    run("tc qdisc del dev up0 root");
+    let applied = lab.plane.follow(&policy, &mut lab.journal).unwrap();
+    assert!(applied.compiled.faults.is_empty());
+    assert!(lab.plane.counts().unwrap().trees.contains_key("up0"));
+}
+
+/// Goal: where the steps of one device fail, the plans of the others go on, and the device is tried
+/// again after a while. Method: a discipline without classes has the number of the port's tree.
+#[test]
+fn a_device_that_refuses_steps_is_left_out() {
+    let Some(mut lab) = TestBridge::new("a_device_refuses") else { return };
+    let mut policy = lab.policy();
+    policy.vifs[1].receive.rate = Some(weir_units::BitRate::from_mbps(10));
+    run("ip link set t1 nomaster");
+    lab.apply(&policy);
+    run("tc qdisc del dev up0 root");
+    run("tc qdisc add dev up0 root handle 7e10: pfifo");
+    run("ip link set t1 master br0");
+    assert!(lab.plane.apply(&policy, &mut lab.journal).is_err(), "a caller is told");
+    let applied = lab.plane.follow(&policy, &mut lab.journal).unwrap();
+    let faults: Vec<String> = applied.compiled.faults.iter().map(ToString::to_string).collect();
+    assert!(faults.len() == 1 && faults[0].starts_with("port \"up0\".device: "), "{faults:?}");
+    let counts = lab.plane.counts().unwrap();
+    assert!(counts.members.contains_key("t1") && counts.trees.contains_key("t1"), "{counts:?}");
+    run("tc qdisc del dev up0 root");
+    let again = Instant::now() + Duration::from_secs(20);
+    while !lab.plane.counts().unwrap().trees.contains_key("up0") {
+        assert!(Instant::now() < again, "the tree is not made again");
+        std::thread::sleep(Duration::from_millis(500));
+        lab.plane.follow(&policy, &mut lab.journal).unwrap();
+    }
+    assert!(lab.plane.apply(&policy, &mut lab.journal).unwrap().compiled.faults.is_empty());
+}
+
 /// Goal: a device that was renamed is no vif any more: neither its entry nor its programs stay.
 #[test]
 fn a_renamed_device_is_let_go() {

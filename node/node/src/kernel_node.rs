@@ -40,6 +40,10 @@ struct BridgePlane {
     in_effect: Mutex<Arc<Policy>>,
 }
 
+/// [`KernelPlane::apply`], which refuses what fails at any device, or [`KernelPlane::follow`].
+type MakePolicy =
+    fn(&mut KernelPlane, &Policy, &mut Journal) -> Result<AppliedPolicy, KernelPlaneError>;
+
 type KernelNode = ControlledNode<BridgePlane>;
 
 /// The data plane and the journal that undoes it.
@@ -77,7 +81,7 @@ pub(crate) fn run<S>(
         }
     };
     let socket = control::socket_path(options.state.path(), name);
-    let begun = begin(&options.state, &policy, &socket, &mut journal);
+    let begun = begin(&options.state, &policy, (&socket, adopts), &mut journal);
     let (plane, applied) = match begun {
         Ok(begun) => begun,
         Err(error) => {
@@ -118,11 +122,12 @@ fn after_failure(mut journal: Journal, adopts: bool) -> Result<(), NodeError> {
     }
 }
 
-/// Loads the programs and makes the host enforce the policy.
+/// Loads the programs and makes the host enforce the policy. A device that went wrong meanwhile
+/// does not end a data plane that an earlier run left.
 fn begin(
     state: &StateDir,
     policy: &Policy,
-    socket: &std::path::Path,
+    (socket, adopts): (&std::path::Path, bool),
     journal: &mut Journal,
 ) -> Result<(KernelPlane, AppliedPolicy), NodeError> {
     let file = Undo::Remove(socket.to_owned());
@@ -130,7 +135,10 @@ fn begin(
         journal.record(&format!("file {}", socket.display()), file)?;
     }
     let mut plane = KernelPlane::open(state, &policy.node.name, journal)?;
-    let applied = plane.apply(policy, journal)?;
+    let applied = match adopts {
+        true => plane.follow(policy, journal)?,
+        false => plane.apply(policy, journal)?,
+    };
     Ok((plane, applied))
 }
 
@@ -148,7 +156,8 @@ fn lines_of(applied: &AppliedPolicy) -> impl Iterator<Item = String> {
     let waits = waits.chain(postponed.map(|vif| format!("vif {vif} waits for room")));
     let ports = applied.compiled.ports_waiting.iter();
     let waits = waits.chain(ports.map(|port| format!("{port}; the port waits for it")));
-    unheld.chain(waits).chain(applied.programs_before.iter().cloned())
+    let faults = applied.compiled.faults.iter().map(|fault| format!("fault: {fault}"));
+    unheld.chain(faults).chain(waits).chain(applied.programs_before.iter().cloned())
 }
 
 /// Answers requests until the node is to end.
@@ -189,7 +198,7 @@ fn serve_until_end<S>(
 fn follow(node: &KernelNode) -> bool {
     // The lock keeps the policy from changing meanwhile.
     let _live = node.live();
-    let applied = node.plane.plan_and_make(&node.policy_now());
+    let applied = node.plane.plan_and_make(&node.policy_now(), KernelPlane::follow);
     let lines = match &applied {
         Ok(applied) => applied.iter().flat_map(lines_of).collect(),
         Err(error) => {
@@ -198,15 +207,22 @@ fn follow(node: &KernelNode) -> bool {
         }
     };
     node.plane.tell(lines, &|line| node.tell(line));
-    !applied.is_ok_and(|applied| applied.is_none_or(|made| made.compiled.postponed.is_empty()))
+    let is_whole = |made: &AppliedPolicy| {
+        made.compiled.postponed.is_empty() && made.compiled.faults.is_empty()
+    };
+    !applied.is_ok_and(|applied| applied.as_ref().is_none_or(is_whole))
 }
 
 impl BridgePlane {
     /// Makes the host enforce a policy; `None` after the end.
-    fn plan_and_make(&self, policy: &Policy) -> Result<Option<AppliedPolicy>, KernelPlaneError> {
+    fn plan_and_make(
+        &self,
+        policy: &Policy,
+        make: MakePolicy,
+    ) -> Result<Option<AppliedPolicy>, KernelPlaneError> {
         let mut host = self.host();
         let Some(KernelHost { plane, journal }) = host.as_mut() else { return Ok(None) };
-        let applied = plane.apply(policy, journal)?;
+        let applied = make(plane, policy, journal)?;
         let mut in_effect = self.in_effect.lock().unwrap_or_else(PoisonError::into_inner);
         // Who follows the policy compares pointers.
         if **in_effect != applied.compiled.policy {
@@ -250,7 +266,8 @@ impl NodePlane for BridgePlane {
     }
 
     fn apply(&self, policy: &Policy, note: &dyn Fn(String)) -> Result<(), Refusal> {
-        let applied = self.plan_and_make(policy).map_err(|error| refused(&error))?;
+        let applied = self.plan_and_make(policy, KernelPlane::apply);
+        let applied = applied.map_err(|error| refused(&error))?;
         self.tell(applied.iter().flat_map(lines_of).collect(), note);
         Ok(())
     }

@@ -121,7 +121,9 @@ impl StartPlan {
         match KernelPlane::preview(state, policy) {
             Ok((compiled, steps)) => {
                 plan.steps = steps.steps.iter().map(ToString::to_string).collect();
-                plan.unheld = compiled.unheld.iter().map(ToString::to_string).collect();
+                let faults = compiled.faults.iter().map(ToString::to_string);
+                let unheld = compiled.unheld.iter().map(ToString::to_string);
+                plan.unheld = unheld.chain(faults).collect();
                 let vifs = compiled.waiting.iter().map(|vif| format!("vif {vif}"));
                 let ports = compiled.ports_waiting.iter().map(ToString::to_string);
                 plan.waits = ports.chain(vifs).collect();

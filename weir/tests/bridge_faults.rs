@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A device of the host's bridge that goes wrong while a node runs.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{BpfSystem, Site, TOPOLOGY, soon};
+
+/// Goal: somebody gives the port another discipline. The port is named and shown as waiting, a
+/// guest that comes then is still taken, a live change takes effect, and a killed node's successor
+/// starts. The tree is back when the discipline is gone.
+#[test]
+fn a_port_that_goes_wrong_stops_no_guest() {
+    let Some(site) = Site::up("weir-t-faults", TOPOLOGY, POLICY) else { return };
+    let _gone_before_the_site = BpfSystem::mount(&site);
+    let run = |tool: &str, line: &str| {
+        let done = site.inside("sw", tool).args(line.split(' ')).output().unwrap();
+        assert!(done.status.success(), "{line}: {done:?}");
+    };
+    for line in ["link add br0 type bridge", "link set br0 up", "link set up0 master br0"] {
+        run("ip", line);
+    }
+    for device in ["up0", "gold0"] {
+        // The lab's own discipline, where it has one, would be in the way.
+        let delete = ["qdisc", "del", "dev", device, "root"];
+        let _may_be_none = site.inside("sw", "tc").args(delete).output().unwrap();
+    }
+    let node = site.run(&[]);
+    site.wait_for_node();
+    let port_waits = || site.status()["ports"][0]["waiting"] == true;
+    let has_guest = || site.status()["vifs"][0]["waiting"] == false;
+    assert!(!port_waits() && !has_guest());
+    run("tc", "qdisc replace dev up0 root handle 5: pfifo");
+    assert!(soon(port_waits));
+    run("ip", "link set gold0 master br0");
+    assert!(soon(has_guest), "{:#}", site.status());
+    let done = site.weir(&["set", "vif", "gold.0", "--rate", "5Mbit"]);
+    assert!(done.status.success(), "{done:?}");
+    let said = String::from_utf8(node.kill().stderr).unwrap();
+    assert!(said.contains("fault: port \"up0\".device: device up0 has a queueing"), "{said}");
+    let node = site.run(&[]);
+    site.wait_for_node();
+    assert!(port_waits() && has_guest());
+    run("tc", "qdisc del dev up0 root");
+    assert!(soon(|| !port_waits()));
+    site.stop(node);
+}
+
+const POLICY: &str = r#"
+version = 1
+
+[node]
+dataplane = "kernel"
+
+[[port]]
+name = "up0"
+bridge = "br0"
+rate = "100Mbit"
+
+[[slice]]
+name = "gold"
+
+[[vif]]
+name = "gold.0"
+device = "gold0"
+slice = "gold"
+"#;
