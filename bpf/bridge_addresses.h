@@ -10,8 +10,9 @@
 #define AGE_NS 300000000000ull
 /*
  * An address moves from a vif to a port after this silence, as the switch has it: that guest may be
- * on another host by now. So may the first address of a vif, whose guest may just have come from
- * another host. Else it moves to a vif once it is old: any guest could claim the gateway's.
+ * on another host by now. From a port to a vif, the vif's first address moves after it, since the
+ * guest may have come from another host, and an address of VRRP. Any other address moves to a vif
+ * after AGE_NS: a guest could claim the gateway's.
  */
 #define SETTLE_NS 2000000000ull
 /* The time at which an address was last seen is written at most this often. */
@@ -105,7 +106,17 @@ static __always_inline int has_room(__u32 owner, __u32 most)
 	__u32 *own = bpf_map_lookup_elem(&learned, &owner);
 	__u32 *all = bpf_map_lookup_elem(&learned, &zero);
 
-	return own && all && *own < most && *all < LEARNED_MAX;
+	/* A count that two decremented at once is beyond the most, and stands for none. */
+	return own && all && (*own < most || *own > LEARNED_MAX) && *all < LEARNED_MAX;
+}
+
+/* Returns true for an address of VRRP (RFC 9568, 7.3), which moves when a router takes over. */
+static __always_inline int is_virtual(const __u16 *address)
+{
+	__u16 last = address[2] & bpf_htons(0xff00);
+
+	return !address[0] && address[1] == bpf_htons(0x5e00) &&
+	       (last == bpf_htons(0x0100) || last == bpf_htons(0x0200));
 }
 
 /* Returns true if a vif has learned no address yet. */
@@ -168,7 +179,7 @@ static __always_inline enum reason learn(const struct member *member,
 	struct address *known = bpf_map_lookup_elem(&addresses, key);
 	struct address fresh = { .owner = member->owner, .device = device };
 	__u64 now = bpf_ktime_get_ns();
-	__u64 *seen;
+	__u64 *seen, settle;
 
 	if (known && known->owner == member->owner) {
 		*due = note_seen(known, device, now);
@@ -180,7 +191,8 @@ static __always_inline enum reason learn(const struct member *member,
 		forget(&addresses, key, known);
 	}
 	seen = bpf_map_lookup_elem(&beyond, key);
-	if (seen && now - *seen < (has_none(member->owner) ? SETTLE_NS : AGE_NS))
+	settle = has_none(member->owner) || is_virtual(key->mac) ? SETTLE_NS : AGE_NS;
+	if (seen && now - *seen < settle)
 		return MOVED;
 	if (!has_room(member->owner, member->macs_max)) {
 		sweep(now);

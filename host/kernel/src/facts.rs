@@ -13,7 +13,7 @@ use weir_kernel_plan::{
 use weir_platform::inspect::{self, LinkView, QdiscView};
 use weir_platform::kernel_offers::{OfferedQdisc, has_link, has_qdisc};
 use weir_platform::run::{Command, Platform, json};
-use weir_policy::MacAddr;
+use weir_policy::{MacAddr, Port};
 
 use crate::addresses::{AddressOnBridge, EtherAddress};
 use crate::error::KernelPlaneError;
@@ -50,7 +50,7 @@ pub(crate) fn read_facts(
     let mut facts = HostFacts { qdiscs: known, hooks, ..HostFacts::default() };
     // Without such a bridge, no device is a trunk.
     let vlans: Vec<DeviceVlans> = match links.iter().any(filters_vlans) {
-        true => json(on, &Command::line("bridge -j vlan show"))?,
+        true => json(on, &Command::line("bridge -compressvlans -j vlan show"))?,
         false => Vec::new(),
     };
     for link in &links {
@@ -192,9 +192,10 @@ impl HostView {
     }
 
     /// The number of a bridge, and the addresses that are the host's own there: its and its port's.
-    pub(crate) fn own_addresses(&self, uplink: &UplinkObject) -> Option<(u32, Vec<EtherAddress>)> {
-        let number = self.numbers.get(&uplink.bridge)?;
-        let devices = [&uplink.bridge, &uplink.device].into_iter();
+    pub(crate) fn own_addresses(&self, port: &Port) -> Option<(u32, Vec<EtherAddress>)> {
+        let bridge = port.bridge.as_ref()?;
+        let number = self.numbers.get(bridge)?;
+        let devices = [bridge, &port.device].into_iter();
         let addresses = devices.filter_map(|device| self.addresses.get(device).copied());
         Some((*number, addresses.collect()))
     }
@@ -267,8 +268,12 @@ pub(crate) fn addresses_beyond(
     on: &dyn Platform,
     port: &str,
 ) -> Result<Vec<EtherAddress>, KernelPlaneError> {
-    let known: Vec<BridgeEntry> =
-        json(on, &Command::line(&format!("bridge -j fdb show brport {port}")))?;
+    let line = format!("bridge -j fdb show brport {port}");
+    let known: Vec<BridgeEntry> = match json(on, &Command::line(&line)) {
+        // It has gone meanwhile, and the plan will fail at it.
+        Err(_) if weir_ports::device_number(port).is_none() => Vec::new(),
+        known => known?,
+    };
     Ok(learned_of(&known))
 }
 

@@ -11,6 +11,7 @@
 
 mod addresses;
 mod chain;
+mod change;
 mod counters;
 mod error;
 mod facts;

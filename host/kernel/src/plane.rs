@@ -27,8 +27,8 @@ use crate::faults::{DeviceFaults, devices_of};
 use crate::filter;
 use crate::record::KernelRecord;
 use crate::steps::{
-    device_of, failed_step, forget_undos, makes_owned, new_queue, new_uplinks, run_together,
-    uplinks,
+    device_of, failed_step, forget_undos, gone_owner, gone_queue, makes_owned, new_queue,
+    new_uplinks, run_together,
 };
 use crate::tables::{PinnedLinks, Tables};
 
@@ -36,7 +36,7 @@ use crate::tables::{PinnedLinks, Tables};
 #[derive(Debug)]
 pub struct KernelPlane {
     tables: Tables,
-    record: KernelRecord,
+    pub(crate) record: KernelRecord,
     path: PathBuf,
     support: KernelSupport,
     /// The addresses that this process keeps for vifs whose devices are not here; `None` before its
@@ -206,8 +206,8 @@ impl KernelPlane {
                 self.tables.addresses()?.keep(|owner| owners.contains(&owner))?;
             }
         }
-        for uplink in uplinks(&compiled.setup) {
-            if let Some((bridge, own)) = view.own_addresses(uplink) {
+        for port in &compiled.policy.ports {
+            if let Some((bridge, own)) = view.own_addresses(port) {
                 self.tables.set_own_addresses(bridge, &own)?;
             }
         }
@@ -276,18 +276,12 @@ impl KernelPlane {
         lines
     }
 
-    /// Checks that the host could enforce `policy`. Changes nothing.
-    ///
-    /// # Errors
-    /// The policy cannot be enforced here, or a command failed.
-    pub fn check(&self, policy: &Policy, on: &dyn Platform) -> Result<(), KernelPlaneError> {
-        let view = self.view(on, &self.record.all())?;
-        let compiled = compile(policy, &view.facts, &self.record.setup);
-        compiled.map(drop).map_err(KernelPlaneError::Refused)
-    }
-
     /// Reads the host, with what went wrong at its devices.
-    fn view(&self, on: &dyn Platform, all: &KernelSetup) -> Result<HostView, KernelPlaneError> {
+    pub(crate) fn view(
+        &self,
+        on: &dyn Platform,
+        all: &KernelSetup,
+    ) -> Result<HostView, KernelPlaneError> {
         let mut view = read_facts(on, self.support, all)?;
         view.facts.taken.clone_from(&self.record.devices);
         view.facts.faults = self.faults.at(&view.numbers);
@@ -407,15 +401,20 @@ impl KernelPlane {
     /// zero.
     fn bases(&self, plan: &KernelPlan) -> Result<Vec<LeafBase>, KernelPlaneError> {
         let mut bases = self.record.bases.clone();
-        let new: Vec<&LeafObject> = plan.steps.iter().filter_map(new_queue).collect();
-        if new.is_empty() {
+        let changed =
+            plan.steps.iter().filter_map(|step| new_queue(step).or_else(|| gone_queue(step)));
+        let changed: Vec<&LeafObject> = changed.collect();
+        if changed.is_empty() {
             return Ok(bases);
         }
         let counts = self.counts()?;
-        for leaf in new {
+        for leaf in changed {
             bases.retain(|base| !base.is_of(&leaf.device, leaf.minor));
             bases.extend(counts.base_of(leaf));
         }
+        // The number of a vif that goes may become another's.
+        let gone: BTreeSet<u16> = plan.steps.iter().filter_map(gone_owner).collect();
+        bases.retain(|base| !gone.contains(&base.minor));
         Ok(bases)
     }
 
@@ -542,7 +541,7 @@ impl KernelPlane {
                         queue.dropped = queue.dropped_of(programs.port.passed, base);
                         queue
                     });
-                    let send = send.unwrap_or_default();
+                    let send = send.unwrap_or_else(|| self.dropped_before(member.owner));
                     let mut receive = receiving.get(member.device.as_str()).copied();
                     if let Some(queue) = &mut receive {
                         let base = self.base(&member.device, OTHERS_CLASS);
@@ -562,6 +561,12 @@ impl KernelPlane {
             }
         }
         Ok(counts)
+    }
+
+    /// The counters of a vif's queue at its port while there is none: what was dropped before.
+    fn dropped_before(&self, minor: u16) -> LeafCounts {
+        let base = self.record.bases.iter().rfind(|base| base.minor == minor);
+        LeafCounts { dropped: base.map_or([0; 2], |base| base.dropped), ..LeafCounts::default() }
     }
 
     fn base(&self, device: &str, minor: u16) -> Option<&LeafBase> {

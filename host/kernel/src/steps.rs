@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Readings of a plan's steps: which run together, which make something that has an undo.
+//! Questions to a plan's steps: which run together, which make something that has an undo.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,6 @@ use weir_platform::journal::Journal;
 
 use crate::error::KernelPlaneError;
 use crate::facts::HostView;
-
-pub(crate) fn uplinks(setup: &KernelSetup) -> impl Iterator<Item = &UplinkObject> {
-    setup.objects.iter().filter_map(|object| match object {
-        KernelObject::Uplink(uplink) => Some(uplink),
-        _ => None,
-    })
-}
 
 /// The ports that a plan enters anew.
 pub(crate) fn new_uplinks(plan: &KernelPlan) -> impl Iterator<Item = &UplinkObject> {
@@ -71,6 +64,22 @@ pub(crate) fn run_together(a: &PlanStep, b: &PlanStep) -> bool {
 /// Tells whether a step makes a device or a discipline, each of which has one owner.
 pub(crate) fn makes_owned(step: &PlanStep) -> bool {
     step.action() == PlanAction::Add && step.object().is_some_and(KernelObject::is_owned)
+}
+
+/// Returns the queue that a step removes, and with it its counters.
+pub(crate) fn gone_queue(step: &PlanStep) -> Option<&LeafObject> {
+    match (&step.before, &step.after) {
+        (Some(KernelObject::Leaf(leaf)), None) => Some(leaf),
+        _ => None,
+    }
+}
+
+/// Returns the number of the vif that a step removes.
+pub(crate) fn gone_owner(step: &PlanStep) -> Option<u16> {
+    match (&step.before, &step.after) {
+        (Some(KernelObject::Member(member)), None) => Some(member.owner),
+        _ => None,
+    }
 }
 
 /// Returns the queue that a step makes, whose counters begin at zero. A queue of the same kind

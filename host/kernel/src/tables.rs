@@ -194,8 +194,23 @@ impl Tables {
         found.map_err(|error| KernelPlaneError::bpf("read the vifs", error))
     }
 
+    /// Removes the vif of a device. Frames that still carry its number are of no slice then, unless
+    /// another device has the number by now.
     pub(crate) fn remove_member(&self, number: u32) -> Result<(), KernelPlaneError> {
-        self.remove("members", number)
+        let owner = self.member(number)?.map(|value| value[..2].to_vec());
+        self.remove("members", number)?;
+        let Some(owner) = owner else { return Ok(()) };
+        let members = self.map("members")?;
+        let has_it = |key: Vec<u8>| {
+            let other = members.lookup(&key, MapFlags::ANY).ok().flatten();
+            other.is_some_and(|value| value[..2] == owner[..])
+        };
+        if members.keys().take(usize::from(OWNERS_MAX)).any(has_it) {
+            return Ok(());
+        }
+        let owner = [owner[0], owner[1]];
+        let number = u32::from(u16::from_ne_bytes(owner)).to_ne_bytes();
+        self.update("slices", &number, &0_u32.to_ne_bytes())
     }
 
     /// Lets frames of a device leave past the bridge. Frames of a vif leave by the port's device,

@@ -418,6 +418,43 @@ fn a_device_that_refuses_steps_is_left_out() {
     assert!(lab.plane.apply(&policy, &mut lab.journal).unwrap().compiled.faults.is_empty());
 }
 
+/// Goal: a port that leaves its bridge keeps what it counted, and no vif takes the host's own
+/// address meanwhile. A new port without a device is refused: the wrong name would take the tree
+/// away.
+#[test]
+fn a_port_comes_and_goes() {
+    let Some(mut lab) = TestBridge::new("a_port_comes_and_goes") else { return };
+    let mut policy = lab.policy();
+    policy.ports[0].rate = weir_units::BitRate::from_mbps(10);
+    policy.vifs[0].send_queue.bytes = weir_units::ByteCount::new(10_000);
+    run("ip link set up0 nomaster");
+    lab.apply(&policy);
+    let shown = run("ip -br link show br0");
+    let own: weir_policy::MacAddr = shown.split_whitespace().nth(2).unwrap().parse().unwrap();
+    lab.send("g1", &frame([0xff; 6], own.0, &[0x88, 0xb5]), 10);
+    lab.wait("the host's own", |lab| lab.dropped("t1", "moved") == 10);
+    run("ip link set up0 master br0");
+    lab.apply(&policy);
+    assert!(lab.plane.counts().unwrap().trees.contains_key("up0"));
+    let mut wrong = policy.clone();
+    wrong.ports[0].device = "up7".to_owned();
+    let refused = lab.plane.change(&wrong, &mut lab.journal).unwrap_err().to_string();
+    assert_eq!(refused, "port \"up0\".device: device up7: there is none");
+    assert!(lab.plane.counts().unwrap().trees.contains_key("up0"));
+    // More than its queue holds, at once.
+    let long = [&WIRE[..], &OWN, &[0x88, 0xb5], &[0; 1500]].concat();
+    lab.send("g0", &long, 3000);
+    let dropped = |lab: &TestBridge| lab.plane.counts().unwrap().members["t0"].send.dropped;
+    lab.wait("dropped", |lab| dropped(lab)[0] > 0);
+    lab.wait("sent", |lab| lab.plane.counts().unwrap().members["t0"].send.backlog == [0; 2]);
+    let before = dropped(&lab);
+    for line in ["ip link set up0 nomaster", "ip link set up0 master br0"] {
+        run(line);
+        lab.apply(&policy);
+        assert_eq!(dropped(&lab), before, "{line}");
+    }
+}
+
 /// Goal: a device that was renamed is no vif any more: neither its entry nor its programs stay.
 #[test]
 fn a_renamed_device_is_let_go() {

@@ -266,7 +266,7 @@ impl NodePlane for BridgePlane {
     }
 
     fn apply(&self, policy: &Policy, note: &dyn Fn(String)) -> Result<(), Refusal> {
-        let applied = self.plan_and_make(policy, KernelPlane::apply);
+        let applied = self.plan_and_make(policy, KernelPlane::change);
         let applied = applied.map_err(|error| refused(&error))?;
         self.tell(applied.iter().flat_map(lines_of).collect(), note);
         Ok(())

@@ -26,7 +26,8 @@ pub(super) fn write(folder: &Path, report: &MeasurementReport) -> Result<(), Fai
 /// report, `NAME.old`, however many runs fail.
 pub(super) fn set_aside(folder: &Path) -> Result<(), Failure> {
     let suffix = if is_incomplete(&folder.join(NAMES[0])) { ".incomplete" } else { ".old" };
-    for path in NAMES.map(|name| folder.join(name)) {
+    // The first tells which suffix they get, so it goes last: a run may end in between.
+    for path in NAMES.iter().rev().map(|name| folder.join(name)) {
         let mut aside = path.clone().into_os_string();
         aside.push(suffix);
         match std::fs::rename(&path, PathBuf::from(aside)) {
