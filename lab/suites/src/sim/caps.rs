@@ -19,7 +19,7 @@ const PREDICTED: [MeasuredCap; 5] = [(10, 32.0), (20, 65.0), (30, 85.0), (40, 94
 
 /// Fits the processor time of a packet to five caps, and predicts five others.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
-    let (step, fit, span) = if rec.quick { (100, 2, 2) } else { (50, 4, 60) };
+    let (step, fit, span) = if rec.quick { (100, 5, 10) } else { (50, 20, 60) };
     let (seed, mut best) = (rec.sim.seed_of(MACHINE), (f64::INFINITY, 0));
     for cost in (2600..=3600).step_by(step) {
         let mut squares = 0.0;
