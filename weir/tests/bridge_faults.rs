@@ -4,35 +4,25 @@
 
 mod common;
 
-use common::{BpfSystem, Site, TOPOLOGY, soon};
+use common::{BpfSystem, ON_A_BRIDGE, Site, TOPOLOGY, soon};
 
 /// Goal: somebody gives the port another discipline. The port is named and shown as waiting, a
 /// guest that comes then is still taken, a live change takes effect, and a killed node's successor
 /// starts. The tree is back when the discipline is gone.
 #[test]
 fn a_port_that_goes_wrong_stops_no_guest() {
-    let Some(site) = Site::up("weir-t-faults", TOPOLOGY, POLICY) else { return };
+    let policy = format!("{ON_A_BRIDGE}{VIF}");
+    let Some(site) = Site::up("weir-t-faults", TOPOLOGY, &policy) else { return };
     let _gone_before_the_site = BpfSystem::mount(&site);
-    let run = |tool: &str, line: &str| {
-        let done = site.inside("sw", tool).args(line.split(' ')).output().unwrap();
-        assert!(done.status.success(), "{line}: {done:?}");
-    };
-    for line in ["link add br0 type bridge", "link set br0 up", "link set up0 master br0"] {
-        run("ip", line);
-    }
-    for device in ["up0", "gold0"] {
-        // The lab's own discipline, where it has one, would be in the way.
-        let delete = ["qdisc", "del", "dev", device, "root"];
-        let _may_be_none = site.inside("sw", "tc").args(delete).output().unwrap();
-    }
+    site.bridge(&["up0"], &["gold0"]);
     let node = site.run(&[]);
     site.wait_for_node();
     let port_waits = || site.status()["ports"][0]["waiting"] == true;
     let has_guest = || site.status()["vifs"][0]["waiting"] == false;
     assert!(!port_waits() && !has_guest());
-    run("tc", "qdisc replace dev up0 root handle 5: pfifo");
+    site.does("tc qdisc replace dev up0 root handle 5: pfifo");
     assert!(soon(port_waits));
-    run("ip", "link set gold0 master br0");
+    site.does("ip link set gold0 master br0");
     assert!(soon(has_guest), "{:#}", site.status());
     let done = site.weir(&["set", "vif", "gold.0", "--rate", "5Mbit"]);
     assert!(done.status.success(), "{done:?}");
@@ -41,22 +31,12 @@ fn a_port_that_goes_wrong_stops_no_guest() {
     let node = site.run(&[]);
     site.wait_for_node();
     assert!(port_waits() && has_guest());
-    run("tc", "qdisc del dev up0 root");
+    site.does("tc qdisc del dev up0 root");
     assert!(soon(|| !port_waits()));
     site.stop(node);
 }
 
-const POLICY: &str = r#"
-version = 1
-
-[node]
-dataplane = "kernel"
-
-[[port]]
-name = "up0"
-bridge = "br0"
-rate = "100Mbit"
-
+const VIF: &str = r#"
 [[slice]]
 name = "gold"
 

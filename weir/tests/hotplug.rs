@@ -9,11 +9,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{BpfSystem, POLICY, Site, TOPOLOGY, soon};
+use common::{BpfSystem, ON_A_BRIDGE, POLICY, Site, TOPOLOGY, soon};
 
 fn ip(site: &Site, line: &str) {
-    let done = site.inside("sw", "ip").args(line.split(' ')).output().unwrap();
-    assert!(done.status.success(), "{line}: {done:?}");
+    site.does(&format!("ip {line}"));
 }
 
 /// Waits until a vif waits for its device, or does not.
@@ -174,16 +173,10 @@ fn a_device_that_the_libvirt_hook_frees_joins() {
 /// it, whether a vif or a rule names the device.
 #[test]
 fn a_device_on_an_adopted_bridge_stays_there() {
-    let Some(site) = Site::up("weir-t-adopted", TOPOLOGY, ADOPTED) else { return };
+    let policy = format!("{ON_A_BRIDGE}{GUESTS}");
+    let Some(site) = Site::up("weir-t-adopted", TOPOLOGY, &policy) else { return };
     let _gone_before_the_site = BpfSystem::mount(&site);
-    ip(&site, "link add br0 type bridge");
-    ip(&site, "link set br0 up");
-    for device in ["up0", "gold0", "lead1"] {
-        // The lab's own discipline, where it has one, would be in the way.
-        let delete = ["qdisc", "del", "dev", device, "root"];
-        let _may_be_none = site.inside("sw", "tc").args(delete).output().unwrap();
-        ip(&site, &format!("link set {device} master br0"));
-    }
+    site.bridge(&["up0", "gold0", "lead1"], &[]);
     let node = site.run(&[]);
     site.wait_for_node();
     until(&site, "gold.0", false);
@@ -268,18 +261,8 @@ fn path_with(folders: &[&str]) -> String {
     path.join(":")
 }
 
-/// The host's bridge is the data plane: one tenant's device by name, the other's by rule.
-const ADOPTED: &str = r#"
-version = 1
-
-[node]
-dataplane = "kernel"
-
-[[port]]
-name = "up0"
-bridge = "br0"
-rate = "100Mbit"
-
+/// One tenant's device is known by name, the other's by rule.
+const GUESTS: &str = r#"
 [[port.rule]]
 match = "lead{n}"
 slice = "vm-{n}"

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{BpfSystem, Running, Site, TOPOLOGY, soon};
+use common::{BpfSystem, ON_A_BRIDGE, Running, Site, TOPOLOGY, soon};
 
 /// Goal: the life of guests on a host with a bridge, as an operator sees it. A device that joins
 /// the bridge is a vif in status and metrics; a change of it says where it comes from, and a vif
@@ -13,20 +13,10 @@ use common::{BpfSystem, Running, Site, TOPOLOGY, soon};
 /// host's start.
 #[test]
 fn a_guest_is_taken_by_rule_and_given_values_of_its_own() {
-    let Some(site) = Site::up("weir-t-rules", TOPOLOGY, POLICY) else { return };
+    let policy = format!("{ON_A_BRIDGE}{RULES}");
+    let Some(site) = Site::up("weir-t-rules", TOPOLOGY, &policy) else { return };
     let _gone_before_the_site = BpfSystem::mount(&site);
-    let ip = |line: &str| {
-        let done = site.inside("sw", "ip").args(line.split(' ')).output().unwrap();
-        assert!(done.status.success(), "{line}: {done:?}");
-    };
-    ip("link add br0 type bridge");
-    ip("link set br0 up");
-    ip("link set up0 master br0");
-    for device in ["up0", "gold0", "lead1"] {
-        // The lab's own discipline, where it has one, would be in the way.
-        let delete = ["qdisc", "del", "dev", device, "root"];
-        let _may_be_none = site.inside("sw", "tc").args(delete).output().unwrap();
-    }
+    site.bridge(&["up0"], &["gold0", "lead1"]);
     // A bridge has timers among its details, and is up a moment after its first device.
     let up = || {
         let link = site.inside("sw", "ip").args(["-br", "link", "show", "br0"]).output().unwrap();
@@ -50,8 +40,8 @@ fn a_guest_is_taken_by_rule_and_given_values_of_its_own() {
         (output.status.success(), String::from_utf8(text).unwrap())
     };
     assert!(names().is_empty(), "{:?}", names());
-    ip("link set gold0 master br0");
-    ip("link set lead1 master br0");
+    site.does("ip link set gold0 master br0");
+    site.does("ip link set lead1 master br0");
     assert!(soon(|| names() == ["gold0", "lead1"]), "{:?}", names());
     assert!(site.reaches("gold", "10.9.0.9") && site.reaches("lead", "10.9.0.9"));
     let explained = said(&["explain", "gold0"]);
@@ -73,8 +63,8 @@ fn a_guest_is_taken_by_rule_and_given_values_of_its_own() {
     let node = site.run(&[]);
     site.wait_for_node();
     assert_eq!(names(), ["gold0", "lead1"]);
-    ip("link set gold0 nomaster");
-    ip("link set lead1 nomaster");
+    site.does("ip link set gold0 nomaster");
+    site.does("ip link set lead1 nomaster");
     assert!(soon(|| names().is_empty()), "{:?}", names());
     site.stop(node);
     assert_eq!(host(), before);
@@ -82,31 +72,17 @@ fn a_guest_is_taken_by_rule_and_given_values_of_its_own() {
 
 /// Starts a node while its port is not on the bridge yet, and puts the port there.
 fn without_its_port_at_first(site: &Site) -> Running {
-    let ip = |line: &str| {
-        let done = site.inside("sw", "ip").args(line.split(' ')).status().unwrap();
-        assert!(done.success(), "{line}");
-    };
-    ip("link set up0 nomaster");
+    site.does("ip link set up0 nomaster");
     let node = site.run(&[]);
     site.wait_for_node();
     let port_waits = || site.status()["ports"][0]["waiting"] == true;
     assert!(port_waits());
-    ip("link set up0 master br0");
+    site.does("ip link set up0 master br0");
     assert!(soon(|| !port_waits()));
     node
 }
 
-const POLICY: &str = r#"
-version = 1
-
-[node]
-dataplane = "kernel"
-
-[[port]]
-name = "up0"
-bridge = "br0"
-rate = "100Mbit"
-
+const RULES: &str = r#"
 [[port.rule]]
 match = "gold{n}"
 slice = "vm-{n}"

@@ -9,14 +9,14 @@ use std::collections::BTreeSet;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 
-use common::{BpfSystem, PATIENCE, Site, soon};
+use common::{BpfSystem, ON_A_BRIDGE, PATIENCE, Site, soon};
 use weir_platform::cap::cgroup::CgroupTree;
 use weir_platform::netns::Namespace;
 
 /// It says when it forwards, by XDP, that it is alive, and when it ends.
 #[test]
 fn the_rights_that_the_unit_names_are_enough() {
-    let Some(site) = Site::up("weir-t-unit", TOPOLOGY, POLICY) else { return };
+    let Some(site) = Site::up("weir-t-unit", TOPOLOGY, &format!("{PORT}{VIF}")) else { return };
     let before = site.devices();
     let manager = UnixDatagram::bind(site.path("notify")).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -90,7 +90,7 @@ fn the_system_calls_that_the_unit_lets_through_are_enough() {
     if !has_tools() {
         return;
     }
-    let Some(site) = Site::up("weir-t-calls", TOPOLOGY, POLICY) else { return };
+    let Some(site) = Site::up("weir-t-calls", TOPOLOGY, &format!("{PORT}{VIF}")) else { return };
     let script = "mount -t tmpfs none /run/netns && \
                   exec strace -f -qq -o \"$1\" \"$2\" node run --config \"$3\"";
     let mut command = site.inside("sw", "sh");
@@ -109,21 +109,14 @@ fn the_system_calls_that_the_unit_lets_through_are_enough() {
 /// Goal: the same rights and calls are enough for a node on the host's own bridge.
 #[test]
 fn the_unit_lets_the_kernels_data_plane_through() {
-    let Some(site) = Site::up("weir-t-plane", TOPOLOGY, ON_A_BRIDGE) else { return };
+    let Some(site) = Site::up("weir-t-plane", TOPOLOGY, &format!("{ON_A_BRIDGE}{VIF}")) else {
+        return;
+    };
     if !has_tools() {
         return;
     }
     let _gone_before_the_site = BpfSystem::mount(&site);
-    let lines = ["add br0 type bridge", "set br0 up", "set up0 master br0", "set a0 master br0"];
-    for line in lines {
-        let words = ["link"].into_iter().chain(line.split(' '));
-        assert!(site.inside("sw", "ip").args(words).status().unwrap().success(), "{line}");
-    }
-    for device in ["up0", "a0"] {
-        // The lab's own discipline, where it has one, would be in the way.
-        let delete = ["qdisc", "del", "dev", device, "root"];
-        let _may_be_none = site.inside("sw", "tc").args(delete).output().unwrap();
-    }
+    site.bridge(&["up0", "a0"], &[]);
     let script = "mount -t tmpfs none /run/netns && exec setpriv --no-new-privs \
                   --bounding-set \"$1\" --inh-caps \"$1\" strace -f -qq -o \"$2\" \"$3\" \
                   node run --config \"$4\"";
@@ -183,7 +176,7 @@ fn are_let_through(site: &Site) {
 #[test]
 fn a_node_that_was_not_confirmed_is_not_started_again() {
     assert_eq!(key("RestartPreventExitStatus"), "4");
-    let Some(site) = Site::up("weir-t-four", TOPOLOGY, POLICY) else { return };
+    let Some(site) = Site::up("weir-t-four", TOPOLOGY, &format!("{PORT}{VIF}")) else { return };
     let node = site.run(&["--confirm", "200ms"]);
     assert_eq!(node.end().status.code(), Some(4));
 }
@@ -242,33 +235,15 @@ a = { at = "wire:eth0", addresses = ["10.9.0.9/24"], offloads = false }
 b = "sw:up0"
 "#;
 
-const POLICY: &str = r#"
+const PORT: &str = r#"
 version = 1
 
 [[port]]
 name = "up0"
 rate = "1Gbit"
-
-[[slice]]
-name = "gold"
-
-[[vif]]
-name = "a.0"
-slice = "gold"
-device = "a0"
 "#;
 
-const ON_A_BRIDGE: &str = r#"
-version = 1
-
-[node]
-dataplane = "kernel"
-
-[[port]]
-name = "up0"
-bridge = "br0"
-rate = "1Gbit"
-
+const VIF: &str = r#"
 [[slice]]
 name = "gold"
 

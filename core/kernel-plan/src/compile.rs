@@ -39,9 +39,9 @@ pub struct CompiledPolicy {
     pub unheld: Vec<UnheldKey>,
     /// Vifs whose device is missing or not a port of the bridge: they have no part in the setup.
     pub waiting: Vec<String>,
-    /// Ports whose device is missing or not a port of the bridge, each with the reason: they have
-    /// no tree. Their vifs are limited and isolated.
-    pub ports_waiting: Vec<KernelProblem>,
+    /// The reasons for which ports wait, by their devices, which are missing or no ports of the
+    /// bridge. They have no tree; their vifs are limited and isolated.
+    pub ports_waiting: BTreeMap<String, KernelProblem>,
     /// Devices that went wrong since they were taken, each with the reason. They lack a tree, or
     /// all; everything else is enforced.
     pub faults: Vec<KernelProblem>,
@@ -92,7 +92,8 @@ pub fn compile(
     compiler.receivers(&mut objects);
     compiler.buckets(&mut objects);
     compiler.members(&mut objects);
-    let ports_waiting = policy.ports.iter().filter_map(|port| why_waits(facts, port)).collect();
+    let why = |port: &Port| Some((port.device.clone(), why_waits(facts, port)?));
+    let ports_waiting = policy.ports.iter().filter_map(why).collect();
     let setup = KernelSetup { owners, objects };
     let policy = expanded.policy;
     Ok(CompiledPolicy { policy, setup, unheld, waiting, ports_waiting, faults, postponed })

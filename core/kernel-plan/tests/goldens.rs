@@ -67,6 +67,13 @@ fn plan(policy: &Policy, qdiscs: QdiscSupport) -> String {
     }
 }
 
+/// Returns the lines about keys that are not held which contain these words.
+fn unheld_with(words: &str, policy: &Policy, facts: &HostFacts) -> Vec<String> {
+    let compiled = compile(policy, facts, &KernelSetup::default()).unwrap();
+    let all = compiled.unheld.iter().map(ToString::to_string);
+    all.filter(|line| line.contains(words)).collect()
+}
+
 #[test]
 fn every_plan_is_as_expected() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens");
@@ -223,7 +230,7 @@ fn a_port_waits_for_its_device() {
         let mut facts = facts(&policy, htb);
         change(&mut facts);
         let compiled = compile(&policy, &facts, &KernelSetup::default()).unwrap();
-        let waits: Vec<String> = compiled.ports_waiting.iter().map(ToString::to_string).collect();
+        let waits: Vec<String> = compiled.ports_waiting.values().map(ToString::to_string).collect();
         assert_eq!(waits, [format!("port \"up0\".device: {reason}")]);
         let text = plan_text(&compiled.setup, &[], &[]);
         assert!(!text.contains("dev up0"), "{text}");
@@ -341,11 +348,7 @@ fn limits_of_others_are_named() {
     let policy = policy_of("one-vif");
     let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
     let mut facts = facts(&policy, htb);
-    let said = |facts: &HostFacts| -> Vec<String> {
-        let compiled = compile(&policy, facts, &KernelSetup::default()).unwrap();
-        let all = compiled.unheld.iter().map(ToString::to_string);
-        all.filter(|line| line.contains("of others")).collect()
-    };
+    let said = |facts: &HostFacts| unheld_with("of others", &policy, facts);
     assert_eq!(said(&facts), Vec::<String>::new());
     let tap = facts.devices.get_mut("t0").unwrap();
     tap.foreign_qdisc = Some("htb 1:".to_owned());
@@ -368,11 +371,7 @@ fn a_trunk_to_a_guest_is_named() {
     let policy = policy_of("one-vif");
     let htb = QdiscSupport { htb: true, ..QdiscSupport::default() };
     let mut facts = facts(&policy, htb);
-    let said = |facts: &HostFacts| -> Vec<String> {
-        let compiled = compile(&policy, facts, &KernelSetup::default()).unwrap();
-        let all = compiled.unheld.iter().map(ToString::to_string);
-        all.filter(|line| line.contains("tag")).collect()
-    };
+    let said = |facts: &HostFacts| unheld_with("tag", &policy, facts);
     assert_eq!(said(&facts), Vec::<String>::new());
     facts.devices.get_mut("t0").unwrap().tagged_vlans = Some("10, 20-30".to_owned());
     assert_eq!(

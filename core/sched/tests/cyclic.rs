@@ -28,7 +28,7 @@ impl Rig {
 }
 
 impl<S: Scheduler> Rig<S> {
-    /// The same with other schedulers of the owners.
+    /// Makes the rig with another kind of scheduler for the owners.
     fn of(make: fn(&LinkConfig) -> S, owners: usize, length: u64, phases: &[(usize, u64)]) -> Self {
         let link = LinkConfig {
             rate: Some(BitRate::from_mbps(8)),

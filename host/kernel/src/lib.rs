@@ -18,6 +18,7 @@ mod facts;
 mod faults;
 mod filter;
 mod follow;
+mod new_ports;
 mod plane;
 mod record;
 mod steps;

@@ -25,6 +25,7 @@ use crate::error::KernelPlaneError;
 use crate::facts::{HostView, KernelSupport, addresses_beyond, hooks, read_facts};
 use crate::faults::{DeviceFaults, devices_of};
 use crate::filter;
+use crate::new_ports::NewPorts;
 use crate::record::KernelRecord;
 use crate::steps::{
     device_of, failed_step, forget_undos, gone_owner, gone_queue, makes_owned, new_queue,
@@ -159,27 +160,14 @@ impl KernelPlane {
         Ok((compiled, plan))
     }
 
-    /// Makes the host enforce `policy` from now on: applies the plan that leads there from the
-    /// present state.
+    /// Applies the plan that leads from the present state to `policy`, once.
     ///
     /// # Errors
     /// The policy cannot be enforced here, or a step failed; then everything is as before.
-    pub fn apply(
+    pub(crate) fn apply_once(
         &mut self,
         policy: &Policy,
-        journal: &mut Journal,
-    ) -> Result<AppliedPolicy, KernelPlaneError> {
-        let applied = self.apply_once(policy, journal)?;
-        // Vifs were postponed for lack of numbers; those of removed objects are free now.
-        match applied.compiled.postponed.is_empty() {
-            true => Ok(applied),
-            false => self.apply_once(policy, journal),
-        }
-    }
-
-    fn apply_once(
-        &mut self,
-        policy: &Policy,
+        new_ports: NewPorts,
         journal: &mut Journal,
     ) -> Result<AppliedPolicy, KernelPlaneError> {
         let host = journal.host();
@@ -188,6 +176,7 @@ impl KernelPlane {
         self.forget_strangers(&all, &view);
         let before = view.present(&all, &self.tables);
         let compiled = compile(policy, &view.facts, &before).map_err(KernelPlaneError::Refused)?;
+        new_ports.check(&compiled, &self.record.devices)?;
         let plan = match self.record.before {
             Some(_) => KernelPlan::renewing(&before, &compiled.setup),
             None => KernelPlan::between(&before, &compiled.setup),

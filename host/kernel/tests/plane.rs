@@ -208,7 +208,7 @@ fn the_verifier_is_far_from_its_limit() {
     let Some(_loaded) = TestBridge::new("the_verifier") else { return };
     for hook in weir_kernel_plan::Hook::ALL {
         let name = hook.program();
-        // Those of other tests are the same.
+        // Tests that run beside this one have loaded the same programs.
         let walked: Vec<u32> = libbpf_rs::query::ProgInfoIter::default()
             .filter(|info| info.name.to_str() == Some(name))
             .map(|info| info.verified_insns)

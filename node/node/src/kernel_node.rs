@@ -154,7 +154,7 @@ fn lines_of(applied: &AppliedPolicy) -> impl Iterator<Item = String> {
     let waits = waiting.map(|vif| format!("vif {vif} waits for its device"));
     let postponed = applied.compiled.postponed.iter();
     let waits = waits.chain(postponed.map(|vif| format!("vif {vif} waits for room")));
-    let ports = applied.compiled.ports_waiting.iter();
+    let ports = applied.compiled.ports_waiting.values();
     let waits = waits.chain(ports.map(|port| format!("{port}; the port waits for it")));
     let faults = applied.compiled.faults.iter().map(|fault| format!("fault: {fault}"));
     unheld.chain(faults).chain(waits).chain(applied.programs_before.iter().cloned())

@@ -125,7 +125,7 @@ impl StartPlan {
                 let unheld = compiled.unheld.iter().map(ToString::to_string);
                 plan.unheld = unheld.chain(faults).collect();
                 let vifs = compiled.waiting.iter().map(|vif| format!("vif {vif}"));
-                let ports = compiled.ports_waiting.iter().map(ToString::to_string);
+                let ports = compiled.ports_waiting.values().map(ToString::to_string);
                 plan.waits = ports.chain(vifs).collect();
             }
             Err(error) => plan.problems = error.to_string().lines().map(str::to_owned).collect(),

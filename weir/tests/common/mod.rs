@@ -105,6 +105,25 @@ impl Site {
         command
     }
 
+    /// Runs a line, such as `ip link set br0 up`, in the switch's namespace.
+    pub fn does(&self, line: &str) {
+        let (program, words) = line.split_once(' ').unwrap();
+        let done = self.inside("sw", program).args(words.split(' ')).output().unwrap();
+        assert!(done.status.success(), "{line}: {done:?}");
+    }
+
+    /// Makes the bridge `br0` with these members. Takes the lab's own disciplines, which would be
+    /// in the way, from them and from the devices that join later.
+    pub fn bridge(&self, members: &[&str], later: &[&str]) {
+        self.does("ip link add br0 type bridge");
+        self.does("ip link set br0 up");
+        for device in members.iter().chain(later) {
+            let delete = ["qdisc", "del", "dev", device, "root"];
+            let _may_be_none = self.inside("sw", "tc").args(delete).output().unwrap();
+        }
+        members.iter().for_each(|device| self.does(&format!("ip link set {device} master br0")));
+    }
+
     /// Starts a program beside the test.
     pub fn start(&self, command: Command) -> Running {
         self.start_by(command, |mut command| command.spawn().unwrap())
@@ -289,6 +308,19 @@ b = "sw:lead1"
 [[link]]
 a = { at = "wire:eth0", addresses = ["10.9.0.9/24"] }
 b = "sw:up0"
+"#;
+
+/// The beginning of a policy for the kernel's data plane on the bridge that [`Site::bridge`] makes.
+pub const ON_A_BRIDGE: &str = r#"
+version = 1
+
+[node]
+dataplane = "kernel"
+
+[[port]]
+name = "up0"
+bridge = "br0"
+rate = "100Mbit"
 "#;
 
 /// A slice and a vif for each tenant.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The same laws for schedulers inside the phases of a cycle, lent or not.
+//! Schedulers inside the phases of a cycle keep the laws, whether unused time is lent or not.
 //!
 //! The classes of a law are spread over the owners of a cycle, whose gates close again and again
 //! while the law runs. What a scheduler promises of its classes must hold inside phases, too: none
