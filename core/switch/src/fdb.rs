@@ -7,9 +7,11 @@
 //! sends takes no room from others.
 //!
 //! **Moves.** In a plain bridge the last sender of an address owns it, so a tenant can steal
-//! another's traffic by sending a frame in its name. Here an address moves between a port and a
-//! vif, as in a migration, only after [`SETTLE`] of silence, and never between two vifs while it is
-//! known. A frame that claims an address which is alive elsewhere is a spoof or a loop: refused.
+//! another's traffic by sending a frame in its name. Here an address moves from a vif to a port, as
+//! in a migration, only after [`SETTLE`] of silence, and never between two vifs while it is known.
+//! From a port to a vif only a vif's first address moves so soon, since the guest may have come
+//! from another host, and an address of VRRP. A frame that claims another's address is a spoof or
+//! a loop: refused.
 //!
 //! **Table.** Open addressing with linear probing, at most half full, and a bound on the probes.
 //! Crafted addresses fill the bound of who sent them, never the table, and never slow a lookup
@@ -52,6 +54,8 @@ pub(crate) struct AddressBounds {
 struct AddressRoom {
     learned: u32,
     bound: u32,
+    /// The time at which one of them was last noted.
+    heard: Instant,
 }
 
 /// The interface that a frame came from, as far as [`Fdb::learn`] needs to know it.
@@ -99,7 +103,10 @@ impl Fdb {
         let all = bounds.vifs.iter().chain(&bounds.bridges);
         let wanted = all.map(|bound| *bound as usize).sum::<usize>() + fixed;
         let rooms = |bounds: &[u32]| {
-            bounds.iter().map(|bound| AddressRoom { learned: 0, bound: *bound }).collect()
+            bounds
+                .iter()
+                .map(|bound| AddressRoom { learned: 0, bound: *bound, heard: Instant::ZERO })
+                .collect()
         };
         let size = (wanted * 2).next_power_of_two().clamp(64, TABLE_MAX);
         Self {
@@ -141,7 +148,7 @@ impl Fdb {
     ///
     /// # Errors
     /// [`Reason::SpoofedMac`] if the interface's addresses are given and this is none of them,
-    /// [`Reason::Moved`] if the address is alive elsewhere, [`Reason::MacsFull`] at its bound.
+    /// [`Reason::Moved`] if the address is another's, [`Reason::MacsFull`] at its bound.
     #[inline]
     pub(crate) fn learn(
         &mut self,
@@ -156,6 +163,9 @@ impl Fdb {
                 let entry = &mut self.entries[at];
                 if now.saturating_since(entry.seen) >= REFRESH {
                     entry.seen = now;
+                    if let Some(room) = self.room(key, source.iface, source.port) {
+                        room.heard = room.heard.max(now);
+                    }
                 }
                 Ok(())
             }
@@ -257,7 +267,7 @@ impl Fdb {
         if room.learned >= room.bound {
             return Err(Reason::MacsFull);
         }
-        room.learned += 1;
+        (room.learned, room.heard) = (room.learned + 1, room.heard.max(now));
         let AddressSource { iface, port, fixed } = source;
         self.entries[at] = AddressSlot { key, iface, port, fixed, seen: now };
         Ok(())
@@ -271,9 +281,13 @@ impl Fdb {
         if source.fixed {
             return Err(Reason::SpoofedMac);
         }
-        let silent = now.saturating_since(entry.seen);
-        let settled = (entry.port || source.port) && silent >= SETTLE;
-        if entry.fixed || !(settled || silent >= AGE) {
+        let room = self.room(entry.key, source.iface, source.port);
+        // Aged addresses are swept later: they do not count.
+        let has_none =
+            room.is_some_and(|room| room.learned == 0 || now.saturating_since(room.heard) >= AGE);
+        let moves_soon = source.port || (entry.port && (has_none || is_virtual(entry.key)));
+        let wanted = if moves_soon { SETTLE } else { AGE };
+        if entry.fixed || now.saturating_since(entry.seen) < wanted {
             return Err(Reason::Moved);
         }
         self.remove(at);
@@ -340,10 +354,14 @@ fn key(bridge: u16, mac: u64) -> u64 {
     (u64::from(bridge) << 48) | (mac & MAC_BITS)
 }
 
+/// Returns true for an address of VRRP (RFC 9568, 7.3), which moves when a router takes over.
+const fn is_virtual(key: u64) -> bool {
+    matches!((key & MAC_BITS) >> 8, 0x0000_005e_0001 | 0x0000_005e_0002)
+}
+
 /// Learned addresses are forgotten after this silence (IEEE 802.1Q §8.8.3 recommends 300 s).
 pub(crate) const AGE: Nanos = Nanos::from_secs(300);
-/// An address moves between a port and a vif, as in a migration, after this silence; a frame that
-/// loops is back sooner.
+/// An address that may move soon moves after this silence; a frame that loops is back sooner.
 pub(crate) const SETTLE: Nanos = Nanos::from_secs(2);
 /// The most that `seen` may lag behind the latest frame. Without the lag every frame would write to
 /// the entry's cache line.
@@ -425,13 +443,46 @@ mod tests {
         assert_eq!(fdb.learn(at(314), 0, 7, vif(1)), Ok(()), "forgotten after its age");
     }
 
+    /// Goal: a guest that is here already does not take the address of a silent gateway; one of
+    /// VRRP moves.
+    #[test]
+    fn only_a_first_address_or_one_of_vrrp_moves_from_a_port_soon() {
+        let mut fdb = table(16, &[4, 4]);
+        let gateway = 7;
+        let [ipv4, ipv6, other] = [0x0000_5e00_0133, 0x0000_5e00_0233, 0x0000_5e00_0333];
+        for mac in [gateway, ipv4, ipv6, other] {
+            fdb.learn(at(0), 0, mac, PORT).unwrap();
+        }
+        fdb.learn(at(0), 0, 8, vif(1)).unwrap();
+        assert_eq!(fdb.learn(at(2), 0, ipv4, vif(1)), Ok(()));
+        assert_eq!(fdb.learn(at(2), 0, ipv6, vif(1)), Ok(()));
+        assert_eq!(fdb.learn(at(2), 0, other, vif(1)), Err(Reason::Moved));
+        assert_eq!(fdb.learn(at(299), 0, gateway, vif(1)), Err(Reason::Moved));
+        assert_eq!(fdb.learn(at(300), 0, gateway, vif(1)), Ok(()));
+        assert_eq!((learned(&fdb, 0), learned(&fdb, 1)), (1, 4));
+    }
+
+    /// Goal: a guest that comes after another stopped goes on at once, though the table still has
+    /// the other's aged addresses.
+    #[test]
+    fn aged_addresses_of_a_vif_do_not_count() {
+        let mut fdb = table(16, &[4, 4]);
+        fdb.learn(at(0), 0, 8, vif(1)).unwrap();
+        fdb.learn(at(1), 0, 8, vif(1)).unwrap();
+        fdb.learn(at(299), 0, 7, PORT).unwrap();
+        assert_eq!(fdb.learn(at(300), 0, 7, vif(1)), Err(Reason::Moved));
+        assert_eq!(fdb.learn(at(301), 0, 7, vif(1)), Ok(()));
+    }
+
     #[test]
     fn a_refused_move_leaves_the_address_where_it_was() {
         let mut fdb = table(16, &[1, 2]);
-        fdb.learn(at(0), 0, 7, PORT).unwrap();
+        let virtual_router = 0x0000_5e00_0107;
+        fdb.learn(at(0), 0, virtual_router, PORT).unwrap();
         fdb.learn(at(0), 0, 8, vif(1)).unwrap();
-        assert_eq!(fdb.learn(at(5), 0, 7, vif(1)), Err(Reason::MacsFull));
-        assert_eq!(fdb.lookup(at(5), 0, 7), Some(0), "the port's station is still known");
+        assert_eq!(fdb.learn(at(5), 0, virtual_router, vif(1)), Err(Reason::MacsFull));
+        let known = fdb.lookup(at(5), 0, virtual_router);
+        assert_eq!(known, Some(0), "the port's station is still known");
         assert_eq!((learned(&fdb, 0), learned(&fdb, 1)), (1, 1));
     }
 
@@ -469,13 +520,16 @@ mod tests {
         ) {
             let mut fdb = table(64, &[64; 3]);
             let mut map: BTreeMap<u64, (u32, Instant)> = BTreeMap::new();
+            let mut heard: BTreeMap<u32, Instant> = BTreeMap::new();
             let mut now = at(0);
             for (mac, iface, wait) in steps {
                 now += Nanos::from_secs(wait);
                 let known = map.get(&mac).filter(|(_, seen)| now - *seen < AGE).copied();
                 let moves = known.is_some_and(|(old, _)| old != iface);
+                let is_silent = heard.get(&iface).is_none_or(|at| now - *at >= AGE);
+                let has_none = learned(&fdb, iface) == 0 || is_silent;
                 let settled = known.is_some_and(|(old, seen)| {
-                    (old == 0 || iface == 0) && now - seen >= SETTLE
+                    (iface == 0 || (old == 0 && has_none)) && now - seen >= SETTLE
                 });
                 let source = AddressSource { iface, port: iface == 0, fixed: false };
                 let answer = fdb.learn(now, 3, mac * 0x0001_0001, source);
@@ -484,6 +538,7 @@ mod tests {
                 } else {
                     prop_assert_eq!(answer, Ok(()));
                     map.insert(mac, (iface, now));
+                    heard.insert(iface, now);
                 }
                 for (mac, (iface, seen)) in &map {
                     let expected = (now - *seen < AGE).then_some(*iface);
