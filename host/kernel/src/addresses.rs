@@ -7,6 +7,7 @@
 
 use libbpf_rs::{Map, MapCore, MapFlags};
 use weir_ports::now;
+use weir_units::Nanos;
 
 use crate::counters::bytes_at;
 use crate::error::KernelPlaneError;
@@ -16,6 +17,9 @@ pub(crate) type EtherAddress = [u8; 6];
 
 /// An address on the bridge of that number.
 pub(crate) type AddressOnBridge = (u32, EtherAddress);
+
+/// An address, and the time since its last frame.
+pub(crate) type HeardAddress = (EtherAddress, Nanos);
 
 /// The addresses, how many of each owner are learned, and those that are nobody's.
 #[derive(Debug)]
@@ -73,17 +77,22 @@ impl AddressTable<'_> {
         Ok(())
     }
 
-    /// Notes that the bridge knows these addresses beyond its port, unless they are a vif's.
+    /// Notes that the bridge knows these addresses beyond its port, each silent for the given time,
+    /// unless they are a vif's, or the time is longer than the programs remember one.
     pub(crate) fn note_beyond(
         &self,
         bridge: u32,
-        macs: &[EtherAddress],
+        silences: &[HeardAddress],
     ) -> Result<(), KernelPlaneError> {
-        let seen = now().as_nanos().to_ne_bytes();
-        for mac in macs {
+        let now = now().as_nanos();
+        for (mac, silence) in silences {
             let key = address_key(bridge, mac);
-            if self.owner(&key).is_none() {
-                let noted = self.beyond.update(&key, &seen, MapFlags::ANY);
+            let seen = now.saturating_sub(silence.as_nanos());
+            // The programs may have heard it since the bridge was asked, or another VLAN has it.
+            let before = self.beyond.lookup(&key, MapFlags::ANY).ok().flatten();
+            let is_newer = before.is_some_and(|at| u64::from_ne_bytes(bytes_at(&at, 0)) >= seen);
+            if *silence < AGE && !is_newer && self.owner(&key).is_none() {
+                let noted = self.beyond.update(&key, &seen.to_ne_bytes(), MapFlags::ANY);
                 noted.map_err(|error| KernelPlaneError::bpf("note an address", error))?;
             }
         }
@@ -143,6 +152,8 @@ const RESERVED: u16 = 1;
 /// The key of the sum over all owners.
 const ALL: u16 = 0;
 const GIVEN: u16 = 1;
+/// The silence after which an address is forgotten: `AGE_NS` of `bpf/bridge_addresses.h`.
+const AGE: Nanos = Nanos::from_secs(300);
 /// Sizes of `bpf/bridge.bpf.c`.
 const ADDRESS_BYTES: usize = 16;
 const ADDRESSES_MAX: usize = 32_768;

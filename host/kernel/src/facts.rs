@@ -14,8 +14,9 @@ use weir_platform::inspect::{self, LinkView, QdiscView};
 use weir_platform::kernel_offers::{OfferedQdisc, has_link, has_qdisc};
 use weir_platform::run::{Command, Platform, json};
 use weir_policy::{MacAddr, Port};
+use weir_units::Nanos;
 
-use crate::addresses::{AddressOnBridge, EtherAddress};
+use crate::addresses::{AddressOnBridge, EtherAddress, HeardAddress};
 use crate::error::KernelPlaneError;
 use crate::tables::TablesView;
 
@@ -260,15 +261,15 @@ fn tagged_vlans(links: &[LinkView], link: &LinkView, all: &[DeviceVlans]) -> Opt
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Reads the addresses that a bridge has learned at its port.
+/// Reads the addresses that a bridge has learned at its port, and for how long each was silent.
 ///
 /// # Errors
 /// A command failed.
 pub(crate) fn addresses_beyond(
     on: &dyn Platform,
     port: &str,
-) -> Result<Vec<EtherAddress>, KernelPlaneError> {
-    let line = format!("bridge -j fdb show brport {port}");
+) -> Result<Vec<HeardAddress>, KernelPlaneError> {
+    let line = format!("bridge -s -j fdb show brport {port}");
     let known: Vec<BridgeEntry> = match json(on, &Command::line(&line)) {
         // It has gone meanwhile, and the plan will fail at it.
         Err(_) if weir_ports::device_number(port).is_none() => Vec::new(),
@@ -277,18 +278,32 @@ pub(crate) fn addresses_beyond(
     Ok(learned_of(&known))
 }
 
-fn learned_of(known: &[BridgeEntry]) -> Vec<EtherAddress> {
+fn learned_of(known: &[BridgeEntry]) -> Vec<HeardAddress> {
     let learned = known.iter().filter(|entry| entry.state != "permanent");
-    learned.filter_map(|entry| Some(entry.mac.parse::<MacAddr>().ok()?.0)).collect()
+    let silences = learned.filter_map(|entry| {
+        // Entries that an operator or a routing daemon made say nothing of silence.
+        let is_made = entry.state == "static" || entry.flags.iter().any(|flag| flag == MADE);
+        let silence = if is_made { 0 } else { entry.updated };
+        Some((entry.mac.parse::<MacAddr>().ok()?.0, Nanos::from_secs(silence)))
+    });
+    silences.collect()
 }
+
+/// The flag of entries that a routing daemon made, of EVPN for example.
+const MADE: &str = "extern_learn";
 
 /// An entry of a bridge's table.
 #[derive(Debug, Deserialize)]
 struct BridgeEntry {
     mac: String,
-    /// `permanent` for the port's own addresses and for groups; empty for learned ones.
+    /// `permanent` for the port's own addresses and for groups; empty for learned ones, or `stale`.
     #[serde(default)]
     state: String,
+    #[serde(default)]
+    flags: Vec<String>,
+    /// Seconds since the last frame from it.
+    #[serde(default)]
+    updated: u64,
 }
 
 /// Names what a bridge or its port does with frames beside forwarding them.
@@ -434,16 +449,24 @@ mod tests {
         assert_eq!(read(0), [None, None]);
     }
 
-    /// Goal: addresses beyond a port are those that the bridge learned, not its own.
+    /// Goal: addresses beyond a port are those that the bridge learned, not its own, each as old as
+    /// the bridge has it.
     #[test]
     fn what_a_bridge_learned_is_beyond_its_port() {
         let known: Vec<BridgeEntry> = serde_json::from_str(
-            r#"[{"mac":"02:00:00:00:ff:01","flags":[],"master":"br0","state":""},
+            r#"[{"mac":"02:00:00:00:ff:01","used":3,"updated":250,"master":"br0","state":""},
+            {"mac":"02:00:00:00:ff:02","used":9,"updated":900,"flags":[],"state":"static"},
+            {"mac":"02:00:00:00:ff:03","updated":400,"flags":[],"state":"stale"},
+            {"mac":"02:00:00:00:ff:04","updated":900,"flags":["extern_learn"],"state":""},
+            {"mac":"02:00:00:00:ff:05","flags":[],"state":""},
             {"mac":"02:00:00:00:00:01","flags":[],"master":"br0","state":"permanent"},
             {"mac":"33:33:00:00:00:01","flags":["self"],"state":"permanent"}]"#,
         )
         .unwrap();
-        assert_eq!(learned_of(&known), [[2, 0, 0, 0, 0xff, 1]]);
+        let address = |last| [2, 0, 0, 0, 0xff, last];
+        let silences = [250, 0, 400, 0, 0].map(Nanos::from_secs);
+        let silences: Vec<HeardAddress> = (1..).map(address).zip(silences).collect();
+        assert_eq!(learned_of(&known), silences);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use weir_platform::{ChangePurpose, StateDir, Undo, netns};
 use weir_policy::Policy;
 use weir_ports::device_number;
 
-use crate::addresses::{AddressOnBridge, EtherAddress};
+use crate::addresses::{AddressOnBridge, HeardAddress};
 use crate::counters::{CountPair, LeafBase, LeafCounts, OwnerCounts, queues};
 use crate::error::KernelPlaneError;
 use crate::facts::{HostView, KernelSupport, addresses_beyond, hooks, read_facts};
@@ -214,13 +214,13 @@ impl KernelPlane {
     /// reserves those of vifs that are not here.
     fn note_addresses(
         &mut self,
-        beyond: &[(&UplinkObject, Vec<EtherAddress>)],
+        beyond: &[(&UplinkObject, Vec<HeardAddress>)],
         reserved: &[AddressOnBridge],
         view: &HostView,
     ) -> Result<(), KernelPlaneError> {
-        for (uplink, macs) in beyond {
+        for (uplink, silences) in beyond {
             if let Some(bridge) = view.numbers.get(&uplink.bridge) {
-                self.tables.addresses()?.note_beyond(*bridge, macs)?;
+                self.tables.addresses()?.note_beyond(*bridge, silences)?;
             }
         }
         if self.reserved.as_deref() != Some(reserved) {

@@ -173,7 +173,9 @@ impl Tables {
         }
         let value = member_value(member, bridge);
         let before = self.member(number)?;
-        if before.is_some_and(|before| before != value) {
+        // Its addresses stay its own when only its limits change.
+        let unlimited = |value: &[u8]| [&value[..LIMITS.start], &value[LIMITS.end..]].concat();
+        if before.is_some_and(|before| unlimited(&before) != unlimited(&value)) {
             self.addresses()?.keep(|owner| owner != member.owner)?;
         }
         self.addresses()?.give(member.owner, (number, bridge), &member.macs)?;
@@ -496,6 +498,8 @@ const LAYOUT: &str = "v2";
 const LINKS: &str = "links";
 const NAMESPACE: &str = "/proc/thread-self/ns/net";
 
+/// The bytes of `limit` in `struct member` of `bpf/bridge.bpf.c`.
+const LIMITS: std::ops::Range<usize> = 6..12;
 /// Sizes and shifts of `bpf/bridge.bpf.c`.
 const UNITS: u32 = 4;
 const WAYS: u32 = 3;
