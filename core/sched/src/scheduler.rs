@@ -124,6 +124,8 @@ pub enum Dequeue {
     },
     /// Packets are queued, but none may leave before `until`. The instant is exact: a call at
     /// `until` returns a packet, or after [`WaitReason::LinkBusy`] perhaps another reason to wait.
+    /// In a cycle of phases, a wait for a limit may be followed by another: only then is the
+    /// packet's length known, and it may not fit the rest of the phase.
     Wait {
         /// The next instant worth a call.
         until: Instant,
@@ -145,8 +147,10 @@ pub enum WaitReason {
     /// A turn is held open until its last packet has left the wire (WRR, Algorithm 1).
     TurnHeld,
     /// No packet fits the rest of this phase of the cycle; see [`crate::Cyclic`]. The instant given
-    /// is the start of the next phase whose owner has packets. They leave then, unless a limit of
-    /// that owner holds them.
+    /// is the start of the next phase whose owner has packets; of any gate, if time is lent. A
+    /// phase that is too short for the packet that its owner holds, or for the guard, is passed
+    /// over. A packet leaves then, unless a limit of its owner holds it, or it turns out to be too
+    /// long for that phase.
     PhaseClosed,
 }
 

@@ -188,6 +188,32 @@ fn a_change_waits_for_the_cycle_and_the_link() {
 }
 
 #[test]
+fn a_wait_passes_gates_that_are_too_short_and_no_others() {
+    let closed = |until| Dequeue::Wait { until: at(until), why: WaitReason::PhaseClosed };
+    let mut rig = Rig::new(2, 300, &[(0, 150), (1, 150)]);
+    rig.queue(0, 0, 10);
+    rig.queue(0, 1, 200);
+    assert_eq!(rig.run(0, 200), [(0, 0, 10)]);
+    rig.queue(200, 0, 10);
+    // The frame of 200 fits neither cycle's phase, but the gate of both: 450 to 700.
+    let next = rig.cycle(300, &[(1, 100), (0, 200)], false);
+    rig.set(at(310), &next).unwrap();
+    assert_eq!(rig.run(310, 320), [(310, 0, 10)]);
+    assert_eq!(rig.scheduler.dequeue(at(320)), closed(450));
+    rig.queue(320, 0, 10);
+    assert_eq!(rig.run(440, 700), [(440, 0, 10), (450, 1, 200)]);
+    // Lent gates are passed over, too.
+    let mut rig = Rig::new(3, 300, &[(0, 100), (1, 30), (2, 170)]);
+    let lent = rig.cycle(300, &[(0, 100), (1, 30), (2, 170)], true);
+    rig.set(at(0), &lent).unwrap();
+    rig.queue(0, 0, 60);
+    rig.queue(0, 0, 60);
+    assert_eq!(rig.run(0, 60), [(0, 0, 60)]);
+    assert_eq!(rig.scheduler.dequeue(at(60)), closed(130), "30 µs are too short");
+    assert_eq!(rig.run(60, 200), [(130, 0, 60)]);
+}
+
+#[test]
 fn borrowing_fills_what_an_owner_leaves() {
     let mut rig = Rig::new(3, 300, &[(0, 100), (1, 100), (2, 100)]);
     let cycle = rig.cycle(300, &[(0, 100), (1, 100), (2, 100)], true);
@@ -206,7 +232,7 @@ fn borrowing_fills_what_an_owner_leaves() {
     assert_eq!(rig.run(300, 350), [(300, 1, 60)]);
     assert_eq!(rig.scheduler.backlog().packets, 1);
     let gate = Dequeue::Wait { until: at(400), why: WaitReason::PhaseClosed };
-    assert_eq!(rig.scheduler.dequeue(at(370)), gate, "a borrower wakes at every gate");
+    assert_eq!(rig.scheduler.dequeue(at(370)), gate, "a borrower wakes at any owner's gate");
 }
 
 /// Goal: a live change of the link's rate reaches the owners' schedulers, those that are there and

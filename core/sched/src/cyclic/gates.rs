@@ -93,28 +93,44 @@ impl CycleGates {
     }
 
     /// When the next gate opens, after the one that is open, that `wanted` (its owner, its length)
-    /// accepts; the start of a pending cycle if the running one has none.
+    /// accepts.
     pub(super) fn next(&self, wanted: impl Fn(u32, u64) -> bool) -> Option<u64> {
-        let boundary = self.start.saturating_add(self.cycle.length);
-        let next = self.following(boundary);
-        // The gate that is open may reach into the next cycle: then its owner's next one may be in
-        // the one behind that.
-        let behind = boundary.saturating_add(next.length);
-        let cycles = [
-            (self.start, &self.cycle, self.index + 1),
-            (boundary, next, 0),
-            (behind, self.following(behind), 0),
-        ];
-        for (start, cycle, first) in cycles {
-            for index in first..cycle.gates.len() {
-                let opens = start.saturating_add(cycle.opens(index));
-                let owner = cycle.gates[index].owner;
-                if opens >= self.open.end && wanted(owner, cycle.length_of(index)) {
-                    return Some(opens);
+        let (mut start, mut index, mut end) = (self.start, self.index, self.open.end);
+        let mut cycle = &self.cycle;
+        let lasting = self.pending.as_ref().map_or(self.start, |(from, _)| *from);
+        // The first gate of a cycle may be part of the one before: then its owner's next one may be
+        // in the second cycle of those that repeat for ever.
+        let mut left = 2;
+        while end < u64::MAX {
+            index += 1;
+            if index == cycle.gates.len() {
+                start = self.ends(start, cycle);
+                (cycle, index) = (self.following(start), 0);
+                if start >= lasting {
+                    if left == 0 {
+                        break;
+                    }
+                    left -= 1;
                 }
             }
+            let gate = self.gate(start, cycle, index);
+            if gate.start < end {
+                continue;
+            }
+            if wanted(gate.owner, gate.end - gate.start) {
+                return Some(gate.start);
+            }
+            end = gate.end;
         }
-        self.pending.as_ref().map(|(from, _)| *from).filter(|from| *from >= self.open.end)
+        None
+    }
+
+    /// The end of a cycle that began at `start`; a single gate ends with the next change.
+    fn ends(&self, start: u64, cycle: &GateList) -> u64 {
+        match &self.pending {
+            Some((from, _)) if cycle.gates.len() == 1 && *from > start => *from,
+            _ => start.saturating_add(cycle.length),
+        }
     }
 
     /// The cycle that starts at a boundary.
@@ -161,14 +177,14 @@ impl CycleGates {
         while self.index < last && self.cycle.gates[self.index].end <= offset {
             self.index += 1;
         }
-        self.open = self.opened();
+        self.open = self.gate(self.start, &self.cycle, self.index);
     }
 
-    fn opened(&self) -> OpenGate {
-        let Gate { owner, end } = self.cycle.gates[self.index];
-        let start = self.start.saturating_add(self.cycle.opens(self.index));
-        let mut end = self.start.saturating_add(end);
-        if self.index + 1 == self.cycle.gates.len() {
+    /// A gate of a cycle that began at `start`, with its part behind the end of that cycle.
+    fn gate(&self, start: u64, cycle: &GateList, index: usize) -> OpenGate {
+        let Gate { owner, end } = cycle.gates[index];
+        let mut end = start.saturating_add(end);
+        if index + 1 == cycle.gates.len() {
             let next = self.following(end);
             let first = next.gates[0];
             let endless = next.gates.len() == 1;
@@ -181,7 +197,7 @@ impl CycleGates {
                 };
             }
         }
-        OpenGate { owner, start, end }
+        OpenGate { owner, start: start.saturating_add(cycle.opens(index)), end }
     }
 }
 
@@ -217,13 +233,6 @@ impl GateList {
 
     fn opens(&self, index: usize) -> u64 {
         index.checked_sub(1).map_or(0, |before| self.gates[before].end)
-    }
-
-    /// How long a gate is open, with the part behind the end of the cycle.
-    fn length_of(&self, index: usize) -> u64 {
-        let (gate, first) = (self.gates[index], self.gates[0]);
-        let is_split = index > 0 && index + 1 == self.gates.len() && first.owner == gate.owner;
-        gate.end - self.opens(index) + if is_split { first.end } else { 0 }
     }
 }
 

@@ -103,7 +103,7 @@ impl<S: Scheduler> Cyclic<S> {
             return answer;
         }
         let (until, why) = wait;
-        let until = if until < end { until } else { self.next_gate(end) };
+        let until = if until < end { until } else { self.next_gate() };
         Dequeue::Wait { until, why }
     }
 
@@ -136,7 +136,7 @@ impl<S: Scheduler> Cyclic<S> {
                 (Dequeue::Dropped { class: owner.left(class), packet, reason }, packet.bytes())
             }
             Dequeue::Wait { until, why } => {
-                if until < wait.0 {
+                if until < wait.0 && until + self.guard <= end {
                     *wait = (until, why);
                 }
                 return None;
@@ -176,18 +176,20 @@ impl<S: Scheduler> Cyclic<S> {
 
     /// The next gate in which a packet that waits may leave.
     #[cold]
-    fn next_gate(&self, end: Instant) -> Instant {
-        if self.borrow {
-            return end;
-        }
+    fn next_gate(&self) -> Instant {
+        // The least length of a gate in which an owner can send. That of a packet still queued is
+        // not known.
+        let needs = |owner: &PhaseOwner<S>| {
+            let bytes = owner.held_bytes().unwrap_or(ByteCount::ZERO);
+            self.clock.rate().time_for_ceil(bytes).max(self.guard)
+        };
+        let has_packets = |owner: &&PhaseOwner<S>| owner.packets > 0;
+        let all = self.owners.iter().flatten();
+        let lent = self.borrow.then(|| all.filter(has_packets).map(needs).min()).flatten();
         let next = self.gates.next(|owner, length| {
             let owner = self.owners.get(owner as usize).and_then(Option::as_ref);
-            let length = Nanos::new(length);
-            owner.filter(|owner| owner.packets > 0).is_some_and(|owner| {
-                let bytes = owner.held_bytes().unwrap_or(ByteCount::ZERO);
-                let time = self.clock.rate().time_for_ceil(bytes);
-                time.max(self.guard) <= length
-            })
+            let needed = lent.or_else(|| owner.filter(has_packets).map(needs));
+            needed.is_some_and(|needed| needed <= Nanos::new(length))
         });
         next.map_or(Instant::FAR_FUTURE, Instant::from_nanos)
     }
