@@ -5,12 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weir_sched::{
     AnyScheduler, Backlog, ClassConfig, ClassCounters, ClassId, ConfigError, Dequeue, DropReason,
-    FlowCounters, LinkConfig, Packet, Scheduler, SchedulerAlgorithm,
+    FlowCounters, LinkConfig, Packet, Scheduler, SchedulerAlgorithm, WaitReason,
 };
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
-use crate::subject::{self, Subject};
-use crate::{fluid, in_phases, limits, shares, storm};
+use crate::subject::{self, Phases, Subject};
+use crate::timetable::TimetableGate;
+use crate::{fluid, in_phases, limits, rounds, shares, storm};
 
 /// The fault of a canary.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,12 +43,25 @@ enum Fault {
     BelievesTheClock,
     /// Answers every 7th call with a wait.
     Hesitates,
+    /// Sleeps past the gate at which a packet may leave, to the next that is as good.
+    Oversleeps,
+    /// Takes another class's packet out of its queue, beside the one that the cycle may hold.
+    HoldsOneMore,
+    /// Opens the turn of a class anew after a gate that was closed.
+    ForgetsTurns,
 }
 
 struct Broken {
-    inner: AnyScheduler,
+    inner: Box<dyn Scheduler>,
     fault: Fault,
     calls: u64,
+    /// The phases that it is around, for one that oversleeps, and the wait that it announced.
+    phases: Option<Phases>,
+    asleep: Option<(Instant, WaitReason)>,
+    /// The packet that it holds.
+    extra: Option<(ClassId, Packet)>,
+    configs: Vec<ClassConfig>,
+    last: Instant,
 }
 
 /// Goal: each fault is caught by the law that is there for it. Method: the law alone, on a
@@ -95,29 +109,52 @@ fn every_fault_is_caught() {
     }
 }
 
-/// Goal: the laws see through phases. Method: an owner's scheduler that loses packets, and one that
-/// forgets limits; the same ones sound pass.
+/// Goal: the laws see through phases. Method: an owner's scheduler that loses packets, one that
+/// forgets limits, one that holds a packet beside the one that its owner may hold; a whole cycle
+/// that sleeps past the gate at which it should send. The same ones sound pass.
 #[test]
 fn a_fault_inside_phases_is_caught() {
-    type Maker = fn(&LinkConfig) -> Broken;
     type Law = fn(&Subject);
-    fn broken(link: &LinkConfig, fault: Fault) -> Broken {
-        Broken { inner: AnyScheduler::new(SchedulerAlgorithm::Drr, link), fault, calls: 0 }
-    }
-    let cases: [(Maker, Law, bool); 4] = [
-        (|link| broken(link, Fault::None), storm::conservation, true),
-        (|link| broken(link, Fault::LosesPackets), storm::conservation, false),
-        (|link| broken(link, Fault::None), limits::no_window_exceeds_the_limit, true),
-        (|link| broken(link, Fault::IgnoresLimits), limits::no_window_exceeds_the_limit, false),
+    const SOUND: Maker = |link| Broken::of(SchedulerAlgorithm::Drr, link, Fault::None);
+    let cases: [(Maker, Law); 3] = [
+        (
+            |link| Broken::of(SchedulerAlgorithm::Drr, link, Fault::LosesPackets),
+            storm::conservation,
+        ),
+        (
+            |link| Broken::of(SchedulerAlgorithm::Drr, link, Fault::IgnoresLimits),
+            limits::no_window_exceeds_the_limit,
+        ),
+        (
+            |link| Broken::of(SchedulerAlgorithm::Drr, link, Fault::HoldsOneMore),
+            in_phases::waits_end_at_the_first_gate,
+        ),
     ];
-    for (make, law, is_sound) in cases {
-        for borrow in [false, true] {
-            let make = in_phases::maker_of(in_phases::OWNERS, borrow, false, make);
-            let subject = Subject { phased: true, make, ..subject::drr() };
-            let passes = catch_unwind(AssertUnwindSafe(|| law(&subject))).is_ok();
-            assert_eq!(passes, is_sound, "borrow: {borrow}");
+    for borrow in [false, true] {
+        let phases = in_phases::phases(in_phases::OWNERS, borrow);
+        for (number, (broken, law)) in cases.into_iter().enumerate() {
+            let of = |make| in_phases::within(phases.clone(), false, make, subject::drr());
+            assert!(survives(&of(SOUND), law), "sound, yet caught by law {number}");
+            assert!(!survives(&of(broken), law), "fault {number} passes, borrow: {borrow}");
+        }
+        for kind in SchedulerAlgorithm::ALL {
+            let law = in_phases::waits_end_at_the_first_gate;
+            let of = |fault| around(in_phases::of(kind, in_phases::OWNERS, borrow), fault);
+            assert!(survives(&of(Fault::None), law), "{kind} is sound, yet caught");
+            assert!(!survives(&of(Fault::Oversleeps), law), "{kind} oversleeps, {borrow}");
         }
     }
+}
+
+/// Goal: a turn that does not last over closed gates is caught by the shares of WRR in phases.
+#[test]
+fn a_turn_that_ends_with_its_gate_is_caught() {
+    let keeps = |make: Maker| {
+        let within = |phases| in_phases::within(phases, false, make, subject::wrr());
+        catch_unwind(AssertUnwindSafe(|| rounds::turns_last_over_gates(within))).is_ok()
+    };
+    assert!(keeps(|link| Broken::of(SchedulerAlgorithm::Wrr, link, Fault::None)));
+    assert!(!keeps(|link| Broken::of(SchedulerAlgorithm::Wrr, link, Fault::ForgetsTurns)));
 }
 
 /// Goal: a law tells one scheduler from another. Method: FIFO in the place of a fair one.
@@ -131,14 +168,102 @@ fn fifo_passes_for_no_fair_scheduler() {
 }
 
 fn passes(fault: Fault, kind: SchedulerAlgorithm, law: fn(&Subject)) -> bool {
-    let make = move |link: &LinkConfig| -> Box<dyn Scheduler> {
-        Box::new(Broken { inner: AnyScheduler::new(kind, link), fault, calls: 0 })
-    };
-    let subject = Subject { make: Box::new(make), ..subject::of(kind) };
-    catch_unwind(AssertUnwindSafe(|| law(&subject))).is_ok()
+    let make =
+        move |link: &LinkConfig| -> Box<dyn Scheduler> { Box::new(Broken::of(kind, link, fault)) };
+    survives(&Subject { make: Box::new(make), ..subject::of(kind) }, law)
 }
 
+fn survives(subject: &Subject, law: fn(&Subject)) -> bool {
+    catch_unwind(AssertUnwindSafe(|| law(subject))).is_ok()
+}
+
+/// Puts a fault around all of a subject in phases.
+fn around(subject: Subject, fault: Fault) -> Subject {
+    let (phases, make) = (subject.phases.clone(), subject.make);
+    let make = move |link: &LinkConfig| -> Box<dyn Scheduler> {
+        Box::new(Broken { phases: phases.clone(), ..Broken::new(make(link), fault) })
+    };
+    Subject { make: Box::new(make), ..subject }
+}
+
+/// Makes a scheduler for an owner of phases.
+type Maker = fn(&LinkConfig) -> Broken;
+
 impl Broken {
+    fn of(kind: SchedulerAlgorithm, link: &LinkConfig, fault: Fault) -> Self {
+        Self::new(Box::new(AnyScheduler::new(kind, link)), fault)
+    }
+
+    fn new(inner: Box<dyn Scheduler>, fault: Fault) -> Self {
+        Self {
+            inner,
+            fault,
+            calls: 0,
+            phases: None,
+            asleep: None,
+            extra: None,
+            configs: Vec::new(),
+            last: Instant::ZERO,
+        }
+    }
+
+    /// The answer of one that oversleeps.
+    fn oversleep(&mut self, now: Instant) -> Dequeue {
+        self.last = self.last.max(now);
+        let now = self.last;
+        if let Some((until, why)) = self.asleep.filter(|(until, _)| now < *until) {
+            return Dequeue::Wait { until, why };
+        }
+        let answer = self.inner.dequeue(now);
+        let Dequeue::Wait { until, why: why @ WaitReason::PhaseClosed } = answer else {
+            return answer;
+        };
+        let timetable = &self.phases.as_ref().unwrap().timetable;
+        let missed = timetable.gate(until.as_nanos());
+        let as_good = |gate: &TimetableGate| timetable.borrow || gate.owner == missed.owner;
+        let later = timetable.after(until.as_nanos()).find(as_good).unwrap();
+        let until = Instant::from_nanos(later.start);
+        self.asleep = Some((until, why));
+        Dequeue::Wait { until, why }
+    }
+
+    /// The answer of one that takes a packet of another class, too.
+    fn take_two(&mut self, now: Instant) -> Dequeue {
+        if let Some((class, packet)) = self.extra.take() {
+            return Dequeue::Send { class, packet, mark: false };
+        }
+        let answer = self.inner.dequeue(now);
+        if let Dequeue::Send { class, .. } = answer
+            && self.inner.class_backlog(class).packets == 0
+            && let Dequeue::Send { class, packet, .. } = self.inner.dequeue(now)
+        {
+            self.extra = Some((class, packet));
+        }
+        answer
+    }
+
+    /// The answer of one that begins turns anew when it was not asked for long.
+    fn forget_turn(&mut self, now: Instant) -> Dequeue {
+        if now.saturating_since(self.last) > Nanos::from_micros(2) {
+            for (class, config) in (0..).map(ClassId).zip(&self.configs) {
+                let other = ClassConfig { weight: config.weight + 1, ..config.clone() };
+                self.inner.change_class(now, class, &other).unwrap();
+                self.inner.change_class(now, class, config).unwrap();
+            }
+        }
+        self.last = now;
+        self.inner.dequeue(now)
+    }
+
+    /// The packets held of a class.
+    fn extra(&self, class: ClassId) -> Backlog {
+        let extra = self.extra.filter(|(of, _)| *of == class);
+        extra.map_or_else(Backlog::default, |(_, packet)| Backlog {
+            packets: 1,
+            bytes: packet.bytes().into(),
+        })
+    }
+
     fn spoil(&self, config: &ClassConfig) -> ClassConfig {
         let mut config = config.clone();
         let scale = |rate: BitRate, num: u64| BitRate::from_bps(rate.as_bps() / 8 * num);
@@ -161,6 +286,7 @@ impl Scheduler for Broken {
         parent: Option<ClassId>,
         config: &ClassConfig,
     ) -> Result<ClassId, ConfigError> {
+        self.configs.push(config.clone());
         self.inner.add_class(now, parent, &self.spoil(config))
     }
 
@@ -170,6 +296,7 @@ impl Scheduler for Broken {
         class: ClassId,
         config: &ClassConfig,
     ) -> Result<(), ConfigError> {
+        self.asleep = None;
         if self.fault == Fault::ForgetsOnChange {
             self.inner.remove_class(now, class, &mut |_| ())?;
             return self.inner.add_class(now, None, config).map(|_| ());
@@ -183,11 +310,16 @@ impl Scheduler for Broken {
         class: ClassId,
         orphan: &mut dyn FnMut(Packet),
     ) -> Result<(), ConfigError> {
+        if let Some((_, packet)) = self.extra.take_if(|(of, _)| *of == class) {
+            orphan(packet);
+        }
+        self.asleep = None;
         self.inner.remove_class(now, class, orphan)
     }
 
     fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
         self.calls += 1;
+        self.asleep = None;
         if self.fault == Fault::LosesPackets && self.calls.is_multiple_of(40) {
             return Ok(());
         }
@@ -204,6 +336,12 @@ impl Scheduler for Broken {
 
     fn dequeue(&mut self, now: Instant) -> Dequeue {
         self.calls += 1;
+        match self.fault {
+            Fault::Oversleeps => return self.oversleep(now),
+            Fault::HoldsOneMore => return self.take_two(now),
+            Fault::ForgetsTurns => return self.forget_turn(now),
+            _ => {}
+        }
         let nanosecond = Nanos::new(1);
         match (self.fault, self.inner.dequeue(now)) {
             (Fault::MixesClasses, Dequeue::Send { class, packet, mark })
@@ -226,7 +364,7 @@ impl Scheduler for Broken {
             {
                 // Back to the queue, and a lame excuse.
                 let _ = self.inner.enqueue(now, class, packet);
-                let why = weir_sched::WaitReason::LinkBusy;
+                let why = WaitReason::LinkBusy;
                 Dequeue::Wait { until: now + nanosecond, why }
             }
             (_, answer) => answer,
@@ -234,6 +372,8 @@ impl Scheduler for Broken {
     }
 
     fn charge(&mut self, now: Instant, class: ClassId, bytes: ByteCount) {
+        self.asleep = None;
+        self.last = self.last.max(now);
         self.inner.charge(now, class, bytes);
     }
 
@@ -246,6 +386,7 @@ impl Scheduler for Broken {
     }
 
     fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {
+        self.last = self.last.max(now);
         self.inner.set_link_rate(now, rate);
     }
 
@@ -253,16 +394,19 @@ impl Scheduler for Broken {
         self.inner.flow_counters(class)
     }
 
+    /// The backlog of all classes; the cycle counts for itself.
     fn backlog(&self) -> Backlog {
         self.inner.backlog()
     }
 
     fn class_backlog(&self, class: ClassId) -> Backlog {
-        self.inner.class_backlog(class)
+        let (queued, extra) = (self.inner.class_backlog(class), self.extra(class));
+        Backlog { packets: queued.packets + extra.packets, bytes: queued.bytes + extra.bytes }
     }
 
     fn head_arrived(&self, class: ClassId) -> Option<Instant> {
-        self.inner.head_arrived(class)
+        let extra = self.extra.filter(|(of, _)| *of == class);
+        extra.map(|(_, packet)| packet.arrived).or_else(|| self.inner.head_arrived(class))
     }
 
     fn room(&self, class: ClassId) -> u32 {
@@ -271,6 +415,9 @@ impl Scheduler for Broken {
 
     fn counters(&self, class: ClassId) -> ClassCounters {
         let mut counters = self.inner.counters(class);
+        let extra = self.extra(class);
+        counters.sent.packets -= extra.packets;
+        counters.sent.bytes -= extra.bytes;
         if self.fault == Fault::Miscounts && counters.sent.packets > 3 {
             counters.sent.bytes += 1;
         }

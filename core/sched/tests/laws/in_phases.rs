@@ -3,16 +3,19 @@
 //!
 //! The classes of a law are spread over the owners of a cycle, whose gates close again and again
 //! while the law runs. What a scheduler promises of its classes must hold inside phases, too: none
-//! is lost, an order is kept, a limit holds, shares are fair. How exactly the gates are kept is
-//! audited in `weir-sim`, against a timetable.
+//! is lost, an order is kept, a limit holds, shares are fair. Waits are compared with a timetable
+//! here; how exactly frames keep the gates is audited in `weir-sim`.
 
 use weir_sched::{
     AnyScheduler, Backlog, ClassConfig, ClassCounters, ClassId, ConfigError, CycleConfig, Cyclic,
     Dequeue, DropReason, FlowCounters, LinkConfig, Packet, Phase, Scheduler, SchedulerAlgorithm,
+    WaitReason,
 };
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
-use crate::subject::{self, Subject};
+use crate::storm::{ANY, Answer, Climate, Manner, Seed};
+use crate::subject::{self, Phases, Subject};
+use crate::timetable::{Timetable, TimetablePhase};
 use crate::{limits, shares, storm};
 
 /// Goal: nothing is lost at the gates; packets stay in order, and counters with the packet that an
@@ -44,15 +47,69 @@ fn classes_of_an_owner_share_its_phases() {
     subjects(1).for_each(|subject| shares::fair_in_every_window(&subject));
 }
 
+/// Goal: a wait ends at the first gate in which a frame may leave, as far as the scheduler knows
+/// its length, and at its end one does, or the limits of all hold. An owner holds one packet at
+/// most, and sends it first. Method: storms in which each wait is waited for, compared with a
+/// timetable by `Audit::pull`.
+#[test]
+fn each_wait_ends_at_the_first_gate() {
+    subjects(OWNERS).for_each(|subject| waits_end_at_the_first_gate(&subject));
+}
+
+/// The law of one subject.
+pub(crate) fn waits_end_at_the_first_gate(subject: &Subject) {
+    let (mut closed, mut limited) = (0, 0);
+    for seed in 0..SEEDS {
+        let _seed = Seed(seed, subject.name);
+        let climate = Climate { clock_goes_back: false, drops: false, ..ANY };
+        let manner = Manner { patient: true, ..Manner::default() };
+        for answer in storm::run(subject, &storm::storm(seed, climate), &storm::link(), manner) {
+            match answer {
+                Answer::Pulled(Dequeue::Wait { why: WaitReason::PhaseClosed, .. }) => closed += 1,
+                Answer::Pulled(Dequeue::Wait { why: WaitReason::UpperLimit, .. }) => limited += 1,
+                _ => {}
+            }
+        }
+    }
+    assert!(closed > 2 * SEEDS, "{closed} waits for a gate");
+    assert_eq!(limited > 0, subject.promises.max_rate, "{limited} waits for a limit");
+}
+
 /// Every scheduler in phases of so many owners, without lending and with it.
-fn subjects(owners: u32) -> impl Iterator<Item = Subject> {
+fn subjects(owners: usize) -> impl Iterator<Item = Subject> {
     let each = SchedulerAlgorithm::ALL.into_iter();
     each.flat_map(move |kind| [false, true].map(|borrow| of(kind, owners, borrow)))
 }
 
-pub(crate) fn of(kind: SchedulerAlgorithm, owners: u32, borrow: bool) -> Subject {
+pub(crate) fn of(kind: SchedulerAlgorithm, owners: usize, borrow: bool) -> Subject {
     let (make, nested) = maker(kind);
-    Subject { phased: true, make: maker_of(owners, borrow, nested, make), ..subject::of(kind) }
+    within(phases(owners, borrow), nested, make, subject::of(kind))
+}
+
+/// A subject whose schedulers are inside phases.
+pub(crate) fn within<S: Scheduler + 'static>(
+    phases: Phases,
+    nested: bool,
+    make: fn(&LinkConfig) -> S,
+    subject: Subject,
+) -> Subject {
+    let inside = phases.clone();
+    let make = move |link: &LinkConfig| -> Box<dyn Scheduler> {
+        Box::new(InPhases::new(&inside, nested, link, make))
+    };
+    Subject { phases: Some(phases), make: Box::new(make), ..subject }
+}
+
+/// One owner more than asked for has a phase: it has nothing to send. The first has two, and one
+/// more that is too short for long frames. The end of the cycle is nobody's.
+pub(crate) fn phases(owners: usize, borrow: bool) -> Phases {
+    let phase = |owner, length: Nanos| TimetablePhase { owner, length: length.as_nanos() };
+    let mut phases: Vec<_> = (0..=owners).map(|owner| phase(Some(owner), PHASE)).collect();
+    phases.push(phase(Some(0), SHORT));
+    phases.push(phase(Some(owners), SHORT));
+    phases.push(phase(Some(0), PHASE));
+    phases.push(phase(None, PHASE));
+    Phases { timetable: Timetable::new(phases, GUARD, borrow), owners }
 }
 
 /// Makes owners' schedulers, and tells whether they have levels.
@@ -73,15 +130,6 @@ fn maker(kind: SchedulerAlgorithm) -> (fn(&LinkConfig) -> AnyScheduler, bool) {
     }
 }
 
-pub(crate) fn maker_of<S: Scheduler + 'static>(
-    owners: u32,
-    borrow: bool,
-    nested: bool,
-    make: fn(&LinkConfig) -> S,
-) -> subject::Make {
-    Box::new(move |link| Box::new(InPhases::new(owners, borrow, nested, link, make)))
-}
-
 /// A cyclic scheduler whose owners are there from the start: a class of it goes to one of them by
 /// its number.
 struct InPhases<S> {
@@ -92,25 +140,15 @@ struct InPhases<S> {
 }
 
 impl<S: Scheduler> InPhases<S> {
-    /// One owner more than asked for has phases: it has nothing to send.
-    fn new(
-        owners: u32,
-        borrow: bool,
-        nested: bool,
-        link: &LinkConfig,
-        make: fn(&LinkConfig) -> S,
-    ) -> Self {
-        let link = LinkConfig { classes_max: link.classes_max + owners + 1, ..link.clone() };
+    fn new(phases: &Phases, nested: bool, link: &LinkConfig, make: fn(&LinkConfig) -> S) -> Self {
+        let Phases { timetable, owners } = phases;
+        let idle = u32::try_from(owners + 1).unwrap();
+        let link = LinkConfig { classes_max: link.classes_max + idle, ..link.clone() };
         let mut cyclic = Cyclic::new(&link, nested, make);
         let config = ClassConfig::default();
-        let owners = (0..=owners).map(|_| cyclic.add_class(START, None, &config).unwrap());
+        let owners = (0..idle).map(|_| cyclic.add_class(START, None, &config).unwrap());
         let owners: Vec<ClassId> = owners.collect();
-        // The first owner has two phases, and the end of the cycle is nobody's.
-        let phases = owners.iter().chain(&owners[..1]);
-        let phases = phases.map(|owner| Phase { owner: *owner, length: PHASE }).collect::<Vec<_>>();
-        let length = Nanos::new(PHASE.as_nanos() * (phases.len() as u64 + 1));
-        let cycle = CycleConfig { length, phases, guard: GUARD, borrow };
-        cyclic.set_cycle(START, &cycle).unwrap();
+        cyclic.set_cycle(START, &cycle(timetable, &owners)).unwrap();
         Self { cyclic, owners, taken: Vec::new() }
     }
 
@@ -122,6 +160,20 @@ impl<S: Scheduler> InPhases<S> {
     fn outer(&self, class: ClassId) -> ClassId {
         ClassId(class.0 - u32::try_from(self.owners.len()).unwrap())
     }
+}
+
+/// The last cycle of a timetable, in which only the last phase may be nobody's.
+pub(crate) fn cycle(timetable: &Timetable, owners: &[ClassId]) -> CycleConfig {
+    let phases = timetable.phases();
+    let closed = phases.last().is_some_and(|phase| phase.owner.is_none());
+    let phases = &phases[..phases.len() - usize::from(closed)];
+    let of = |phase: &TimetablePhase| Phase {
+        owner: owners[phase.owner.unwrap()],
+        length: Nanos::new(phase.length),
+    };
+    let phases = phases.iter().map(of).collect();
+    let (guard, borrow) = (timetable.guard, timetable.borrow);
+    CycleConfig { length: Nanos::new(timetable.length()), phases, guard, borrow }
 }
 
 impl<S: Scheduler> Scheduler for InPhases<S> {
@@ -217,10 +269,13 @@ impl<S: Scheduler> Scheduler for InPhases<S> {
     }
 }
 
-pub(crate) const OWNERS: u32 = 3;
+const SEEDS: u64 = 300;
+pub(crate) const OWNERS: usize = 3;
 const START: Instant = Instant::ZERO;
 /// Six long frames at the rate of the laws' links.
 const PHASE: Nanos = Nanos::new(9_000);
+/// Two thirds of a long frame.
+const SHORT: Nanos = Nanos::new(1_000);
 const GUARD: Nanos = Nanos::new(300);
 /// The longest frame and the guard fit a phase.
-const RATE_MIN: BitRate = BitRate::from_mbps(2_000);
+pub(crate) const RATE_MIN: BitRate = BitRate::from_mbps(2_000);

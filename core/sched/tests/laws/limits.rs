@@ -50,7 +50,7 @@ pub(crate) fn no_window_exceeds_the_limit(subject: &Subject) {
         let mut random = Random::new(seed);
         let (rate, burst) = (random.between(100, 4000), random.between(1518, 9000));
         // A packet that was held leaves with those that its limit allows by then.
-        let held = if subject.phased { 1518 } else { 0 };
+        let held = if subject.phases.is_some() { 1518 } else { 0 };
         let mut audit = Audit::new(subject, &link());
         let limited = audit.add(at(0), &limited(rate, burst));
         let other = audit.add(at(0), &ClassConfig { weight: 3, ..unlimited() });

@@ -11,6 +11,7 @@
 
 mod audit;
 mod canary;
+mod first_gate;
 mod flows;
 mod fluid;
 #[path = "../support/gps.rs"]
@@ -19,9 +20,11 @@ mod in_phases;
 mod limits;
 mod link;
 mod random;
+mod rounds;
 mod shares;
 mod storm;
 mod subject;
+mod timetable;
 
 use subject::Subject;
 

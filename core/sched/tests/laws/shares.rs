@@ -28,7 +28,7 @@ pub(crate) enum Length {
 /// A packet as it began to be sent.
 #[derive(Clone, Copy)]
 pub(crate) struct Sent {
-    at: u64,
+    pub(crate) at: u64,
     pub(crate) flow: usize,
     pub(crate) bytes: u64,
 }
@@ -201,7 +201,7 @@ pub(crate) fn a_new_weight_holds_from_the_next_round(subject: &Subject) {
     assert_fair(subject, &after, &rest, "after");
 }
 
-fn assert_fair(subject: &Subject, flows: &[Flow], sent: &[Sent], what: &str) {
+pub(crate) fn assert_fair(subject: &Subject, flows: &[Flow], sent: &[Sent], what: &str) {
     assert!(sent.len() > 100, "{what}: {} packets", sent.len());
     for i in 0..flows.len() {
         for j in 0..i {
@@ -338,6 +338,9 @@ pub(crate) struct Run {
     lengths: Vec<Random>,
     /// Packets that each source keeps queued.
     pub(crate) depth: usize,
+    /// Sources do not count a packet that is held inside phases: they send the next before it has
+    /// left.
+    pub(crate) is_eager: bool,
     pub(crate) now: u64,
     pub(crate) sent: Vec<Sent>,
 }
@@ -351,8 +354,18 @@ impl Run {
             flows.iter().map(|flow| Random::new(seed + 100 * u64::from(flow.config.weight)));
         let lengths = lengths.collect();
         let flows = flows.to_vec();
-        let phased = subject.phased;
-        Self { audit, phased, flows, classes, lengths, depth: 3, now: 0, sent: Vec::new() }
+        let phased = subject.phases.is_some();
+        Self {
+            audit,
+            phased,
+            flows,
+            classes,
+            lengths,
+            depth: 3,
+            is_eager: false,
+            now: 0,
+            sent: Vec::new(),
+        }
     }
 
     fn until(&mut self, end: u64) {
@@ -377,6 +390,9 @@ impl Run {
         let mut answer = self.audit.pull(at(self.now));
         while let (true, Dequeue::Wait { until, .. }) = (self.phased, answer) {
             self.now = until.as_nanos();
+            if self.is_eager {
+                self.refill();
+            }
             answer = self.audit.pull(until);
         }
         if let Dequeue::Send { class, packet, .. } = answer {
@@ -403,7 +419,7 @@ impl Run {
         let mut arrived = Vec::new();
         for flow in 0..self.flows.len() {
             let this = &self.flows[flow];
-            while self.is_awake(flow) && self.audit.queued(self.classes[flow]) < self.depth {
+            while self.is_awake(flow) && self.queued(self.classes[flow]) < self.depth {
                 let bytes = match this.length {
                     Length::Fixed(bytes) => bytes,
                     Length::Mixed => self.lengths[flow].length(),
@@ -413,6 +429,10 @@ impl Run {
             }
         }
         arrived
+    }
+
+    fn queued(&self, class: ClassId) -> usize {
+        self.audit.queued(class) - usize::from(self.is_eager && self.audit.holds(class))
     }
 
     pub(crate) fn is_awake(&self, flow: usize) -> bool {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The schedulers under test, and what each promises.
 
-use weir_sched::{AnyScheduler, LinkConfig, Paced, Scheduler, SchedulerAlgorithm};
+use weir_sched::{AnyScheduler, ClassId, LinkConfig, Paced, Scheduler, SchedulerAlgorithm};
+
+use crate::timetable::Timetable;
 
 /// A scheduler that can be made, and what it promises.
 pub(crate) struct Subject {
@@ -9,10 +11,19 @@ pub(crate) struct Subject {
     pub(crate) kind: SchedulerAlgorithm,
     /// Set if it is behind a link's clock.
     pub(crate) paced: bool,
-    /// Set if it is inside phases: it waits for gates, and may hold a packet of each owner.
-    pub(crate) phased: bool,
+    /// The phases that it is inside, if it is: it waits for gates, and may hold a packet of each
+    /// owner.
+    pub(crate) phases: Option<Phases>,
     pub(crate) make: Make,
     pub(crate) promises: Promises,
+}
+
+/// The phases of a link whose classes belong to owners in turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Phases {
+    pub(crate) timetable: Timetable,
+    /// Owners with classes.
+    pub(crate) owners: usize,
 }
 
 /// Makes a scheduler for a link.
@@ -58,9 +69,16 @@ fn subject(kind: SchedulerAlgorithm, order: Order, min_rate: bool) -> Subject {
         name: kind.name(),
         kind,
         paced: false,
-        phased: false,
+        phases: None,
         make: Box::new(move |link| Box::new(AnyScheduler::new(kind, link))),
         promises: Promises { order, min_rate, max_rate, conserves_work },
+    }
+}
+
+impl Phases {
+    /// The owner of a class.
+    pub(crate) fn owner(&self, class: ClassId) -> usize {
+        class.0 as usize % self.owners
     }
 }
 
@@ -72,7 +90,7 @@ impl Subject {
             Box::new(Paced::new(AnyScheduler::new(kind, link), link))
         };
         let promises = self.promises.clone();
-        Self { name: self.name, kind, paced: true, phased: false, make: Box::new(make), promises }
+        Self { name: self.name, kind, paced: true, phases: None, make: Box::new(make), promises }
     }
 }
 
