@@ -21,11 +21,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use weir_plan::{PlanAnswer, PlanEffort};
+use weir_plan::PlanAnswer;
 use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output;
 
-use self::file::{REFUSED, read};
+use self::file::{REFUSED, answer, read};
 
 /// Place slices on nodes: whether they fit, where, with which caps and phases. Nothing is changed.
 #[derive(Debug, Args)]
@@ -66,7 +66,7 @@ impl PlanCommand {
             UsageError("weir plan takes a FILE, or one of apply, recover and verify".to_owned())
         })?;
         let request = read(&file)?;
-        let answer = weir_plan::plan(&request, &PlanEffort::default());
+        let answer = answer(&request);
         if self.json {
             output::print_own(&view::answer(&request, &answer))?;
         } else {

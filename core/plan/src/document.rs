@@ -30,12 +30,10 @@ pub fn read_request(text: &str) -> Result<PlanRequest, Problems> {
 #[derive(Default, Deserialize, JsonSchema)]
 #[schemars(rename = "plan")]
 struct PlanTable {
-    #[serde(default)]
     #[schemars(required, length(min = 1, max = KINDS_MAX))]
-    node: Vec<KindTable>,
-    #[serde(default)]
+    node: Option<Vec<KindTable>>,
     #[schemars(required, length(min = 1, max = PLAN_SLICES_MAX))]
-    slice: Vec<DemandTable>,
+    slice: Option<Vec<DemandTable>>,
 }
 
 #[derive(Default, Deserialize, JsonSchema)]
@@ -131,10 +129,10 @@ struct FrameTable {
 struct KindName(String);
 
 fn request(document: PlanTable, findings: &mut FindingList) -> PlanRequest {
-    let kinds = kinds(document.node, findings);
+    let kinds = kinds(document.node.unwrap_or_default(), findings);
     let mut request = PlanRequest { kinds, slices: vec![] };
     let mut names = BTreeSet::new();
-    for (index, table) in document.slice.into_iter().enumerate() {
+    for (index, table) in document.slice.unwrap_or_default().into_iter().enumerate() {
         let count = table.count.unwrap_or(1);
         let mut report = |key: &str, message: String| findings.report("slice", index, key, message);
         let slice = slice(table, &request.kinds, &mut report);
@@ -148,6 +146,11 @@ fn request(document: PlanTable, findings: &mut FindingList) -> PlanRequest {
                 1 => slice.name.clone(),
                 _ => format!("{}-{number}", slice.name),
             };
+            if name.len() > NAME_MAX {
+                let many = name.len();
+                report("name", format!("\"{name}\" has {many} characters, at most {NAME_MAX}"));
+                break;
+            }
             if !names.insert(name.clone()) {
                 report("name", format!("\"{name}\" is another slice's, too"));
                 break;
@@ -324,6 +327,8 @@ const CYCLE_MIN: u64 = 10_000;
 const CYCLE_MAX: u64 = 1_000_000_000;
 /// Ten seconds.
 const DELAY_MAX: u64 = 10_000_000_000;
+/// Longest name that a node's policy has for a slice, with the number of one of several.
+const NAME_MAX: usize = 63;
 /// Frame sizes of a mix.
 const SIZES_MAX: usize = 64;
 /// Phases are whole microseconds where nothing else is said.
@@ -396,6 +401,21 @@ mod tests {
         assert_eq!(why, "2kpps of 1004 bytes, its CPU model was measured up to 1500pps");
         let given = format!("{NODE}model = \"m\"\n{slice}cpu_on = {{ edge = \"3%\" }}\n");
         assert_eq!(read_request(&given).unwrap().slices[0].modelled, [0; 0]);
+    }
+
+    /// Goal: a file that was cut off is no plan: an apply or a verify of it would succeed.
+    #[test]
+    fn a_file_without_nodes_or_slices_is_refused() {
+        let slice = "[[slice]]\nname = \"a\"\nsend = \"9Mbit\"\nframes = \"64B\"\ncpu = \"5%\"\n";
+        for (text, missing) in [("", "node"), (NODE, "slice"), (slice, "node")] {
+            let refused = read_request(text).unwrap_err().to_string();
+            assert!(refused.contains(&format!("{missing}: is missing")), "{refused}");
+        }
+        // The name of one of several has room for its number.
+        let long = slice.replace("\"a\"", &format!("\"{}\"", "x".repeat(62)));
+        read_request(&format!("{NODE}{long}")).unwrap();
+        let refused = read_request(&format!("{NODE}{long}count = 2\n")).unwrap_err().to_string();
+        assert!(refused.contains("has 64 characters, at most 63"), "{refused}");
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub struct IntervalFlow {
     pub held_before_pps: Option<u64>,
     /// Drops by cause and reason. Reasons that did not occur are absent.
     pub dropped: BTreeMap<DropCause, BTreeMap<Reason, Amount>>,
+    /// Frames refused for what they are, by reasons that only the kernel's data plane has. Reasons
+    /// that did not occur are absent.
+    pub refused_by_kernel: BTreeMap<&'static str, Amount>,
 }
 
 /// The cause of a drop, as it matters for the share of the frame's owner.
@@ -46,6 +49,14 @@ pub enum DropCause {
     Limit,
     /// A lack of room or of time.
     Room,
+}
+
+/// Tells whether a node refuses a frame for what it is, by the name of the reason. It counts as
+/// never offered: no guarantee is for such frames.
+#[must_use]
+pub fn is_refusal(reason: &str) -> bool {
+    let own = Reason::ALL.into_iter().find(|own| own.name() == reason);
+    own.map(DropCause::of) == Some(DropCause::Itself) || KERNEL_REASONS.contains(&reason)
 }
 
 impl DropCause {
@@ -121,8 +132,15 @@ impl IntervalFlow {
                 flow.dropped.entry(DropCause::of(reason)).or_default().insert(reason, new);
             }
         }
+        for name in KERNEL_REASONS {
+            let of = |status: &DirectionStatus| status.dropped.get(name).copied();
+            let new = of(after).unwrap_or_default().minus(of(before).unwrap_or_default());
+            if new != Amount::default() {
+                flow.refused_by_kernel.insert(name, new);
+            }
+        }
         let came = after.received.minus(before.received).plus(after.copies.minus(before.copies));
-        flow.offered = came.minus(flow.dropped_for(DropCause::Itself));
+        flow.offered = came.minus(flow.refused());
         flow
     }
 
@@ -131,6 +149,22 @@ impl IntervalFlow {
     pub fn dropped_for(&self, cause: DropCause) -> Amount {
         let each = self.dropped.get(&cause).into_iter().flat_map(BTreeMap::values);
         each.fold(Amount::default(), |sum, amount| sum.plus(*amount))
+    }
+
+    /// Sums up the frames refused for what they are, which count as never offered.
+    #[must_use]
+    pub fn refused(&self) -> Amount {
+        let by_kernel = self.refused_by_kernel.values();
+        by_kernel.fold(self.dropped_for(DropCause::Itself), |sum, amount| sum.plus(*amount))
+    }
+
+    /// Returns the reason for which most frames were refused for what they are.
+    #[must_use]
+    pub fn most_refused(&self) -> Option<&'static str> {
+        let own = self.dropped.get(&DropCause::Itself).into_iter().flatten();
+        let own = own.map(|(reason, amount)| (reason.name(), amount));
+        let all = own.chain(self.refused_by_kernel.iter().map(|(name, amount)| (*name, amount)));
+        all.max_by_key(|(_, amount)| amount.packets).map(|(name, _)| name)
     }
 
     /// Returns true if any packet was dropped for one of these reasons.
@@ -171,6 +205,9 @@ pub(crate) fn headers_of(port: &Port, slice: &Slice, direction: Direction) -> u1
     }
 }
 
+/// Reasons of the kernel's data plane alone: the frame is another slice's, or nobody's.
+const KERNEL_REASONS: [&str; 2] = ["foreign_slice", "unknown_slice"];
+
 /// Bytes of the shortest frame on a wire, without FCS.
 const FRAME_MIN: u64 = 60;
 
@@ -209,6 +246,22 @@ mod tests {
         assert_eq!(flow.dropped_for(DropCause::Limit), amount(2, 200));
         assert_eq!(flow.dropped_for(DropCause::Room), amount(3, 300));
         assert_eq!(flow.demand(), amount(7, 700));
+    }
+
+    /// Goal: what the kernel's data plane keeps from a vif of another slice was no offer to it.
+    #[test]
+    fn a_reason_of_the_kernel_alone_is_no_offer() {
+        let before = status(amount(100, 9_000), amount(100, 9_000), &[]);
+        let mut after = status(amount(110, 10_000), amount(104, 9_400), &[]);
+        after.received = after.received.plus(amount(2, 200));
+        after.dropped.insert("foreign_slice".to_owned(), amount(6, 600));
+        after.dropped.insert(Reason::SpoofedMac.name().to_owned(), amount(1, 100));
+        after.dropped.insert("of_a_later_version".to_owned(), amount(1, 100));
+        let flow = IntervalFlow::between(&before, &after);
+        assert_eq!((flow.offered, flow.got), (amount(5, 500), amount(4, 400)));
+        assert_eq!(flow.most_refused(), Some("foreign_slice"));
+        assert!(is_refusal("unknown_slice") && is_refusal("moved"));
+        assert!(!is_refusal("vif_bits") && !is_refusal("of_a_later_version"));
     }
 
     #[test]

@@ -4,6 +4,9 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use weir_plan::{NodePlan, PlanAnswer, PlanEffort, PlanRequest};
 use weir_platform::failure::Failure;
@@ -62,9 +65,37 @@ const fn whole(value: f64) -> u64 {
     value as u64
 }
 
+/// Plans, and says on standard error that it works if it takes long: to find the conflict and the
+/// relaxation of thousands of different slices takes minutes.
+pub(super) fn answer(request: &PlanRequest) -> PlanAnswer {
+    let nodes: u32 = request.kinds.iter().map(|kind| kind.count).sum();
+    let slices = request.slices.len();
+    let tell = || {
+        eprintln!(
+            "still placing {slices} slices on {nodes} nodes; if they do not fit, it takes minutes"
+        )
+    };
+    while_telling(TELL_AFTER, tell, || weir_plan::plan(request, &PlanEffort::default()))
+}
+
+/// Does `work`, and calls `tell` once if it takes longer than `after`.
+fn while_telling<T>(after: Duration, tell: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
+    let (done, is_done) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if is_done.recv_timeout(after) == Err(RecvTimeoutError::Timeout) {
+                tell();
+            }
+        });
+        let found = work();
+        drop(done);
+        found
+    })
+}
+
 /// Plans for running nodes: `Err` with the answer to print if the slices do not fit.
 pub(super) fn placed(request: &PlanRequest) -> Result<NodePlan, PlanAnswer> {
-    match weir_plan::plan(request, &PlanEffort::default()) {
+    match answer(request) {
         PlanAnswer::Placed(plan) => Ok(plan),
         refused @ PlanAnswer::Refused(_) => Err(refused),
     }
@@ -123,6 +154,8 @@ pub(super) fn beside(plan: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
+/// A plan that takes longer says so.
+const TELL_AFTER: Duration = Duration::from_secs(5);
 /// The exit status of a request that does not fit.
 pub(super) const REFUSED: u8 = 5;
 /// The exit status of a plan that is not held.
@@ -158,6 +191,17 @@ mod tests {
             measured: CpuModel::sizes(&points),
             surface: CpuSurface::of(&points, false).unwrap(),
         }
+    }
+
+    /// Goal: work of minutes is told from a program that hangs.
+    #[test]
+    fn long_work_is_told_once_and_short_work_is_not() {
+        let mut told = 0;
+        assert_eq!(while_telling(Duration::from_secs(600), || told += 1, || 7), 7);
+        assert_eq!(told, 0);
+        let work = || thread::sleep(Duration::from_millis(200));
+        while_telling(Duration::ZERO, || told += 1, work);
+        assert_eq!(told, 1);
     }
 
     /// An editor that saves by a rename puts another file in the plan's place, and a plan may be

@@ -12,6 +12,7 @@ use weir_api_types::policy::PolicyView;
 use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
 use weir_api_types::xtc::XtcView;
 use weir_plan::SliceRequest;
+use weir_report::interval::is_refusal;
 use weir_units::BitRate;
 
 /// The verdict on a measured promise of a plan, or on all of them.
@@ -110,18 +111,31 @@ pub(super) fn side(
         let bytes = sum(now, of).saturating_sub(sum(then, of));
         u64::try_from(u128::from(bytes) * 8_000_000_000 / span).unwrap_or(u64::MAX)
     };
-    let offered_bps = rate(|of| of.received.plus(of.copies));
+    let offered_bps = rate(offered);
     let got_bps = rate(|of| of.sent);
-    let dropped_bps = rate(|of| {
-        of.dropped.values().fold(of.dropped_after, |sum, of_reason| sum.plus(*of_reason))
-    });
     // Frames that came shortly before the end are still on their way.
-    let kept_bps = dropped_bps + rate(|of| of.backlog);
+    let kept_bps = rate(|of| lost(of).plus(of.backlog));
     let planned_bps = planned.rate.as_bps();
     let verdict = verdict(planned_bps, offered_bps, got_bps, kept_bps);
     let is_unproven = verdict == PlanVerdict::Unproven;
     let unproven = is_unproven.then(|| too_little(slice, planned, offered_bps));
     SideView { planned_bps, offered_bps, got_bps, verdict, unproven }
+}
+
+/// The load of a direction: what came to be forwarded.
+fn offered(of: &DirectionStatus) -> Amount {
+    of.received.plus(of.copies).minus(dropped(of, is_refusal))
+}
+
+/// The part of the load that was dropped.
+fn lost(of: &DirectionStatus) -> Amount {
+    dropped(of, |reason| !is_refusal(reason)).plus(of.dropped_after)
+}
+
+/// The sum of the drops before a queue for some reasons.
+fn dropped(of: &DirectionStatus, wanted: impl Fn(&str) -> bool) -> Amount {
+    let found = of.dropped.iter().filter(|(reason, _)| wanted(reason));
+    found.fold(Amount::default(), |sum, (_, amount)| sum.plus(*amount))
 }
 
 /// Judges rates: the planned, the offered, the forwarded, and what was dropped or waits.
@@ -233,6 +247,19 @@ mod tests {
         assert_eq!(verdict(1000, 989, 989, 0), PlanVerdict::Unproven, "that is not almost");
         assert_eq!(verdict(1000, 991, 980, 11), PlanVerdict::Broken, "it lost of what it asked");
         assert_eq!(verdict(1000, 1000, 988, 3), PlanVerdict::Broken, "it asked for all of it");
+    }
+
+    /// Goal: a tenant cannot break a plan by frames that no node forwards. Method: beside 100
+    /// frames that passed, as many with a wrong source address, and then as many without room.
+    #[test]
+    fn frames_that_are_refused_for_what_they_are_are_no_load() {
+        let some = Amount { packets: 100, bytes: 50_000 };
+        let mut of = DirectionStatus { received: some.plus(some), ..DirectionStatus::default() };
+        (of.enqueued, of.sent) = (some, some);
+        of.dropped.insert("spoofed_mac".to_owned(), some);
+        assert_eq!((offered(&of), lost(&of)), (some, Amount::default()));
+        of.dropped = [("queue_packets".to_owned(), some)].into();
+        assert_eq!((offered(&of), lost(&of)), (some.plus(some), some));
     }
 
     #[test]

@@ -30,10 +30,9 @@ impl StatusPair<'_> {
             let device = &self.policy[id].device;
             return (LimitingFactor::Device, format!("it waits for its device {device}"));
         }
-        let refused = flow.dropped_for(DropCause::Itself);
+        let refused = flow.refused();
         if refused.packets > flow.offered.packets {
-            let worst =
-                most_frequent(flow.dropped.get(&DropCause::Itself)).map_or("", Reason::name);
+            let worst = flow.most_refused().unwrap_or_default();
             let (pps, came) = (self.per_second(refused.packets), flow.offered.packets);
             let because = format!("{pps} packets a second refused, most for {worst}, {came} not");
             return (LimitingFactor::Refused, because);
