@@ -279,7 +279,8 @@ static __always_inline void open_gap(struct stream *s, __u64 sequence)
 	}
 }
 
-static __always_inline void order_count(struct stream *s, __u64 sequence)
+/* Tells whether this is the first arrival of the packet, as far as the window goes back. */
+static __always_inline int order_count(struct stream *s, __u64 sequence)
 {
 	__u64 *word = &s->window[sequence / 64 & (WINDOW_WORDS - 1)];
 	__u64 bit = 1ull << (sequence & 63);
@@ -293,9 +294,10 @@ static __always_inline void order_count(struct stream *s, __u64 sequence)
 		s->next = sequence + 1;
 	} else if (s->next - sequence > WINDOW) {
 		s->stale += 1;
-		return;
+		return 0;
 	} else if (*word & bit) {
 		s->duplicated += 1;
+		return 0;
 	} else {
 		s->reordered += 1;
 		if (sequence > s->first) {
@@ -307,6 +309,7 @@ static __always_inline void order_count(struct stream *s, __u64 sequence)
 		}
 	}
 	*word |= bit;
+	return 1;
 }
 
 static __always_inline void delay_count(struct stream *s, __u64 delay)
@@ -350,13 +353,15 @@ static __always_inline void count_stream(struct packet *p, struct totals *t)
 	__u64 now = p->now;
 	bpf_spin_lock(&s->lock);
 	__u64 before = s->packets;
-	order_count(s, p->sequence);
+	int is_first = order_count(s, p->sequence);
 	if (!before)
 		s->first_ns = now;
 	s->last_ns = now;
 	s->packets += 1;
 	s->bytes += p->bytes;
-	delay_count(s, (now - p->sent_ns) & TIME_MASK);
+	/* A copy has no delay of its own, and one that is stale counts as lost. */
+	if (is_first)
+		delay_count(s, (now - p->sent_ns) & TIME_MASK);
 	cell_count(&s->cells[p->cell & (CELLS - 1)], p->cell, 1, p->bytes);
 	bpf_spin_unlock(&s->lock);
 	if (settings.records_max && index == settings.record_stream)

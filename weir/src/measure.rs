@@ -178,7 +178,7 @@ impl MeasureCommand {
         };
         let stop = weir_traffic::stop_on_signals()?;
         let (report, origin) = bench.measure(method, ip, stop)?;
-        bench.print(&report)?;
+        bench.print(&report, true)?;
         if let Some(path) = &bench.model {
             if bench.node.is_none() {
                 eprintln!(
@@ -210,14 +210,17 @@ impl BenchmarkOptions {
         self.check_model(choice, &profiles)?;
         check_goals(&goals).map_err(|error| UsageError(error.to_string()))?;
         self.check_times(&goals)?;
+        self.check_traffic(method, &profiles, &goals)?;
         let baseline = self.baseline.as_deref();
         let baseline = baseline.map(|path| report_files::baseline(path, &profiles)).transpose()?;
         std::fs::create_dir_all(&self.out)
             .map_err(|error| format!("{}: {error}", self.out.display()))?;
-        report_files::set_aside(&self.out)?;
         let origin = machine::origin(&machine::command_line(), env!("WEIR_VERSION"));
         let node = self.node.as_deref().map(node_meter::client).transpose()?;
         let mut measurer = NodeMeter::new(self.measurer(choice, stop)?, node);
+        measurer.wire.await_links()?;
+        // A run that cannot begin, such as a second one on these interfaces, leaves it.
+        report_files::set_aside(&self.out)?;
         let (line_bps, generator_pps, notes) = (self.line_bps(), Vec::new(), Vec::new());
         let mut head = ReportHead {
             begun,
@@ -236,10 +239,21 @@ impl BenchmarkOptions {
             head.notes.insert(0, format!("The measurement ended early: {error}."));
         }
         let report = self.report(&head, &measurer.wire, suite);
-        // If both the tests and the writing fail, the first failure tells more.
         let written = report_files::write(&self.out, &report);
-        measured.and(written)?;
-        Ok((report, head.origin))
+        match (measured, written) {
+            (Ok(()), Ok(())) => Ok((report, head.origin)),
+            (Ok(()), Err(error)) => {
+                // Hours of trials must not be lost for want of a disk.
+                self.print(&report, false)?;
+                Err(error)
+            }
+            (Err(error), Ok(())) if !report.suite.sizes.is_empty() => {
+                let page = self.out.join(report_files::PAGE);
+                Err(format!("{error}; {} has what is measured, INCOMPLETE", page.display()).into())
+            }
+            // If both fail, the first failure tells more.
+            (Err(error), _) => Err(error),
+        }
     }
 
     /// Settles, finds the tester's own limit, and makes the tests of all sizes. Writes the report,
@@ -262,11 +276,13 @@ impl BenchmarkOptions {
         let head = &*head;
         let mut progress = ProgressLine::default();
         let mut tell = |now: BenchmarkProgress| progress.tell(now, &head.profiles);
-        let mut written = Ok(());
         let mut size_done = |measurer: &NodeMeter<'_>, done: &SuiteResult| {
             suite.clone_from(done);
-            written =
-                report_files::write(&self.out, &self.report(head, &measurer.wire, done.clone()));
+            let report = self.report(head, &measurer.wire, done.clone());
+            // The last write counts: a disk that is full now may have room then.
+            if let Err(error) = report_files::write(&self.out, &report) {
+                eprintln!("not written yet: {error}");
+            }
         };
         let done = run_suite(
             measurer,
@@ -279,7 +295,6 @@ impl BenchmarkOptions {
         );
         progress.end();
         done?;
-        written?;
         for size in &suite.sizes {
             for note in &size.notes {
                 eprintln!("{}: {note}", size.profile.sizes);
@@ -301,7 +316,7 @@ impl BenchmarkOptions {
         let missing = head.profiles.iter().skip(suite.sizes.len());
         let mut notes = head.notes.clone();
         notes.extend(measurer.drops_note());
-        notes.extend(measurer.missed_note());
+        notes.extend(totals.notes());
         if head.baseline.is_none() {
             notes.push(NO_BASELINE.to_owned());
         }
@@ -463,10 +478,11 @@ impl BenchmarkOptions {
         self.line.or_else(told).unwrap_or(LINE).as_bps()
     }
 
-    fn print(&self, report: &MeasurementReport) -> Result<(), Failure> {
+    /// Prints the report, and where it is if it is written.
+    fn print(&self, report: &MeasurementReport, is_written: bool) -> Result<(), Failure> {
         let text = match self.json {
             true => serde_json::to_string_pretty(report)? + "\n",
-            false => summary::text(report, &self.out),
+            false => summary::text(report, is_written.then_some(&self.out)),
         };
         Ok(output::print(&text)?)
     }
@@ -673,6 +689,51 @@ mod tests {
         }
         assert!(notes("--quick").contains("RFC 9004, section 5.4"));
         assert!(!notes("--tests loss").contains("Latency"));
+    }
+
+    /// Goal: a run that does not begin takes no report away.
+    #[test]
+    fn an_interface_that_is_not_there_leaves_the_earlier_report() {
+        let out = std::env::temp_dir().join(format!("weir-t-begin-{}", std::process::id()));
+        std::fs::create_dir_all(&out).unwrap();
+        report_files::write(&out, &report(Nanos::from_secs(30))).unwrap();
+        let bench = options(&format!("--out {} --from-netns no-such-netns", out.display()));
+        let stop = AtomicBool::new(false);
+        assert!(bench.measure("rfc2544", IpVersion::V4, &stop).is_err());
+        assert!(out.join(report_files::PAGE).exists());
+        std::fs::remove_dir_all(&out).unwrap();
+    }
+
+    /// Goal: a slow link is measured below its rate, and one without packets is refused.
+    #[test]
+    fn a_slow_link_is_not_overloaded() {
+        let checked = |words: &str| {
+            let bench = options(words);
+            let profiles = bench.profiles("rfc2544", IpVersion::V4).unwrap();
+            let goals = bench.goals("rfc2544");
+            bench.check_traffic("rfc2544", &profiles, &goals).map_err(|error| error.to_string())
+        };
+        let why = checked("--quick --sizes 512 --line 1kbit").unwrap_err();
+        assert_eq!(
+            why,
+            "--line: 1kbit carries 0 frames a second of 512, and a trial of 200ms needs 2"
+        );
+        checked("--quick --sizes 1518 --line 1Mbit").unwrap();
+        let why = checked("--source 2001:2::1").unwrap_err();
+        assert_eq!(why, "--source 2001:2::1: rfc2544 sends IPv4, rfc5180 IPv6");
+        let bench = options("--goal rfc2544 --sizes 1518 --line 1Mbit");
+        let profiles = bench.profiles("rfc2544", IpVersion::V4).unwrap();
+        let own = TesterLimit { offered: 900_000, taken: 900_000 };
+        let limits = bench.limits(1_000_000, &profiles, &[own]);
+        let (goals, choice) = (bench.goals("rfc2544"), bench.choice("ndr").unwrap());
+        let mut dut = FakeDut::new(40, 0, DutNoise::default(), 1);
+        let mut none = |_| ();
+        let mut done = |_: &FakeDut, _: &SuiteResult| ();
+        let suite =
+            run_suite(&mut dut, &profiles, &goals, choice, &limits, &mut none, &mut done).unwrap();
+        let (size, throughput) = (&suite.sizes[0], suite.sizes[0].goals[0].throughput());
+        assert_eq!(size.max_pps, 81, "1538 bytes on 1 Mb/s");
+        assert!((39..=40).contains(&throughput), "{throughput}");
     }
 
     /// Goal: frames have the tag that is asked for, and room for it.

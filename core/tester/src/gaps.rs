@@ -18,6 +18,8 @@ pub struct RecoveryTime {
     pub over: Nanos,
     /// Packets that the tester did not send: of the overload, or after it.
     pub unsent: u64,
+    /// The DUT still lost packets when sending ended: it has not recovered within `time`.
+    pub is_lossy_at_end: bool,
 }
 
 /// A reset, as measured.
@@ -40,6 +42,16 @@ pub fn recovery_time(arrived: &[bool], sent: u64, pps: u64, over: Nanos) -> Nano
     let last = arrived[..sent].iter().rposition(|arrived| !arrived);
     let sent = last.map_or(0, |index| scaled(index as u64, SECOND, pps.max(1)));
     Nanos::new(sent).saturating_sub(over)
+}
+
+/// Says whether some of the last packets that were sent are lost, by the arguments of
+/// [`recovery_time`]: a DUT that recovers no more must not get the length of the test as its time.
+#[must_use]
+pub fn is_lossy_at_end(arrived: &[bool], sent: u64, pps: u64) -> bool {
+    let sent = usize::try_from(sent).unwrap_or(usize::MAX).min(arrived.len());
+    let last = scaled(pps, TAIL.as_nanos(), SECOND).max(TAIL_PACKETS);
+    let from = sent.saturating_sub(usize::try_from(last).unwrap_or(usize::MAX));
+    arrived[from..sent].contains(&false)
 }
 
 /// The longest time without a packet that ends after `reset`, of a stream of `pps` packets a second
@@ -108,6 +120,18 @@ mod tests {
         assert_eq!(recovery(&arrived), Nanos::ZERO, "before the step");
         arrived[1_250] = false;
         assert_eq!(recovery(&arrived), Nanos::from_millis(250));
+    }
+
+    /// Goal: a DUT that stays broken after the overload is told from one that recovers late.
+    #[test]
+    fn a_dut_that_loses_to_the_end_has_not_recovered() {
+        let mut arrived = vec![true; 4_000];
+        arrived[1_000..3_980].fill(false);
+        assert!(!is_lossy_at_end(&arrived, 4_000, 1_000), "20 ms before the end");
+        arrived[3_995] = false;
+        assert!(is_lossy_at_end(&arrived, 4_000, 1_000));
+        assert!(!is_lossy_at_end(&arrived, 9, 1_000), "what was sent arrived");
+        assert!(!is_lossy_at_end(&[], 0, 1_000));
     }
 
     /// Goal: a generator that ends early does not make a device that recovered look dead.

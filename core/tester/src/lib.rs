@@ -65,7 +65,9 @@ pub use drift::{
 };
 pub use error::SearchError;
 pub use fake::{DutNoise, DutOutages, FakeDut};
-pub use gaps::{RecoveryTime, ResetTime, TAIL, TAIL_PACKETS, recovery_time, reset_time};
+pub use gaps::{
+    RecoveryTime, ResetTime, TAIL, TAIL_PACKETS, is_lossy_at_end, recovery_time, reset_time,
+};
 pub use goal::{Goal, GoalError};
 pub use grid::LoadGrid;
 pub use least_squares::{LeastSquaresError, LinearFit};

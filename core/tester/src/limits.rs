@@ -27,7 +27,7 @@ pub struct BenchmarkLimits {
     /// Packets a second that the generator can offer of each profile, in their order; no load
     /// exceeds it. A profile without one has the line's rate.
     pub max_pps: Vec<u64>,
-    /// The least load of a search.
+    /// The least load of a search, or a tenth of what the link carries if that is less.
     pub min_pps: u64,
     /// The trials of a search last so long in sum at most.
     pub search: Nanos,

@@ -171,6 +171,25 @@ impl NodeLoad {
 }
 
 impl TrialResult {
+    /// Packets that reached the DUT and did not come back: without those that the tester missed.
+    pub fn device_missing(&self) -> u64 {
+        self.outcome.missing().saturating_sub(self.tester_missing)
+    }
+
+    /// The part of the packets that reached the DUT which it did not forward, 0 to 1 (RFC 2544,
+    /// section 26.3); `None` if none reached it.
+    pub fn device_loss(&self) -> Option<f64> {
+        let missing = self.device_missing();
+        let reached = self.outcome.forwarded + missing;
+        (reached > 0).then(|| float(missing) / float(reached))
+    }
+
+    /// The part of the intended packets that was sent, 0 to 1.
+    pub fn offered_ratio(&self) -> f64 {
+        let Outcome { intended, offered, .. } = self.outcome;
+        if intended == 0 { 1.0 } else { float(offered) / float(intended) }
+    }
+
     /// Several trials of one load as one: packets are added up, the least and the greatest time are
     /// those of all, other times and the loads of processors are means of the trials' (RFC 2544,
     /// section 26.2).

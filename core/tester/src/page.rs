@@ -2,6 +2,8 @@
 //! A measurement as one self-contained HTML page: what a lab hands over. No script, no font, no
 //! request to anywhere; the charts are inline SVG.
 
+mod bursts;
+
 use std::fmt::Write;
 
 use weir_units::Nanos;
@@ -12,7 +14,7 @@ use crate::goal::Goal;
 use crate::limits::THROUGHPUT_PERCENT;
 use crate::procedures::{LadderPoint, SizeResult};
 use crate::repetitions::Repetitions;
-use crate::report::{MeasurementReport, busy, kilo};
+use crate::report::{MeasurementReport, busy, kilo, offered_kpps};
 use crate::scale::{float, seconds};
 
 impl MeasurementReport {
@@ -153,6 +155,7 @@ impl MeasurementReport {
             "goal",
             "packets/s",
             "upper bound",
+            "conditional",
             "Mbit/s",
             "of the line",
             "result",
@@ -192,7 +195,6 @@ impl MeasurementReport {
     /// Throughput and latency beside those without the device.
     fn native_table(&self) -> String {
         let Some(baseline) = &self.baseline else { return String::new() };
-        let dash = || "–".to_owned();
         let mut rows = Vec::new();
         for size in &self.suite.sizes {
             let other = baseline.suite.sizes.iter().find(|other| other.profile == size.profile);
@@ -242,11 +244,12 @@ impl MeasurementReport {
             self.frame(size),
             goal_name(&result.goal),
             format!("{least}{}", result.throughput()),
-            result.upper.map_or_else(|| "–".to_owned(), |upper| upper.to_string()),
+            result.upper.map_or_else(dash, |upper| upper.to_string()),
+            result.conditional.map_or_else(dash, |conditional| format!("{least}{conditional}")),
             format!("{least}{}", short(mbps(result.throughput(), size.frame_bytes))),
             format!("{least}{} %", short(share)),
             self.end_text(size, result).to_owned(),
-            limit.map_or_else(|| "–".to_owned(), |limit| limit.to_string()),
+            limit.map_or_else(dash, |limit| limit.to_string()),
         ]
     }
 
@@ -293,7 +296,7 @@ impl MeasurementReport {
     fn loss_rate(&self) -> String {
         let lines = self.lines(
             |size| &size.loss_rate,
-            |point| Some(100.0 * point.result.outcome.loss_ratio()),
+            |point| Some(100.0 * point.result.device_loss()?),
             |point| f64::from(point.percent),
         );
         if lines.is_empty() {
@@ -302,7 +305,7 @@ impl MeasurementReport {
         let chart = LineChart {
             title: "Frame loss rate",
             x_label: "load, % of the greatest",
-            y_label: "% of the frames",
+            y_label: "% of the frames sent",
             is_log: false,
             lines,
         };
@@ -316,71 +319,19 @@ impl MeasurementReport {
                     point.pps.to_string(),
                     outcome.lost.to_string(),
                     outcome.unsent.to_string(),
-                    short(100.0 * outcome.loss_ratio()),
+                    point.result.device_loss().map_or_else(dash, |loss| short(100.0 * loss)),
                 ]);
             }
         }
-        let heads = ["frame", "load", "packets/s", "lost", "unsent", "% of the frames"];
+        let heads = ["frame", "load", "packets/s", "lost", "unsent", "% of the frames sent"];
         section("Frame loss rate", &table(&heads, &rows), &[chart])
-    }
-
-    fn bursts(&self) -> String {
-        let (mut bursts, mut rest) = (Vec::new(), Vec::new());
-        for size in &self.suite.sizes {
-            if let Some(burst) = &size.back_to_back {
-                let (least, most) = (burst.bursts.iter().min(), burst.bursts.iter().max());
-                bursts.push(vec![
-                    self.frame(size),
-                    burst.pps.to_string(),
-                    burst.bursts.len().to_string(),
-                    least.map_or_else(String::new, u64::to_string),
-                    short(burst.mean),
-                    short(burst.stddev),
-                    most.map_or_else(String::new, |most| {
-                        let more = if *most >= burst.longest { " or more" } else { "" };
-                        format!("{most}{more}")
-                    }),
-                    short(1e6 * burst.corrected_buffer_s),
-                ]);
-            }
-            if let Some(recovery) = size.recovery {
-                let text = format!("recovery after {} packets/s", recovery.over_pps);
-                rest.push(vec![self.frame(size), text, time_text(recovery.recovery_ns)]);
-            }
-            if let Some(ns) = size.not_back_ns {
-                let text = format!("not back in {}", seconds_text(Nanos::new(ns)));
-                rest.push(vec![self.frame(size), "reset".to_owned(), text]);
-            }
-            if let Some(ns) = size.reset_ns {
-                rest.push(vec![self.frame(size), "reset".to_owned(), time_text(ns)]);
-            }
-        }
-        let mut text = String::new();
-        if !bursts.is_empty() {
-            let heads = [
-                "frame",
-                "packets/s",
-                "bursts",
-                "shortest",
-                "mean",
-                "deviation",
-                "longest",
-                "buffer µs",
-            ];
-            text += &section("Back-to-back frames", &table(&heads, &bursts), &[]);
-        }
-        if !rest.is_empty() {
-            let heads = ["frame", "test", "time"];
-            text += &section("Recovery and reset", &table(&heads, &rest), &[]);
-        }
-        text
     }
 
     fn processors(&self) -> String {
         let lines = self.lines(
             |size| &size.latency,
             |point| (!point.result.cpu.is_empty()).then(|| busy(&point.result.cpu)),
-            |point| kilo(point.pps),
+            offered_kpps,
         );
         if lines.is_empty() {
             return String::new();
@@ -427,9 +378,9 @@ impl MeasurementReport {
         let counted = packets.unsent + packets.forwarded + self.lost_by_sequence;
         let mut text = format!(
             "<p>{} packets intended = {} unsent + {} forwarded + {} lost, by their sequence \
-             numbers{}. Unsent packets count as lost. Traffic stops before counters are \
-             read. Frame sizes include the FCS; latency is from the generator to the sink's \
-             driver.</p>\n<ul>",
+             numbers{}. Throughput and bursts count unsent packets as lost. Traffic stops before \
+             counters are read. Frame sizes include the FCS; latency is from the generator to the \
+             sink's driver.</p>\n<ul>",
             packets.intended,
             packets.unsent,
             packets.forwarded,
@@ -484,6 +435,10 @@ impl MeasurementReport {
         });
         lines.filter(|line| !line.points.is_empty()).collect()
     }
+}
+
+fn dash() -> String {
+    "–".to_owned()
 }
 
 fn section(title: &str, body: &str, charts: &[LineChart<'_>]) -> String {
@@ -577,5 +532,7 @@ fn median_at_throughput(size: &SizeResult) -> Option<u64> {
 const SHOWN: [u32; 2] = [50, 90];
 const TESTER_NOTE: &str = "<p class=\"note\">“≥”, or more: the tester bounds the figure, and the \
                            device may forward more. The tester's own limit is what its generator \
-                           offers and its sending interface takes, packets/s.</p>";
+                           offers and its sending interface takes, packets/s. Conditional: the \
+                           rate at which the throughput arrives at worst, within the loss that \
+                           the goal allows (RFC 9971).</p>";
 const STYLE: &str = include_str!("page.css");

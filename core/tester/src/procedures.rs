@@ -70,6 +70,9 @@ pub struct BackToBack {
     pub bursts: Vec<u64>,
     /// The longest burst that was tried.
     pub longest: u64,
+    /// Repetitions that ended since the tester itself missed packets: the DUT may take more.
+    #[serde(default)]
+    pub tester_bound: u64,
     /// The mean of `bursts`.
     pub mean: f64,
     /// The standard deviation of `bursts`; 0 for a single burst.
@@ -92,6 +95,16 @@ pub struct Recovery {
     /// Length of the overload, ns.
     #[serde(default)]
     pub over_ns: u64,
+    /// The DUT still lost packets at the end of the test, `recovery_ns` after the overload.
+    #[serde(default)]
+    pub is_lossy_at_end: bool,
+}
+
+impl Recovery {
+    /// The meaning of `recovery_ns` in a table.
+    pub(crate) const fn quantity(&self) -> &'static str {
+        if self.is_lossy_at_end { "not recovered in" } else { "recovery" }
+    }
 }
 
 /// The results of one frame size.
@@ -173,6 +186,8 @@ pub fn run_suite<M: Measurer>(
     let mut result = SuiteResult::default();
     for (done, profile) in profiles.iter().enumerate() {
         let line = profile.sizes.line_pps(limits.line_bps);
+        // A slow link is searched below it, too.
+        let min = limits.min_pps.min(line / 10).max(1);
         let offered = limits.max_pps.get(done).copied().unwrap_or(u64::MAX);
         let mut suite = SizeRun {
             measurer: &mut *measurer,
@@ -183,7 +198,8 @@ pub fn run_suite<M: Measurer>(
             done,
             of: profiles.len(),
             line,
-            max: line.min(offered).max(limits.min_pps + 1),
+            min,
+            max: line.min(offered).max(min + 1),
             behind: Nanos::ZERO,
             notes: Vec::new(),
         };
@@ -206,6 +222,8 @@ struct SizeRun<'a, M> {
     of: usize,
     /// Packets a second that the link carries.
     line: u64,
+    /// The least load of the search.
+    min: u64,
     /// The greatest load.
     max: u64,
     /// Time of the tests still to come.
@@ -329,7 +347,7 @@ impl<M: Measurer> SizeRun<'_, M> {
         // A trial without a packet would pass any goal.
         let shortest = goals.iter().map(|goal| goal.trial).min().unwrap_or_default();
         let one = SECOND.as_nanos().div_ceil(shortest.as_nanos().max(1));
-        let min = self.limits.min_pps.max(one).min(self.max.saturating_sub(1));
+        let min = self.min.max(one).min(self.max.saturating_sub(1));
         let (max, limit) = (self.max, self.limits.search);
         let mut device = DeviceTrials::default();
         let mut search = Search::new(SearchConfig { goals, min, max, limit })?;
@@ -363,7 +381,20 @@ impl<M: Measurer> SizeRun<'_, M> {
             }
             points.push(LadderPoint { percent, pps, result: TrialResult::mean_of(results) });
         }
+        self.note_unsent(SizeTest::Latency, &points);
         Ok(points)
+    }
+
+    /// Adds a note if the tester missed packets at some loads: these were lower than they say.
+    fn note_unsent(&mut self, test: SizeTest, points: &[LadderPoint]) {
+        let missed = points.iter().filter(|point| point.result.tester_missing > 0).count();
+        if missed > 0 {
+            let (name, of) = (test.name(), points.len());
+            self.notes.push(format!(
+                "{name}: at {missed} of {of} loads the tester itself missed packets, so that the \
+                 device had a lower load than the figure is shown for"
+            ));
+        }
     }
 
     fn latency_time(&self, percent: u32) -> Nanos {
@@ -426,23 +457,33 @@ impl<M: Measurer> SizeRun<'_, M> {
             self.tell(SizeTest::LossRate.name(), pps, self.schedule.trials(trial, left));
             let result = self.trial(&self.request(pps, trial))?;
             points.push(LadderPoint { percent, pps, result });
-            let clean = |point: &&LadderPoint| point.result.outcome.missing() == 0;
+            let clean = |point: &&LadderPoint| point.result.device_missing() == 0;
             if points.iter().rev().take_while(clean).count() >= 2 {
                 break;
             }
         }
+        self.note_unsent(SizeTest::LossRate, &points);
         Ok(points)
     }
 
     fn back_to_back(&mut self, throughput: u64) -> Result<BackToBack, BenchmarkError<M::Error>> {
         let max = self.max;
         let longest = packets_in(max, self.limits.overload).max(2);
-        let mut bursts = Vec::new();
+        let (mut bursts, mut tester_bound) = (Vec::new(), 0);
         let count = u64::from(self.limits.bursts.max(1));
         for done in 0..count {
             let each = self.schedule.burst().as_nanos();
             let left = Nanos::new(each.saturating_mul(count - done));
-            bursts.push(self.longest_burst(max, longest, left)?);
+            let (burst, is_testers) = self.longest_burst(max, longest, left)?;
+            bursts.push(burst);
+            tester_bound += u64::from(is_testers);
+        }
+        if tester_bound > 0 {
+            self.notes.push(format!(
+                "{}: {tester_bound} of {count} repetitions ended with packets that the tester \
+                 itself missed: the device may take longer bursts",
+                SizeTest::BackToBack.name()
+            ));
         }
         let sum: u64 = bursts.iter().sum();
         let mean = float(sum) / float(count);
@@ -451,30 +492,36 @@ impl<M: Measurer> SizeRun<'_, M> {
         let time = mean / float(max.max(1));
         let drained = float(throughput.min(max)) / float(max.max(1));
         let corrected_buffer_s = time * (1.0 - drained);
-        Ok(BackToBack { pps: max, bursts, longest, mean, stddev, corrected_buffer_s })
+        let pps = max;
+        Ok(BackToBack { pps, bursts, longest, tester_bound, mean, stddev, corrected_buffer_s })
     }
 
-    /// Doubles the burst until it loses packets, then bisects to 1 % or a packet.
+    /// Doubles the burst until it loses packets, then bisects to 1 % or a packet. Says, too, if
+    /// the next longer burst lacked packets of the tester alone.
     fn longest_burst(
         &mut self,
         pps: u64,
         longest: u64,
         left: Nanos,
-    ) -> Result<u64, BenchmarkError<M::Error>> {
-        let (mut good, mut bad) = (0, None);
+    ) -> Result<(u64, bool), BenchmarkError<M::Error>> {
+        let (mut good, mut bad, mut is_testers) = (0, None, false);
         let mut burst = packets_in(pps, self.limits.first_burst).clamp(1, longest);
         loop {
             self.tell(SizeTest::BackToBack.name(), pps, left);
             let mut request = self.request(pps, duration_of(burst, pps));
             request.burst = Some(burst);
-            match self.trial(&request)?.outcome.missing() {
-                0 => good = burst,
-                _ => bad = Some(burst),
+            let result = self.trial(&request)?;
+            if result.outcome.missing() == 0 {
+                good = burst;
+            } else {
+                (bad, is_testers) = (Some(burst), result.device_missing() == 0);
             }
             burst = match bad {
-                None if good >= longest => return Ok(good),
+                None if good >= longest => return Ok((good, false)),
                 None => good.saturating_mul(2).min(longest),
-                Some(bad) if bad - good <= 1 || (bad - good) * 100 <= bad => return Ok(good),
+                Some(bad) if bad - good <= 1 || (bad - good) * 100 <= bad => {
+                    return Ok((good, is_testers));
+                }
                 Some(bad) => u64::midpoint(good, bad).max(1),
             };
         }
@@ -505,7 +552,8 @@ impl<M: Measurer> SizeRun<'_, M> {
             ));
         }
         let (recovery_ns, over_ns) = (found.time.as_nanos(), found.over.as_nanos());
-        Ok(Recovery { over_pps, pps, recovery_ns, over_ns })
+        let is_lossy_at_end = found.is_lossy_at_end;
+        Ok(Recovery { over_pps, pps, recovery_ns, over_ns, is_lossy_at_end })
     }
 
     fn reset(&mut self, pps: u64) -> Result<Option<ResetTime>, BenchmarkError<M::Error>> {

@@ -147,7 +147,7 @@ impl MeasurementReport {
             }
             if let Some(recovery) = size.recovery {
                 let ns = recovery.recovery_ns.to_string();
-                line("recovery", recovery.over_pps, "recovery", "ns", ns);
+                line("recovery", recovery.over_pps, recovery.quantity(), "ns", ns);
             }
             if let Some(ns) = size.not_back_ns {
                 line("reset", 0, "not back in", "ns", ns.to_string());
@@ -290,11 +290,16 @@ fn cpu_point(size: &SizeResult, point: &LadderPoint) -> Option<CpuPoint> {
     }
     let cpu = &point.result.cpu;
     (!cpu.is_empty()).then(|| CpuPoint {
-        kpps: kilo(point.pps),
+        kpps: offered_kpps(point),
         frame_bytes: size.frame_bytes,
         wakeups_k: 0.0,
         cpu_percent: busy(cpu),
     })
+}
+
+/// The load that was really sent, thousands of packets a second: processors worked for no other.
+pub(crate) fn offered_kpps(point: &LadderPoint) -> f64 {
+    kilo(point.pps) * point.result.offered_ratio()
 }
 
 /// Part by which the mean length of what a node forwarded may be off the length that was sent. With

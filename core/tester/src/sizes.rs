@@ -112,7 +112,9 @@ impl FromStr for FramePattern {
         let refuse = |wanted| FramePatternError { text: text.to_owned(), wanted };
         let size = |text: &str| {
             let size = text.parse().ok().filter(|size| (FRAME_MIN..=FRAME_MAX).contains(size));
-            size.ok_or_else(|| refuse("64 to 2112 bytes, random, random:MIN-MAX or imix[:GENOME]"))
+            size.ok_or_else(|| {
+                refuse("64 to 2112 bytes, random, random:MIN-MAX, imix[:GENOME] or mix:SIZE+SIZE…")
+            })
         };
         match text.split_once(':') {
             None if text == "random" => Ok(Self::Uniform { min: 79, max: 1518 }),

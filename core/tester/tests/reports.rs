@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use weir_tester::{
-    BenchmarkError, BenchmarkLimits, DutNoise, FakeDut, FramePattern, Goal, IpVersion,
-    MeasurementReport, Measurer, NativeBaseline, Outcome, OutcomeError, RecoveryRequest,
+    BenchmarkError, BenchmarkLimits, CpuLoad, DutNoise, DutOutages, FakeDut, FramePattern, Goal,
+    IpVersion, MeasurementReport, Measurer, NativeBaseline, Outcome, OutcomeError, RecoveryRequest,
     RecoveryTime, ResetRequest, ResetTime, SearchEnd, SuiteChoice, SuiteResult, TrafficProfile,
-    TrialRequest, TrialResult, run_suite,
+    TrialRequest, TrialResult, cpu_fits, run_suite,
 };
 use weir_units::Nanos;
 
@@ -90,6 +90,9 @@ fn a_limit_of_the_tester_is_not_one_of_the_device() {
     let (page, csv) = (report(found.clone()).page(), report(found.clone()).csv());
     let throughput = found.sizes[0].goals[0].throughput();
     assert!(page.contains(&format!("<td>≥ {throughput}</td>")), "{page}");
+    // RFC 9971 asks for it beside the bounds.
+    let conditional = found.sizes[0].goals[0].conditional.unwrap();
+    assert!(page.contains(&format!("<td>≥ {conditional}</td><td>≥ ")), "{page}");
     assert!(page.contains("or more: packets were missing at the tester itself"));
     assert!(page.contains("<td>777777</td>"), "the tester's own limit");
     assert!(csv.contains("search ended,,or more: packets were missing at the tester itself"));
@@ -269,4 +272,81 @@ fn a_failed_reset_is_named_and_the_rest_stays() {
             "reset failed: exit status: 1",
         ]
     );
+}
+
+/// A tester that sends three quarters of a trial, in front of a device that takes all.
+struct Behind(FakeDut);
+
+impl Measurer for Behind {
+    type Error = OutcomeError;
+
+    fn trial(&mut self, request: &TrialRequest) -> Result<TrialResult, OutcomeError> {
+        let mut result = self.0.trial(request)?;
+        let intended = result.outcome.intended;
+        let behind = request.duration == LATENCY || request.burst.is_some_and(|it| it > 1_000);
+        if behind {
+            let sent = intended / 4 * 3;
+            result.outcome = Outcome::new(intended, sent, sent)?;
+            result.tester_missing = intended - sent;
+            let cpu_percent = 10.0 * f64::from(u32::try_from(sent).unwrap()) / 1e6;
+            result.cpu = vec![CpuLoad { busy_percent: cpu_percent, ..CpuLoad::default() }];
+        }
+        Ok(result)
+    }
+
+    fn recovery(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, OutcomeError> {
+        self.0.recovery(request)
+    }
+
+    fn reset(&mut self, request: &ResetRequest) -> Result<Option<ResetTime>, OutcomeError> {
+        self.0.reset(request)
+    }
+}
+
+/// Goal: packets that the tester did not send are no loss of the device in the loss rate, no end of
+/// its bursts, and no work of a processor.
+#[test]
+fn what_the_tester_missed_is_not_the_devices() {
+    let limits =
+        BenchmarkLimits { trial: LATENCY, latency_trial: LATENCY, loss_trial: LATENCY, ..LIMITS };
+    let choice = SuiteChoice { latency: true, loss_rate: true, back_to_back: true, ..NONE };
+    let dut = FakeDut::new(CAPACITY, 2_000, DutNoise::default(), 1);
+    let (found, _) = suite(&mut Behind(dut), 1, choice, &limits);
+    let found = found.unwrap();
+    let (size, fits) = (&found.sizes[0], cpu_fits(&found));
+    let bursts = size.back_to_back.as_ref().unwrap();
+    assert_eq!((bursts.tester_bound, bursts.bursts.len()), (2, 2), "{bursts:?}");
+    let notes = size.notes.join("\n");
+    for words in [
+        "loss rate: at 2 of 2 loads the tester itself missed packets",
+        "latency: at 11 of 11 loads the tester itself missed packets",
+        "back to back: 2 of 2 repetitions ended with packets that the tester itself missed",
+    ] {
+        assert!(notes.contains(words), "{words}: {notes}");
+    }
+    let page = report(found.clone()).page();
+    let first = &size.loss_rate[0];
+    let unsent = first.result.outcome.unsent;
+    let row = format!("<td>100 %</td><td>{}</td><td>0</td><td>{unsent}</td><td>0</td>", first.pps);
+    assert!(page.contains(&row), "{row} in {}", &page[page.find("Frame loss").unwrap()..]);
+    assert!(page.contains("<td>≥ "), "bursts");
+    // 10 % of a processor for a million packets a second in 1.234 s.
+    assert!((fits[0].a - 10.0 * 1.234 / 1e3).abs() < 1e-5, "{fits:?}");
+}
+
+/// Goal: a device that stays broken after an overload gets no time of recovery.
+#[test]
+fn a_device_that_does_not_recover_is_told() {
+    let choice = SuiteChoice { recovery: true, ..NONE };
+    let recovery = |ms| {
+        let outages = DutOutages { recovery: Nanos::from_millis(ms), reset: None };
+        let (found, _) = suite(&mut dut().with_outages(outages), 1, choice, &LIMITS);
+        let found = report(found.unwrap());
+        (found.page(), found.csv())
+    };
+    let (page, csv) = recovery(300);
+    assert!(page.contains("<td>300 ms</td>") && csv.contains(",recovery,ns,"), "{csv}");
+    let (page, csv) = recovery(5_000);
+    assert!(page.contains("<td>not within 1000 ms</td>"), "{csv}");
+    assert!(csv.contains(",not recovered in,ns,"), "{csv}");
 }

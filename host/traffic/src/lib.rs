@@ -41,8 +41,10 @@ mod stamped;
 mod stop;
 mod tcp_receive;
 mod tcp_send;
+mod tester_link;
 mod thread;
 mod trial;
+mod trial_counts;
 mod trial_sink;
 mod udp_send;
 
@@ -64,7 +66,8 @@ pub use spec::{
 };
 pub use stamped::{StampedDatagram, StampedListener, StampedSocket, StampedStream, wall_ns};
 pub use stop::{OnProgress, Progress, is_stopped, stop_on_signals};
-pub use trial::{StreamTrial, TrialEnd, TrialTotals, WireMeasurer, frame_sizes};
+pub use trial::{StreamTrial, TrialEnd, WireMeasurer, frame_sizes};
+pub use trial_counts::TrialTotals;
 pub use weir_result::{CELLS_MAX, Cells, Delays, Histogram, Order};
 
 /// Sends until the run is over, all is sent, or `stop` is set. Blocks; works on threads of its own,

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use weir_platform::processor_time::CpuTime;
 use weir_platform::run::{Command, Host, Platform};
 use weir_tester::{
-    CpuLoad, FramePattern, FrameTag, LatencySummary, Measurer, Outcome, RecoveryRequest,
-    RecoveryTime, ResetRequest, ResetTime, TesterLimit, TrafficProfile, TrialRequest, TrialResult,
-    recovery_time, reset_time, scaled,
+    CpuLoad, FramePattern, FrameTag, Measurer, Outcome, RecoveryRequest, RecoveryTime,
+    ResetRequest, ResetTime, TesterLimit, TrafficProfile, TrialRequest, TrialResult,
+    is_lossy_at_end, recovery_time, reset_time, scaled,
 };
 use weir_units::Nanos;
 
@@ -35,7 +35,9 @@ use super::spec::{
     FrameSizes, Mac, Rate, RunSpec, SendMethod, SendSpec, SinkSpec, XdpSend, XdpStream,
 };
 use super::stop::is_stopped;
+use super::tester_link::{await_link, has_carrier};
 use super::thread::{monotonic_ns, run_inside};
+use super::trial_counts::{TrialTotals, latency, lost_by_sequence, outcome, unique};
 use super::trial_sink::{RECORDED, STREAMS, TrialSink};
 use weir_result::Delays;
 
@@ -77,18 +79,6 @@ pub struct StreamTrial {
     pub outcome: Outcome,
     /// Delays of the packets that arrived.
     pub delays: Delays,
-}
-
-/// The packets of all trials of a measurer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TrialTotals {
-    /// The outcome by the counts of generator and sink.
-    pub outcome: Outcome,
-    /// Lost packets by the sequence numbers of those that arrived. It is counted independently, and
-    /// equals `outcome.lost` if both counts are right.
-    pub lost_by_sequence: u64,
-    /// Lost packets that the receiving device of the tester had no room for.
-    pub missed: u64,
 }
 
 impl<'a> WireMeasurer<'a> {
@@ -160,17 +150,6 @@ impl<'a> WireMeasurer<'a> {
         ))
     }
 
-    /// Returns a note if the tester's receiving interface had no room for some packets.
-    pub fn missed_note(&self) -> Option<String> {
-        let missed = self.totals.missed;
-        (missed > 0).then(|| {
-            format!(
-                "{missed} of the lost packets arrived at the receiving interface, which had no \
-                 room for them: a limit of the tester, not of the device."
-            )
-        })
-    }
-
     /// Tells whether the sending device drops frames because the DUT's own ring is full, as a veth
     /// or tun does.
     fn is_peers_ring(&self) -> bool {
@@ -209,16 +188,18 @@ impl<'a> WireMeasurer<'a> {
         profile: &TrafficProfile,
         duration: Nanos,
     ) -> Result<TesterLimit, TrafficError> {
+        self.await_links()?;
         // A bridge that has not learned the address would flood all its ports.
         self.announce_with(profile.tag)?;
         let streams = self.streams(profile, None, None)?;
+        let numbers: Vec<u16> = streams.iter().map(|stream| stream.stream).collect();
         let dropped_before = self.dropped()?;
         let sent = self.send(streams, duration)?;
         let dropped = match self.is_peers_ring() {
             true => 0,
             false => self.dropped()?.saturating_sub(dropped_before),
         };
-        self.settle()?;
+        self.settle(&numbers)?;
         self.check_stopped()?;
         let packets: u64 = sent.streams.iter().map(|stream| stream.packets).sum();
         let ns = sent.span.end_ns.saturating_sub(sent.span.start_ns).max(1);
@@ -254,7 +235,7 @@ impl<'a> WireMeasurer<'a> {
         let (numbers, counts): (Vec<u16>, Vec<u64>) =
             streams.iter().map(|stream| (stream.stream, stream.count.unwrap_or(0))).unzip();
         let sent = self.send(streams, duration)?;
-        self.settle()?;
+        self.settle(&numbers)?;
         self.check_stopped()?;
         let mut trials = Vec::new();
         for ((number, intended), sent) in numbers.into_iter().zip(counts).zip(&sent.streams) {
@@ -343,13 +324,19 @@ impl<'a> WireMeasurer<'a> {
         run_inside(&spec.run, || generator::send(&spec, &xdp, self.stop, &mut |_| ()))
     }
 
-    /// Waits until no packet has come for [`QUIET`].
-    fn settle(&self) -> Result<(), TrafficError> {
+    /// Waits until no packet of these streams has come for [`QUIET`] and the longest delay so far,
+    /// or for [`SILENCE`] if none has come at all: a device may be late.
+    fn settle(&self, streams: &[u16]) -> Result<(), TrafficError> {
         let (begun, mut quiet) = (Instant::now(), Instant::now());
-        let mut seen = self.arrived()?;
-        while quiet.elapsed() < QUIET && begun.elapsed() < SETTLE_MAX {
+        let mut seen = self.arrived(streams)?;
+        let patience = |(packets, longest_ns): (u64, u64)| match packets {
+            0 => SILENCE,
+            _ => SILENCE.min(QUIET + Duration::from_nanos(longest_ns)),
+        };
+        while quiet.elapsed() < patience(seen) && begun.elapsed() < SETTLE_MAX {
+            self.check_stopped()?;
             thread::sleep(LOOK);
-            let now = self.arrived()?;
+            let now = self.arrived(streams)?;
             if now != seen {
                 (seen, quiet) = (now, Instant::now());
             }
@@ -357,11 +344,33 @@ impl<'a> WireMeasurer<'a> {
         Ok(())
     }
 
-    /// Packets of the streams of the latest trial.
-    fn arrived(&self) -> Result<u64, TrafficError> {
-        let first = self.next_stream.saturating_sub(STREAMS_PER_TRIAL);
-        let each = (first..self.next_stream).map(|stream| Ok(self.sink.read(stream)?.packets));
-        each.sum::<Result<u64, TrafficError>>()
+    /// Packets of these streams that arrived, and the longest delay of them in ns.
+    fn arrived(&self, streams: &[u16]) -> Result<(u64, u64), TrafficError> {
+        streams.iter().try_fold((0, 0), |(packets, longest_ns), stream| {
+            let received = self.sink.read(*stream)?;
+            Ok((packets + received.packets, received.delays.max_ns.max(longest_ns)))
+        })
+    }
+
+    /// Waits until both interfaces carry frames.
+    ///
+    /// # Errors
+    /// An interface is gone, or has no carrier for too long; or the measurement is to stop.
+    pub fn await_links(&self) -> Result<(), TrafficError> {
+        [&self.from, &self.to]
+            .into_iter()
+            .try_for_each(|end| await_link(end.netns.as_deref(), &end.device, self.stop))
+    }
+
+    /// Counts a trial at whose end a link is gone.
+    fn check_links(&mut self) -> Result<(), TrafficError> {
+        for end in [&self.from, &self.to] {
+            if !has_carrier(end.netns.as_deref(), &end.device)? {
+                self.totals.link_lost += 1;
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Sends `streams` and counts them.
@@ -372,6 +381,7 @@ impl<'a> WireMeasurer<'a> {
         duration: Nanos,
     ) -> Result<(TrialResult, SendResult), TrafficError> {
         let numbers: Vec<u16> = streams.iter().map(|stream| stream.stream).collect();
+        let is_fixed = streams.iter().all(|one| matches!(one.sizes, FrameSizes::Fixed(_)));
         // A bridge forgets an address after some minutes, and then floods.
         self.announce_with(streams.first().and_then(XdpStream::tag))?;
         let (dropped_before, missed_before) = (self.dropped()?, self.missed.total()?);
@@ -379,7 +389,7 @@ impl<'a> WireMeasurer<'a> {
         let sent = self.send(streams, duration)?;
         let cpu = CpuTime::now()?.each_since(&before);
         let dropped = self.dropped()?.saturating_sub(dropped_before);
-        self.settle()?;
+        self.settle(&numbers)?;
         self.check_stopped()?;
         let received: Vec<Received> =
             numbers.iter().map(|stream| self.sink.read(*stream)).collect::<Result<_, _>>()?;
@@ -392,6 +402,7 @@ impl<'a> WireMeasurer<'a> {
         let missing = lost_by_sequence(&sent, &received).saturating_sub(dropped);
         let missed = self.missed.total()?.saturating_sub(missed_before).min(outcome.lost);
         self.totals.add(outcome, missing, missed);
+        self.totals.add_arrivals(&sent, &received, is_fixed);
         let peers = if self.is_peers_ring() { dropped } else { 0 };
         let tester_missing = outcome.unsent.saturating_sub(peers) + missed;
         let cpu = (0..).zip(cpu).map(|(cpu, load)| CpuLoad {
@@ -422,8 +433,11 @@ impl Measurer for WireMeasurer<'_> {
         if intended == 0 {
             return Ok(TrialResult::default());
         }
+        self.await_links()?;
         let streams = self.streams(&request.profile, Some(request.pps), Some(intended))?;
-        Ok(self.measure(streams, intended, request.duration)?.0)
+        let (result, _) = self.measure(streams, intended, request.duration)?;
+        self.check_links()?;
+        Ok(result)
     }
 
     /// Measures system recovery with two streams. The first lasts for the whole test at the later
@@ -431,6 +445,7 @@ impl Measurer for WireMeasurer<'_> {
     /// between two packets.
     fn recovery(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, TrafficError> {
         self.needs_records("system recovery")?;
+        self.await_links()?;
         let most = u64::from(self.sink.records_max());
         let whole = request.over.saturating_add(request.duration).as_nanos();
         let stays = scaled(request.pps, whole, 1_000_000_000);
@@ -452,6 +467,7 @@ impl Measurer for WireMeasurer<'_> {
         self.next_stream = FIRST_STREAM;
         let intended = stays.max(1) + extra.max(1);
         let (result, sent) = self.measure(streams, intended, Nanos::new(time))?;
+        self.check_links()?;
         let sent = sent.streams.first().map_or(0, |stream| stream.packets);
         let mut arrived = vec![false; usize::try_from(stays.max(1)).unwrap_or(0)];
         for record in self.sink.arrivals()? {
@@ -463,7 +479,8 @@ impl Measurer for WireMeasurer<'_> {
             false => request.over,
         };
         let time = recovery_time(&arrived, sent, request.pps, over);
-        Ok(RecoveryTime { time, over, unsent: result.tester_missing })
+        let is_lossy_at_end = is_lossy_at_end(&arrived, sent, request.pps);
+        Ok(RecoveryTime { time, over, unsent: result.tester_missing, is_lossy_at_end })
     }
 
     /// Measures the longest time without an arrival in a stream during which the reset command
@@ -509,39 +526,6 @@ impl Measurer for WireMeasurer<'_> {
     }
 }
 
-impl TrialTotals {
-    fn add(&mut self, outcome: Outcome, lost_by_sequence: u64, missed: u64) {
-        self.outcome = self.outcome.plus(outcome);
-        self.lost_by_sequence += lost_by_sequence;
-        self.missed += missed;
-    }
-}
-
-/// Packets that the DUT forwarded. Duplicates do not count, and a packet that arrives more than
-/// 1024 packets late counts as lost.
-fn unique(received: &Received) -> u64 {
-    received.packets.saturating_sub(received.order.duplicated + received.order.stale)
-}
-
-fn outcome(intended: u64, offered: u64, forwarded: u64) -> Result<Outcome, TrafficError> {
-    Outcome::new(intended, offered, forwarded)
-        .map_err(|error| TrafficError::Device(error.to_string()))
-}
-
-/// Packets that are missing by the sequence numbers: before the first packet that arrived, between
-/// two that arrived, and after the last.
-fn lost_by_sequence(sent: &SendResult, received: &[Received]) -> u64 {
-    let streams = sent.streams.iter().zip(received);
-    let missing = streams.map(|(sent, received)| match received.packets {
-        0 => sent.packets,
-        _ => {
-            let order = &received.order;
-            order.first + order.lost + sent.packets.saturating_sub(order.next)
-        }
-    });
-    missing.sum()
-}
-
 /// Frame sizes without FCS, as the generator counts them.
 pub fn frame_sizes(pattern: &FramePattern) -> FrameSizes {
     let bare = |size: u16| size.saturating_sub(FCS_BYTES);
@@ -552,28 +536,6 @@ pub fn frame_sizes(pattern: &FramePattern) -> FrameSizes {
         }
         pattern => FrameSizes::Mix(pattern.list().into_iter().map(bare).collect()),
     }
-}
-
-/// The delays of all streams together.
-fn latency(received: &[Received]) -> Option<LatencySummary> {
-    let mut all = Delays { min_ns: u64::MAX, ..Delays::default() };
-    let mut steps = std::collections::BTreeMap::new();
-    for delays in received.iter().map(|one| &one.delays).filter(|delays| delays.count > 0) {
-        all.count += delays.count;
-        all.sum_ns = all.sum_ns.saturating_add(delays.sum_ns);
-        all.min_ns = all.min_ns.min(delays.min_ns);
-        all.max_ns = all.max_ns.max(delays.max_ns);
-        delays.steps.iter().for_each(|(begin, count)| *steps.entry(*begin).or_insert(0) += count);
-    }
-    all.steps = steps.into_iter().collect();
-    (all.count > 0).then(|| LatencySummary {
-        packets: all.count,
-        min_ns: all.min_ns,
-        mean_ns: all.sum_ns / all.count,
-        median_ns: all.quantile_ns(1, 2),
-        p99_ns: all.quantile_ns(99, 100),
-        max_ns: all.max_ns,
-    })
 }
 
 const SOURCE_PORT: u16 = 49_152;
@@ -590,9 +552,11 @@ const GRACE_MS: u64 = 5;
 const GENERATOR_NICE: i32 = -20;
 /// The interval at which the generator checks that everything is sent.
 const POLL_MS: u64 = 1_000;
-/// The sink is read when nothing has arrived for this time, which is longer than a packet waits in
-/// any sensible queue.
+/// The sink is read when nothing has arrived for this time and the longest delay so far.
 const QUIET: Duration = Duration::from_millis(100);
+/// If nothing has arrived at all, it is read after this time, which RFC 2544, section 23, gives to
+/// the last packets.
+const SILENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
 /// The longest time to wait for a DUT that still sends.
 const SETTLE_MAX: Duration = Duration::from_secs(5);

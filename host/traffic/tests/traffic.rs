@@ -3,12 +3,15 @@
 //! Without root they are skipped, and say so.
 
 // A test that cannot set itself up has failed.
-#![allow(clippy::unwrap_used, clippy::panic)]
+// The devices under test are packet sockets.
+#![allow(clippy::unwrap_used, clippy::panic, unsafe_code)]
 
 #[path = "../../platform/tests/common/mod.rs"]
 mod common;
 #[path = "traffic/pair.rs"]
 mod pair;
+#[path = "traffic/slow_device.rs"]
+mod slow_device;
 #[path = "traffic/trials.rs"]
 mod trials;
 

@@ -3,8 +3,10 @@
 //! for: a page that is handed to a customer must say so itself.
 
 use weir_platform::failure::{Failure, UsageError};
-use weir_tester::{BenchmarkLimits, Goal, SuiteChoice, TesterLimit, TrafficProfile};
-use weir_units::Nanos;
+use weir_tester::{
+    BenchmarkLimits, Goal, IpVersion, SuiteChoice, TesterLimit, TrafficProfile, packets_in,
+};
+use weir_units::{BitRate, Nanos};
 
 use super::{BenchmarkOptions, MIN_PPS};
 
@@ -49,6 +51,39 @@ impl BenchmarkOptions {
         Ok(())
     }
 
+    /// Refuses a link that has no packets for a search, and addresses that are not the method's.
+    pub(super) fn check_traffic(
+        &self,
+        method: &str,
+        profiles: &[TrafficProfile],
+        goals: &[Goal],
+    ) -> Result<(), Failure> {
+        let shortest = goals.iter().map(|goal| goal.trial).min().unwrap_or_default();
+        for profile in profiles {
+            let (pps, sizes) = (profile.sizes.line_pps(self.line_bps()), &profile.sizes);
+            if packets_in(pps, shortest) < PACKETS_MIN {
+                let line = BitRate::from_bps(self.line_bps());
+                return Err(UsageError(format!(
+                    "--line: {line} carries {pps} frames a second of {sizes}, and a trial of \
+                     {shortest} needs {PACKETS_MIN}"
+                ))
+                .into());
+            }
+            let ends = [("--source", self.source), ("--destination", self.destination)];
+            for (key, address) in ends.into_iter().filter_map(|(key, end)| Some((key, end?))) {
+                if address.is_ipv6() != (profile.ip == IpVersion::V6) {
+                    let rule = match method {
+                        "rfc2544" => "rfc2544 sends IPv4, rfc5180 IPv6",
+                        "rfc5180" => "rfc5180 sends IPv6, rfc2544 IPv4",
+                        _ => "both ends must be IPv4 or both IPv6",
+                    };
+                    return Err(UsageError(format!("{key} {address}: {rule}")).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// `own`: the tester's own limit for each profile.
     pub(super) fn limits(
         &self,
@@ -66,7 +101,6 @@ impl BenchmarkOptions {
                 .iter()
                 .zip(own)
                 .map(|(profile, own)| own.load_max(profile.sizes.line_pps(line_bps)))
-                .map(|pps| pps.max(MIN_PPS + 1))
                 .collect(),
             min_pps: MIN_PPS,
             search: self.search_limit(),
@@ -144,8 +178,9 @@ impl BenchmarkOptions {
         let mut note = |applies: bool, text: String| notes.extend(applies.then_some(text));
         note(
             asks_rfc,
-            "A trial ends when nothing has arrived for 100 ms, and the next one begins; RFC 2544, \
-             section 23, waits for 2 s and 5 s."
+            "A trial ends when nothing has arrived for 100 ms and the longest delay so far, or for \
+             2 s if nothing has arrived at all, and the next one begins; RFC 2544, section 23, \
+             waits for 2 s and 5 s."
                 .to_owned(),
         );
         note(
@@ -181,6 +216,8 @@ impl BenchmarkOptions {
     }
 }
 
+/// Two loads of a search differ by a packet in a trial at least.
+const PACKETS_MIN: u64 = 2;
 const LIMIT: Nanos = Nanos::from_secs(3_600);
 const TRIAL: Nanos = Nanos::from_secs(10);
 /// RFC 2544, section 26.2: at least 120 s, at least 20 times.

@@ -14,9 +14,13 @@ pub(super) fn write(folder: &Path, report: &MeasurementReport) -> Result<(), Fai
     let json = serde_json::to_string_pretty(report)? + "\n";
     for (name, text) in NAMES.into_iter().zip([json, report.csv(), report.page()]) {
         let (path, new) = (folder.join(name), folder.join(format!("{name}.new")));
-        std::fs::write(&new, text)
-            .and_then(|()| std::fs::rename(&new, &path))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path)).map_err(
+            |error| {
+                // A part of a file is of no use; that it stays is the lesser failure.
+                let _removed = std::fs::remove_file(&new);
+                format!("{}: {error}", path.display())
+            },
+        )?;
     }
     Ok(())
 }
@@ -77,7 +81,9 @@ pub(super) fn baseline(
     Ok(NativeBaseline { dut, start, command, suite })
 }
 
-const NAMES: [&str; 3] = ["report.json", "report.csv", "report.html"];
+/// The file that people read.
+pub(super) const PAGE: &str = "report.html";
+const NAMES: [&str; 3] = ["report.json", "report.csv", PAGE];
 
 #[cfg(test)]
 mod tests {
@@ -143,6 +149,17 @@ mod tests {
         write(&folder, &other).unwrap();
         set_aside(&folder).unwrap();
         assert!(texts()[0].contains("a switch"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Goal: a disk that is full leaves no part of a file. Method: a folder in the place of one.
+    #[test]
+    fn what_cannot_be_written_leaves_nothing() {
+        let folder = folder("unwritten");
+        std::fs::create_dir(folder.join(PAGE)).unwrap();
+        let why = write(&folder, &report(Nanos::from_secs(30))).unwrap_err().to_string();
+        assert!(why.contains(PAGE), "{why}");
+        assert!(!folder.join("report.html.new").exists());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

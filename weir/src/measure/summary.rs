@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The lines that a measurement prints: the throughputs, each with how its search ended.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use weir_tester::MeasurementReport;
 
-/// The summary of a report whose files are in `out`.
-pub(super) fn text(report: &MeasurementReport, out: &Path) -> String {
+use super::report_files::PAGE;
+
+/// The summary of a report whose files are in `out`, if they are written.
+pub(super) fn text(report: &MeasurementReport, out: Option<&PathBuf>) -> String {
     let goal_width = "loss 0.000%, exceed 00%".len();
     let mut text = format!(
         "{:>8}  {:>10}  {:>12}  {:goal_width$}  {}\n",
@@ -39,7 +41,8 @@ pub(super) fn text(report: &MeasurementReport, out: &Path) -> String {
             one.goal.exceed
         );
     }
-    text + &format!("report: {}\n", out.join("report.html").display())
+    let place = out.map(|out| format!("report: {}\n", out.join(PAGE).display()));
+    text + &place.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -52,7 +55,7 @@ mod tests {
     /// Goal: the terminal says which searches are done, and has one figure of all repetitions.
     #[test]
     fn the_summary_says_how_each_search_ended() {
-        let out = Path::new("out");
+        let out = Some(&PathBuf::from("out"));
         let done = text(&report(Nanos::from_secs(30)), out);
         assert_eq!(done.matches("  regular\n").count(), 3, "{done}");
         assert!(done.contains("median of 3,") && done.contains("3 finished"), "{done}");

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The link of an interface of the tester. While it is down, nothing that the device under test
+//! does can be seen, and all packets would count as lost by the device.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::error::TrafficError;
+use super::spec::RunSpec;
+use super::thread::run_inside;
+
+/// The state of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkState {
+    /// Somebody took the interface down.
+    Down,
+    /// Nothing is connected to it, or what is connected is down.
+    NoCarrier,
+    /// It carries frames.
+    Up,
+}
+
+/// Waits until an interface carries frames, for [`CARRIER_MAX`] at most: a device that was reset
+/// and a program that is attached take the link away for seconds.
+///
+/// # Errors
+/// The interface is down, or has no carrier even then.
+pub(super) fn await_link(
+    netns: Option<&str>,
+    device: &str,
+    stop: &AtomicBool,
+) -> Result<(), TrafficError> {
+    let begun = Instant::now();
+    loop {
+        match link_state(netns, device)? {
+            LinkState::Up => return Ok(()),
+            LinkState::NoCarrier if begun.elapsed() < CARRIER_MAX => {}
+            LinkState::NoCarrier => {
+                let seconds = CARRIER_MAX.as_secs();
+                return Err(TrafficError::Device(format!(
+                    "interface {device} has had no carrier for {seconds} s: connect the device \
+                     under test, and see that its port is up"
+                )));
+            }
+            LinkState::Down => return Err(is_down(device)),
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Returns whether an interface has its carrier still.
+///
+/// # Errors
+/// The interface is down: a measurement on it says nothing.
+pub(super) fn has_carrier(netns: Option<&str>, device: &str) -> Result<bool, TrafficError> {
+    match link_state(netns, device)? {
+        LinkState::Down => Err(is_down(device)),
+        state => Ok(state == LinkState::Up),
+    }
+}
+
+fn is_down(device: &str) -> TrafficError {
+    TrafficError::Device(format!(
+        "interface {device} of the tester is down: `ip link set {device} up`"
+    ))
+}
+
+fn link_state(netns: Option<&str>, device: &str) -> Result<LinkState, TrafficError> {
+    let run = RunSpec { netns: netns.map(ToOwned::to_owned), ..RunSpec::default() };
+    let flags = run_inside(&run, || {
+        flags_of(device)
+            .map_err(|error| TrafficError::system(format!("read the flags of {device}"), error))
+    })?;
+    let has = |flag: libc::c_int| libc::c_int::from(flags) & flag != 0;
+    Ok(match (has(libc::IFF_UP), has(libc::IFF_RUNNING)) {
+        (false, _) => LinkState::Down,
+        (true, false) => LinkState::NoCarrier,
+        (true, true) => LinkState::Up,
+    })
+}
+
+/// Reads the flags of a device of this thread's namespace.
+fn flags_of(device: &str) -> std::io::Result<libc::c_short> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    // SAFETY: all zeros is a valid request.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if device.len() >= request.ifr_name.len() {
+        return Err(std::io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
+        *to = from.cast_signed();
+    }
+    // SAFETY: SIOCGIFFLAGS reads the name, which ends with a zero, and writes the flags.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the call has written this member.
+    Ok(unsafe { request.ifr_ifru.ifru_flags })
+}
+
+/// Wait so long for a carrier: a switch port with spanning tree takes longer only to forward.
+const CARRIER_MAX: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(50);
