@@ -255,6 +255,8 @@ fn policy(name: &str, cycle: bool) -> Policy {
         for (letter, port, behind) in ways {
             let mut vif = Vif::new(&format!("{letter}{}", internet.index()), slice, port);
             vif.macs = behind.map(|end| mac(internet, end)).to_vec();
+            vif.send_queue.packets = QUEUE_PACKETS;
+            vif.receive_queue.packets = QUEUE_PACKETS;
             policy.add_vif(vif);
         }
     }
@@ -267,6 +269,9 @@ pub(super) const fn mac(internet: ParallelInternet, end: LabEnd) -> MacAddr {
     MacAddr([0x02, 0, 0, 3, internet.number(), end as u8 + 1])
 }
 
+/// The node's queues are short, so that a guest beyond its throughput delays little: the text's
+/// grew to seconds.
+const QUEUE_PACKETS: u32 = 32;
 /// The text's link.
 const LINK: BitRate = BitRate::from_mbps(1_000);
 /// The text's phase.
