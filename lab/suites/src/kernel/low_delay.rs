@@ -76,7 +76,8 @@ fn leaf(rig: &Testbed) -> Result<String> {
 fn pings(rig: &Testbed, count: u64, every_s: f64) -> Result<Vec<f64>> {
     let wire = StarTopology::wire_address();
     let line = format!("ping -n -c {count} -i {every_s} -W 2 {wire}");
-    Ok(round_trips(&rig.ask("t0", Command::line(&line))?))
+    let limit = Duration::from_secs_f64(float(count) * every_s) + PATIENCE;
+    Ok(round_trips(&rig.ask("t0", Command::line(&line).limit(limit))?))
 }
 
 /// Bytes that came to the wire's end.
@@ -91,3 +92,5 @@ const SHARE: BitRate = BitRate::from_mbps(10);
 /// Time that a slow or busy machine adds to a round trip.
 const PAUSE_S: f64 = 0.04;
 const SETTLE: Duration = Duration::from_secs(1);
+/// Time that a command may take beyond that of its pings.
+const PATIENCE: Duration = Duration::from_secs(20);
