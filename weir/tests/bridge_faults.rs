@@ -22,6 +22,10 @@ fn a_port_that_goes_wrong_stops_no_guest() {
     assert!(!port_waits() && !has_guest());
     site.does("tc qdisc replace dev up0 root handle 5: pfifo");
     assert!(soon(port_waits));
+    let fault = || site.status()["device_faults"][0].as_str().map(str::to_owned);
+    let reason = "port \"up0\".device: device up0 has a queueing";
+    let is_named = || fault().is_some_and(|fault| fault.starts_with(reason));
+    assert!(soon(is_named), "{:#}", site.status());
     site.does("ip link set gold0 master br0");
     assert!(soon(has_guest), "{:#}", site.status());
     let done = site.weir(&["set", "vif", "gold.0", "--rate", "5Mbit"]);
@@ -32,7 +36,7 @@ fn a_port_that_goes_wrong_stops_no_guest() {
     site.wait_for_node();
     assert!(port_waits() && has_guest());
     site.does("tc qdisc del dev up0 root");
-    assert!(soon(|| !port_waits()));
+    assert!(soon(|| !port_waits() && fault().is_none()));
     site.stop(node);
 }
 

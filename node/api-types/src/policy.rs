@@ -55,6 +55,14 @@ pub struct PortView {
     /// Cycle of phases in which slices send by this port. Absent: all send at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cycle: Option<CycleView>,
+    /// Guarantee, limit and priority of what the host itself sends by the port. Absent: the policy
+    /// gives none of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_send: Option<ShareView>,
+    /// Guarantee, limit and priority of what the port brings and is for no vif. Absent: the policy
+    /// gives none of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_receive: Option<ShareView>,
 }
 
 /// The cycle of a port. Phases follow each other in the order of the slices.

@@ -35,6 +35,11 @@ pub struct NodeStatus {
     /// are recorded, and for a tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_failed: Option<String>,
+    /// Faults of devices of the kernel's data plane: a device refused a step, or a port cannot have
+    /// its tree. Each names the port or vif, the reason, and what is not held until it is gone.
+    /// Absent if there are none, and for a tenant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub device_faults: Vec<String>,
     /// CPU model of the node beside the worker's processor time. Absent without a model, and for a
     /// tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]

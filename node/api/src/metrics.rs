@@ -302,6 +302,9 @@ fn worker(page: &mut Exposition, status: &NodeStatus) {
     let name = "weir_report_disk_failed";
     page.family(name, "Whether no service report is kept, since its disk fails.", "gauge");
     page.sample(name, &[], u64::from(status.report_failed.is_some()));
+    let name = "weir_device_faults";
+    page.family(name, "Faults of devices of the kernel's data plane.", "gauge");
+    page.sample(name, &[], status.device_faults.len());
     cpu_model(page, status);
     page.family("weir_worker_turns_total", "Turns of the worker's loop.", "counter");
     page.sample("weir_worker_turns_total", &[], worker.turns);

@@ -55,6 +55,7 @@ pub(crate) async fn health(
         findings.push(format!("all {} frames of the pool are in use", worker.frames));
     }
     findings.extend(status.report_failed.clone().filter(|_| all));
+    findings.extend(status.device_faults.iter().filter(|_| all).cloned());
     let drifted = status.cpu_model.as_ref().and_then(|model| model.reason.as_ref());
     findings.extend(drifted.filter(|_| all).map(|why| format!("CPU model: {why}")));
     Ok(Json(Health { forwards: true, findings }))

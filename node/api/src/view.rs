@@ -41,6 +41,7 @@ pub(crate) fn status<'s>(
         slices: whole.slices.iter().filter(is_own).cloned().collect(),
         removed: None,
         report_failed: None,
+        device_faults: Vec::new(),
         cpu_model: None,
         worker: None,
     })
@@ -75,6 +76,8 @@ pub(crate) fn policy(whole: &Policy, caller: &Caller) -> PolicyView {
         cycle: port
             .cycle
             .map(|cycle| CycleView { length_ns: cycle.length.as_nanos(), borrow: cycle.borrow }),
+        host_send: port.host_send.as_ref().map(share),
+        host_receive: port.host_receive.as_ref().map(share),
     };
     PolicyView {
         node: whole.node.name.clone(),
@@ -235,6 +238,7 @@ mod tests {
         whole.worker = Some(WorkerStatus { turns: 5, ..WorkerStatus::default() });
         whole.removed = Some(RemovedPackets { queued: 6, ..RemovedPackets::default() });
         whole.report_failed = Some("no service report is kept: the disk is full".into());
+        whole.device_faults = vec!["vif \"lead.0\".device: tc failed".into()];
         for name in ["gold", "lead"] {
             let (send, receive) = (Verdict::Limited, Verdict::Idle);
             whole.slices.push(SliceStatus { name: name.into(), send, receive });
@@ -252,5 +256,20 @@ mod tests {
             "node": "edge", "now_ns": 7, "uptime_ns": 0, "ports": [], "vifs": [], "slices": slices
         });
         assert_eq!(sent, expected);
+    }
+
+    /// Goal: an administrator reads what the policy gives to the host itself, a tenant no ports.
+    #[test]
+    fn the_shares_of_the_host_are_told() {
+        let mut whole = Policy::new("edge");
+        let min_rate = weir_units::BitRate::from_mbps(40);
+        let mut port = weir_policy::Port::new("up0", weir_units::BitRate::from_mbps(100));
+        port.host_send = Some(Share { min_rate, ..Share::default() });
+        whole.add_port(port);
+        let of = |role| policy(&whole, &Caller { who: "a".into(), role, token: None }).ports;
+        let ports = of(CallerRole::Administrator);
+        let least = ports[0].host_send.as_ref().map(|share| share.min_rate_bps);
+        assert_eq!((least, ports[0].host_receive.as_ref()), (Some(40_000_000), None));
+        assert!(of(CallerRole::Tenant { slice: "gold".into() }).is_empty());
     }
 }

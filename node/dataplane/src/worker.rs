@@ -500,6 +500,7 @@ impl Worker {
             }),
             slices: Vec::new(),
             report_failed: None,
+            device_faults: Vec::new(),
             cpu_model: None,
             worker: Some(WorkerStatus {
                 turns: self.turns,

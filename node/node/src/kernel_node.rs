@@ -38,6 +38,8 @@ struct BridgePlane {
     told: Mutex<BTreeSet<String>>,
     /// The policy with the vifs that its rules made of the host's devices.
     in_effect: Mutex<Arc<Policy>>,
+    /// The faults of devices that hold now.
+    faults: Mutex<Vec<String>>,
 }
 
 /// [`KernelPlane::apply`], which refuses what fails at any device, or [`KernelPlane::follow`].
@@ -90,6 +92,7 @@ pub(crate) fn run<S>(
         }
     };
     let lines: BTreeSet<String> = lines_of(&applied).collect();
+    let faults = Mutex::new(faults_of(&applied).collect());
     let in_effect = Mutex::new(Arc::new(applied.compiled.policy));
     lines.iter().for_each(|line| report(line));
     let host = Arc::new(Mutex::new(Some(KernelHost { plane, journal })));
@@ -98,13 +101,14 @@ pub(crate) fn run<S>(
         host: Arc::clone(&host),
         told: Mutex::new(lines),
         in_effect,
+        faults,
     };
     let node = KernelNode::new(options, live, |_| plane);
     let ended = node.and_then(|node| {
         node.live().take_over_old_files().iter().for_each(|line| report(line));
         serve_until_end(&node, options, (&socket, &policy), report, serve)
     });
-    let host = host.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let host = lock(&host).take();
     let Some(KernelHost { mut journal, .. }) = host else { return ended };
     match &ended {
         Ok(NodeEnd::Left) => journal.keep()?,
@@ -156,8 +160,13 @@ fn lines_of(applied: &AppliedPolicy) -> impl Iterator<Item = String> {
     let waits = waits.chain(postponed.map(|vif| format!("vif {vif} waits for room")));
     let ports = applied.compiled.ports_waiting.values();
     let waits = waits.chain(ports.map(|port| format!("{port}; the port waits for it")));
-    let faults = applied.compiled.faults.iter().map(|fault| format!("fault: {fault}"));
+    let faults = faults_of(applied).map(|fault| format!("fault: {fault}"));
     unheld.chain(faults).chain(waits).chain(applied.programs_before.iter().cloned())
+}
+
+/// The faults of devices, each with its port or vif.
+fn faults_of(applied: &AppliedPolicy) -> impl Iterator<Item = String> {
+    applied.compiled.faults.iter().map(ToString::to_string)
 }
 
 /// Answers requests until the node is to end.
@@ -203,7 +212,9 @@ fn follow(node: &KernelNode) -> bool {
         Ok(applied) => applied.iter().flat_map(lines_of).collect(),
         Err(error) => {
             let problems = error.to_string();
-            problems.lines().map(|line| format!("a change of devices: {line}")).collect()
+            let lines = problems.lines().map(|line| format!("a change of devices: {line}"));
+            *lock(&node.plane.faults) = lines.clone().collect();
+            lines.collect()
         }
     };
     node.plane.tell(lines, &|line| node.tell(line));
@@ -223,7 +234,8 @@ impl BridgePlane {
         let mut host = self.host();
         let Some(KernelHost { plane, journal }) = host.as_mut() else { return Ok(None) };
         let applied = make(plane, policy, journal)?;
-        let mut in_effect = self.in_effect.lock().unwrap_or_else(PoisonError::into_inner);
+        *lock(&self.faults) = faults_of(&applied).collect();
+        let mut in_effect = lock(&self.in_effect);
         // Who follows the policy compares pointers.
         if **in_effect != applied.compiled.policy {
             *in_effect = Arc::new(applied.compiled.policy.clone());
@@ -233,14 +245,14 @@ impl BridgePlane {
 
     /// Tells the operator each of `lines` that did not hold before.
     fn tell(&self, lines: BTreeSet<String>, note: &dyn Fn(String)) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = lock(&self.told);
         lines.difference(&told).cloned().for_each(note);
         *told = lines;
     }
 
     /// Locks the host, whose state the journal and the record have even if a holder panicked.
     fn host(&self) -> MutexGuard<'_, Option<KernelHost>> {
-        self.host.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.host)
     }
 }
 
@@ -249,7 +261,7 @@ impl NodePlane for BridgePlane {
 
     fn in_effect(&self, policy: &Arc<Policy>) -> Arc<Policy> {
         match policy.has_rules() {
-            true => Arc::clone(&self.in_effect.lock().unwrap_or_else(PoisonError::into_inner)),
+            true => Arc::clone(&lock(&self.in_effect)),
             false => Arc::clone(policy),
         }
     }
@@ -262,7 +274,8 @@ impl NodePlane for BridgePlane {
         };
         let counts = counts.map_err(|error| Refusal::new(RefusalKind::Busy, error.to_string()))?;
         let uptime = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        Ok(kernel_status::status(policy, &counts, uptime))
+        let device_faults = lock(&self.faults).clone();
+        Ok(NodeStatus { device_faults, ..kernel_status::status(policy, &counts, uptime) })
     }
 
     fn apply(&self, policy: &Policy, note: &dyn Fn(String)) -> Result<(), Refusal> {
@@ -282,6 +295,11 @@ impl NodePlane for BridgePlane {
         let text = "the kernel forwards: `tcpdump -i DEVICE` sees the frames of a vif";
         Err(Refusal::new(RefusalKind::Refused, text))
     }
+}
+
+/// Locks a mutex, whose value is valid even if another holder panicked.
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn refused(error: &KernelPlaneError) -> Refusal {

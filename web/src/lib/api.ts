@@ -333,6 +333,12 @@ export type LimitShaper = "bucket" | "smooth";
 /** Counters, queues and lateness at one instant. A tenant's answer holds its own vifs alone. */
 export interface NodeStatus {
   cpu_model?: CpuModelStatus;
+  /**
+   * Faults of devices of the kernel's data plane: a device refused a step, or a port cannot have
+   * its tree. Each names the port or vif, the reason, and what is not held until it is gone.
+   * Absent if there are none, and for a tenant.
+   */
+  device_faults?: string[];
   /** Name of the node. */
   node: string;
   /** When the counters were read, nanoseconds on the monotonic clock. */
@@ -398,6 +404,8 @@ export interface PolicyView {
 /** A port. */
 export interface PortView {
   cycle?: CycleView;
+  host_receive?: ShareView;
+  host_send?: ShareView;
   /** Name of the port. */
   name: string;
   /** Rate of the link. */

@@ -50,6 +50,7 @@ fn page() -> String {
         vifs: vec![iface("gold.0", Some(flows))],
         uptime_ns: 1_500_000_000,
         report_failed: Some("no service report is kept".into()),
+        device_faults: vec!["port \"up0\".device: foreign".into()],
         cpu_model: Some(CpuModelStatus {
             drift: CpuModelDrift::Above,
             reason: Some("the worker takes more".into()),
@@ -139,6 +140,7 @@ fn no_series_comes_twice_and_sums_are_right() {
         "weir_limit_bytes_per_second{vif=\"gold.0\",direction=\"send\"} 1000000",
         "weir_uptime_seconds 1.500000000",
         "weir_report_disk_failed 1",
+        "weir_device_faults 1",
         "weir_xtc_set_point_packets_per_second{router=\"vr1\",slice=\"gold\"} 40000",
         "weir_xtc_answers 1",
         "weir_xtc_ticks_total 7",
