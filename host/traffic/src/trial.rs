@@ -355,7 +355,7 @@ impl<'a> WireMeasurer<'a> {
     /// Waits until both interfaces carry frames.
     ///
     /// # Errors
-    /// An interface is gone, or has no carrier for too long; or the measurement is to stop.
+    /// An interface is gone, is down, or has no carrier for too long.
     pub fn await_links(&self) -> Result<(), TrafficError> {
         [&self.from, &self.to]
             .into_iter()

@@ -174,7 +174,7 @@ mod tests {
         assert!(!arrived(100, 50_800, 0) && !arrived(90, 90 * 508, 0) && !arrived(0, 0, 0));
         assert!(!arrived(100, 50_400, 0) && !arrived(110, 110 * 508, 10));
         assert!(arrived(100, 40_800, 0) && arrived(90, 90 * 508 - 1, 0));
-        // Of a mix of sizes the sum is known.
+        // With several frame sizes, only the sum of the bytes is known.
         let mix = Sent { packets: 3, bytes: 61 + 2 * 590, ..Sent::default() };
         let of = |packets, bytes| Received { packets, bytes, ..Received::default() };
         assert!(

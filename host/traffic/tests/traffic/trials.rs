@@ -13,13 +13,34 @@ use weir_units::Nanos;
 use crate::pair::{self, Pair};
 use crate::slow_device::{DELAY, SlowDevice};
 
+/// Measures from the first end of a pair to the second.
 fn measurer<'s>(pair: &Pair, reset: Option<String>, stop: &'s AtomicBool) -> WireMeasurer<'s> {
+    measurer_to("wb", pair, reset, stop)
+}
+
+/// Measures from the first end of a pair to a device at the second.
+fn measurer_to<'s>(
+    device: &str,
+    pair: &Pair,
+    reset: Option<String>,
+    stop: &'s AtomicBool,
+) -> WireMeasurer<'s> {
     let end = |netns: &String, device: &str| TrialEnd {
         netns: Some(netns.clone()),
         device: device.to_owned(),
         address: None,
     };
-    WireMeasurer::new(end(&pair.a, "wa"), end(&pair.b, "wb"), None, reset, false, stop).unwrap()
+    WireMeasurer::new(end(&pair.a, "wa"), end(&pair.b, device), None, reset, false, stop).unwrap()
+}
+
+/// Makes a veth pair, x and y, at the second end of a pair: the far side of a device under test.
+fn make_far_side(pair: &Pair) {
+    let b = &pair.b;
+    pair::ip(&format!("-n {b} link add x type veth peer name y"));
+    for device in ["x", "y"] {
+        pair::ip(&format!("-n {b} link set {device} addrgenmode none"));
+        pair::ip(&format!("-n {b} link set {device} up"));
+    }
 }
 
 fn profile(size: u16) -> TrafficProfile {
@@ -61,34 +82,20 @@ fn a_device_that_does_not_come_back_is_told() {
 fn frames_have_their_tag() {
     let Some(pair) = Pair::new("tags") else { return };
     let b = &pair.b;
-    let run = |line: &str| {
-        let (good, text) = pair::run("ip", &line.split_whitespace().collect::<Vec<_>>());
-        assert!(good, "{line}: {text}");
-    };
     // A filter at wb takes what it knows to the far end of another pair, and back.
-    run(&format!("-n {b} link add x type veth peer name y"));
-    for device in ["x", "y"] {
-        run(&format!("-n {b} link set {device} addrgenmode none"));
-        run(&format!("-n {b} link set {device} up"));
-    }
+    make_far_side(&pair);
     for (from, to) in [("wb", "x"), ("x", "wb")] {
-        run(&format!("netns exec {b} tc qdisc add dev {from} clsact"));
+        pair::ip(&format!("netns exec {b} tc qdisc add dev {from} clsact"));
         // The number is the first byte behind the Ethernet header.
         for (protocol, byte) in [("0x88b5", "7 0xff"), ("802.1q", "0 0")] {
-            run(&format!(
+            pair::ip(&format!(
                 "netns exec {b} tc filter add dev {from} ingress protocol {protocol} u32 match u8 \
                  {byte} at 0 action mirred egress redirect dev {to}"
             ));
         }
     }
     let stop = AtomicBool::new(false);
-    let end = |netns: &String, device: &str| TrialEnd {
-        netns: Some(netns.clone()),
-        device: device.to_owned(),
-        address: None,
-    };
-    let ends = (end(&pair.a, "wa"), end(b, "y"));
-    let mut measurer = WireMeasurer::new(ends.0, ends.1, None, None, false, &stop).unwrap();
+    let mut measurer = measurer_to("y", &pair, None, &stop);
     for (tag, passes) in [
         (None, false),
         (Some(FrameTag::Vlan(5)), true),
@@ -181,21 +188,11 @@ fn an_interface_of_the_tester_that_is_down_ends_the_measurement() {
 fn a_device_that_is_late_copies_and_cuts_is_told() {
     let Some(pair) = Pair::new("late") else { return };
     let b = &pair.b;
-    pair::ip(&format!("-n {b} link add x type veth peer name y"));
-    for device in ["x", "y"] {
-        pair::ip(&format!("-n {b} link set {device} addrgenmode none"));
-        pair::ip(&format!("-n {b} link set {device} up"));
-    }
+    make_far_side(&pair);
     // A veth takes frames of a program if its peer has GRO or a program.
     pair::ip(&format!("netns exec {b} ethtool -K wb gro on"));
     let stop = AtomicBool::new(false);
-    let end = |netns: &String, device: &str| TrialEnd {
-        netns: Some(netns.clone()),
-        device: device.to_owned(),
-        address: None,
-    };
-    let ends = (end(&pair.a, "wa"), end(b, "y"));
-    let mut measurer = WireMeasurer::new(ends.0, ends.1, None, None, false, &stop).unwrap();
+    let mut measurer = measurer_to("y", &pair, None, &stop);
     let duration = Nanos::from_millis(200);
     let request = TrialRequest { profile: profile(512), pps: 500, duration, burst: None };
     let device = SlowDevice::start(b, "wb", "x");
