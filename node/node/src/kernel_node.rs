@@ -208,15 +208,16 @@ fn follow(node: &KernelNode) -> bool {
     // The lock keeps the policy from changing meanwhile.
     let _live = node.live();
     let applied = node.plane.plan_and_make(&node.policy_now(), KernelPlane::follow);
-    let lines = match &applied {
+    let lines: BTreeSet<String> = match &applied {
         Ok(applied) => applied.iter().flat_map(lines_of).collect(),
         Err(error) => {
             let problems = error.to_string();
-            let lines = problems.lines().map(|line| format!("a change of devices: {line}"));
-            *lock(&node.plane.faults) = lines.clone().collect();
-            lines.collect()
+            problems.lines().map(|line| format!("a change of devices: {line}")).collect()
         }
     };
+    if applied.is_err() {
+        *lock(&node.plane.faults) = lines.iter().cloned().collect();
+    }
     node.plane.tell(lines, &|line| node.tell(line));
     let is_whole = |made: &AppliedPolicy| {
         made.compiled.postponed.is_empty() && made.compiled.faults.is_empty()
