@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use common::{BpfSystem, FOUR_ENDS, FOUR_ENDS_POLICY, Site};
+use common::{BpfSystem, FOUR_ENDS, FOUR_ENDS_POLICY, Site, soon};
 use weir_platform::netns::Namespace;
 
 /// Nobody runs, and the kernel transmits what the stand-in forwards: ARP finds the neighbours
@@ -84,6 +84,55 @@ fn five_tuples_hold_without_a_node() {
     site.wait_for_node();
     check();
     site.stop(node);
+}
+
+/// Goal: a start with more devices than there is time for has the other stand-ins attached soon
+/// after it; a node that leaves before that attaches them first; a device that goes takes its own
+/// along.
+#[test]
+fn a_node_with_many_devices_gets_its_stand_ins_after_it_answers() {
+    let Some(site) = Site::up("weir-t-many", &many_ends(), &many_vifs()) else { return };
+    let system = BpfSystem::mount(&site);
+    if before_6_6() {
+        println!("SKIPPED a_node_with_many_devices_…: Linux before 6.6");
+        return;
+    }
+    let devices = FURTHER + 4;
+    let node = site.run(&[]);
+    site.wait_for_node();
+    assert!(soon(|| system.stand_ins().len() == devices), "{:?}", system.stand_ins());
+    assert!(site.reaches("a", "10.9.0.9"));
+    node.kill();
+    let flush = site.inside("a", "ip").args(["neigh", "flush", "all"]).status();
+    assert!(flush.unwrap().success());
+    assert!(site.reaches("a", "10.9.0.9"), "tenant a is the last in the policy");
+    assert!(site.weir(&["clean"]).status.success());
+    let node = site.run(&[]);
+    site.wait_for_node();
+    let last = format!("x{}", FURTHER - 1);
+    let gone = site.inside("sw", "ip").args(["link", "del", &last]).status();
+    assert!(gone.unwrap().success());
+    assert!(site.weir(&["node", "leave"]).status.success());
+    assert!(node.end().status.success());
+    assert!(system.stand_ins().len() >= devices - 1, "none lacks when the node has left");
+    let node = site.run(&[]);
+    site.wait_for_node();
+    site.stop(node);
+    assert_eq!(system.left(), [""; 0], "nothing is left on the BPF file system");
+}
+
+/// Vifs beside those of [`FOUR_ENDS`].
+const FURTHER: usize = 60;
+
+fn many_ends() -> String {
+    let further = |vif| format!("[[link]]\na = \"sw:x{vif}\"\nb = \"c:x{vif}\"\n");
+    topology() + &(0..FURTHER).map(further).collect::<String>()
+}
+
+fn many_vifs() -> String {
+    let further = |vif| format!("[[vif]]\nname = \"x{vif}\"\nslice = \"lead\"\n\n");
+    let vifs: String = (0..FURTHER).map(further).collect();
+    FOUR_ENDS_POLICY.replacen("[[vif]]", &(vifs + "[[vif]]"), 1)
 }
 
 /// Returns whether the kernel has no links at ingress hooks.

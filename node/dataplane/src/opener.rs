@@ -76,6 +76,12 @@ impl Opener {
         Ok((opener, plane))
     }
 
+    /// The devices of the kernel's program: their stand-ins are to be attached after a start.
+    #[must_use]
+    pub fn devices(&self) -> &Arc<Devices> {
+        &self.devices
+    }
+
     /// Opens the devices of `policy` that `wanted` selects by name, in the order of the policy.
     ///
     /// # Errors

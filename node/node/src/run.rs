@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_platform::{HostError, StateDir, text};
 use weir_policy::{Dataplane, Direction, Kind, Policy, Vif};
-use weir_ports::{Pins, Pool, Questions, device_number};
+use weir_ports::{Devices, Pins, Pool, Questions, device_number};
 
 use crate::control::{self, Control, Refusal, RefusalKind};
 use crate::controlled::{ControlledNode, EndWatch, NodePlane, SharedNotes};
@@ -150,6 +150,7 @@ fn forward<S>(
     let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
     let (mut opener, plane) = Opener::new(wanted, &pool, *pins, &node.plane.questions)?;
     let opened = opener.open(policy, |_| true)?;
+    node.attach_stand_ins(opener.devices(), STAND_INS_AT_START);
     let ports = NodePorts::new(policy, plane, opened, &mut pool)?;
     for attached in &ports.attached {
         if let Some(why) = &attached.fallback {
@@ -160,6 +161,7 @@ fn forward<S>(
     let (handle, inbox) = WorkerHandle::new();
     let thread = start_worker(worker, inbox, policy)?;
     node.plane.connect(handle);
+    let devices = Arc::clone(opener.devices());
     if let Some(host) = node.plane.host().as_mut() {
         host.opener = Some(opener);
     }
@@ -175,7 +177,7 @@ fn forward<S>(
     let why = served.map(|_server| {
         report(&format!("node {name} forwards; control socket {}", socket.display()));
         supervisor.ready();
-        let watch = node.watch_devices();
+        let watch = node.watch_devices(&devices);
         if let Err(error) = &watch {
             report(&format!("devices that come and go are not followed: {error}"));
         }
@@ -188,6 +190,9 @@ fn forward<S>(
         let ended = node.await_end(options.confirm, report, &mut supervisor, &watch_end);
         supervisor.stopping();
         watch.into_iter().for_each(DeviceWatch::end);
+        if matches!(ended, NodeEnd::Left) && node.attach_stand_ins(&devices, Duration::MAX) {
+            node.follow_devices(true);
+        }
         ended
     });
     drop(ticking);
@@ -303,13 +308,31 @@ impl Node {
         Some(format!("vif {name}, the host's own, needs its mac and no filter to be stood in for"))
     }
 
-    /// Follows the host's devices until the watch ends.
-    fn watch_devices(self: &Arc<Self>) -> std::io::Result<DeviceWatch> {
+    /// Attaches the stand-ins of devices that wait for theirs, for about `most`. Tells whether any
+    /// is new: what it carries is not known to the kernel yet.
+    fn attach_stand_ins(&self, devices: &Devices, most: Duration) -> bool {
+        let begun = Instant::now();
+        let mut any = false;
+        while begun.elapsed() < most {
+            match devices.attach_next_stand_in() {
+                Some(Ok(attached)) => any |= attached,
+                Some(Err(error)) => self.tell(format!("nothing outlives the node there: {error}")),
+                None => break,
+            }
+        }
+        any
+    }
+
+    /// Follows the host's devices until the watch ends, and attaches the stand-ins of those that
+    /// are opened.
+    fn watch_devices(self: &Arc<Self>, devices: &Arc<Devices>) -> std::io::Result<DeviceWatch> {
         let (node, asking) = (Arc::clone(self), Arc::clone(self));
+        let devices = Arc::clone(devices);
         let abilities_changed = Arc::new(AtomicBool::new(false));
         let changed = Arc::clone(&abilities_changed);
         let look = move || {
-            changed.fetch_or(asking.plane.questions.ask(), Ordering::Relaxed);
+            let attached = asking.attach_stand_ins(&devices, STAND_INS_EACH);
+            changed.fetch_or(asking.plane.questions.ask() | attached, Ordering::Relaxed);
             changed.load(Ordering::Relaxed)
         };
         let mut told = Vec::new();
@@ -405,3 +428,9 @@ impl NodePlane for SwitchPlane {
         watch_activations(found, span).map_err(refused)
     }
 }
+
+/// Enough for some twenty devices. A node with more has the others after it answers.
+const STAND_INS_AT_START: Duration = Duration::from_millis(500);
+
+/// Devices that come and go, and abilities that change, are looked at in between.
+const STAND_INS_EACH: Duration = Duration::from_millis(200);

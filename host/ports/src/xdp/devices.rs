@@ -4,15 +4,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{io, ptr, thread};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
 
-use super::gate::{GateId, Gates};
+use super::device_entry::{DeviceEntry, DeviceRole, entries};
+use super::gate::Gates;
 use super::limits::PlaneLimits;
 use super::pins::Pins;
+use super::stand_ins::{WaitingDevice, WaitingDevices};
 use crate::error::PortError;
 
 /// The program, and the tables of what is a device.
@@ -30,6 +33,7 @@ pub struct Devices {
     free: Mutex<Free>,
     limits: PlaneLimits,
     pins: Option<Pins>,
+    waiting: Mutex<WaitingDevices>,
 }
 
 /// Indexes that nobody has.
@@ -41,16 +45,6 @@ struct Free {
     left: BTreeMap<u32, DeviceEntry>,
 }
 
-/// Whose device it is, and by which gate its frames enter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceRole {
-    /// A tenant's: everything enters by this gate (the vif's `send`).
-    Vif(GateId),
-    /// The network's: frames for a known station enter by its gate (that vif's `receive`), all
-    /// others, unknown or to a group, by this one.
-    Port(GateId),
-}
-
 /// The way in which a program is attached to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachMode {
@@ -58,18 +52,6 @@ pub enum AttachMode {
     Native,
     /// In the kernel's receive path; any device, slower.
     Generic,
-}
-
-/// The twin of `struct device` in `bpf/weir.h`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DeviceEntry {
-    pub(super) role: DeviceRole,
-    pub(super) socket_base: u32,
-    pub(super) queues: u32,
-    pub(super) index: u32,
-    pub(super) frame_max: u32,
-    /// True if the stand-in is at its ingress hook.
-    pub(super) passes: bool,
 }
 
 impl Devices {
@@ -107,6 +89,7 @@ impl Devices {
             free,
             limits,
             pins,
+            waiting: Mutex::default(),
         }
     }
 
@@ -126,6 +109,7 @@ impl Devices {
 
     /// Gives back what [`Self::take`] had of an earlier process, for another try.
     pub(super) fn put_back(&self, ifindex: u32, entry: &DeviceEntry) {
+        self.waiting().forget(ifindex);
         self.clear_sockets(entry);
         self.free().left.insert(ifindex, *entry);
     }
@@ -143,6 +127,7 @@ impl Devices {
 
     /// Lets go of what keeps the program on a device when the process ends.
     pub(super) fn release(&self, ifindex: u32) {
+        self.waiting().forget(ifindex);
         if let Some(pins) = &self.pins {
             pins.release(ifindex);
         }
@@ -212,16 +197,7 @@ impl Devices {
 
     /// Tells the program what a device is.
     pub(super) fn set_device(&self, ifindex: u32, entry: &DeviceEntry) -> Result<(), PortError> {
-        let (kind, gate) = match entry.role {
-            DeviceRole::Vif(gate) => (0, gate.0),
-            DeviceRole::Port(gate) => (1, gate.0),
-        };
-        let DeviceEntry { socket_base, queues, index, frame_max, passes, .. } = *entry;
-        let words = [kind, gate, socket_base, queues, index, frame_max, passes.into()];
-        let mut value = [0; 28];
-        for (place, word) in value.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_ne_bytes());
-        }
+        let value = entry.to_value();
         let set = self.devices.update(&ifindex.to_ne_bytes(), &value, MapFlags::ANY);
         set.map_err(|error| failed("enter a device", &error))?;
         if matches!(self.near_device(ifindex), Some(there) if there == 0 || there == ifindex) {
@@ -268,21 +244,55 @@ impl Devices {
         pins.is_some_and(|pins| pins.take_over_stand_in(ifindex, self.stand_in.as_fd()))
     }
 
-    /// Attaches the stand-in to the ingress hook of a device, before all others, until it is
-    /// released; returns whether it is there. It is not where nothing outlives the process, nor
-    /// before Linux 6.6.
+    /// Has the stand-in attached to a device by [`Self::attach_next_stand_in`], unless an earlier
+    /// process left it there. The result is true once it is there: never where nothing outlives the
+    /// process, nor before Linux 6.6.
+    pub(super) fn attach_stand_in_later(
+        &self,
+        name: &str,
+        ifindex: u32,
+        entry: DeviceEntry,
+    ) -> Arc<AtomicBool> {
+        let passes = Arc::new(AtomicBool::new(entry.passes));
+        if !entry.passes && self.pins.is_some() {
+            let (name, passes) = (name.to_owned(), Arc::clone(&passes));
+            self.waiting().add(WaitingDevice { name, ifindex, entry, passes });
+        }
+        passes
+    }
+
+    /// Attaches the stand-in to the ingress hook of the next device that waits for it, before all
+    /// other programs. Returns whether it is there; `None` if no device waits. The call takes some
+    /// 20 ms. One thread at a time makes it.
     ///
     /// # Errors
-    /// The kernel refuses for another reason.
-    pub(super) fn attach_stand_in(&self, name: &str, ifindex: u32) -> Result<bool, PortError> {
-        let Some(pins) = &self.pins else { return Ok(false) };
-        match link(self.stand_in.as_fd(), ifindex, libbpf_sys::BPF_TCX_INGRESS, BPF_F_BEFORE) {
-            Ok(link) => pins.keep_stand_in(ifindex, &link).map(|()| true),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
-                Ok(false)
+    /// The kernel refuses for another reason than its age. The device does not wait any more.
+    pub fn attach_next_stand_in(&self) -> Option<Result<bool, PortError>> {
+        let device = self.waiting().begin()?;
+        let (program, hook) = (self.stand_in.as_fd(), libbpf_sys::BPF_TCX_INGRESS);
+        let attached = link(program, device.ifindex, hook, BPF_F_BEFORE);
+        // Nobody lets the device go while the list is locked.
+        let mut waiting = self.waiting();
+        match (attached, &self.pins) {
+            _ if !waiting.end(device.ifindex) => Some(Ok(false)),
+            (Ok(link), Some(pins)) => Some(self.keep_stand_in(device, &link, pins)),
+            (Err(error), _) if !is_unknown_hook(&error) => {
+                Some(Err(PortError::system(&device.name, "attach the stand-in", error)))
             }
-            Err(error) => Err(PortError::system(name, "attach the stand-in", error)),
+            _ => Some(Ok(false)),
         }
+    }
+
+    fn keep_stand_in(
+        &self,
+        device: WaitingDevice,
+        link: &OwnedFd,
+        pins: &Pins,
+    ) -> Result<bool, PortError> {
+        pins.keep_stand_in(device.ifindex, link)?;
+        self.set_device(device.ifindex, &DeviceEntry { passes: true, ..device.entry })?;
+        device.passes.store(true, Ordering::Relaxed);
+        Ok(true)
     }
 
     /// Attaches the program to a device until the link is dropped; native if the driver can.
@@ -318,26 +328,14 @@ impl Devices {
         Err(PortError::system(name, "attach the XDP program", refused))
     }
 
+    fn waiting(&self) -> MutexGuard<'_, WaitingDevices> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The lists stay whole whatever happened to the thread that held their lock.
     fn free(&self) -> MutexGuard<'_, Free> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The table's entries, by ifindex.
-fn entries(devices: &MapHandle) -> BTreeMap<u32, DeviceEntry> {
-    let entry = |key: Vec<u8>| {
-        let ifindex = u32::from_ne_bytes(*key.first_chunk()?);
-        let value = devices.lookup(&key, MapFlags::ANY).ok()??;
-        let mut words = value.chunks_exact(4).filter_map(|word| word.first_chunk());
-        let mut next = || words.next().map(|word| u32::from_ne_bytes(*word));
-        let (kind, gate) = (next()?, GateId(next()?));
-        let role = if kind == 0 { DeviceRole::Vif(gate) } else { DeviceRole::Port(gate) };
-        let (socket_base, queues, index, frame_max) = (next()?, next()?, next()?, next()?);
-        let passes = next()? != 0;
-        Some((ifindex, DeviceEntry { role, socket_base, queues, index, frame_max, passes }))
-    };
-    devices.keys().filter_map(entry).collect()
 }
 
 /// A link that holds `program` at a device's hook; retried for a second while the hook is taken,
@@ -378,6 +376,11 @@ pub fn link(
 
 pub(super) fn failed(step: &'static str, error: &libbpf_rs::Error) -> PortError {
     PortError::system("data plane", step, io::Error::other(error.to_string()))
+}
+
+/// Tells whether the kernel has no such hook (before Linux 6.6).
+fn is_unknown_hook(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP))
 }
 
 /// The place in the table of near devices.

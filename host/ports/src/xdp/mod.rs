@@ -2,6 +2,7 @@
 //! A port over AF_XDP: one socket for each receive queue, and the data-plane program before them.
 
 mod bounce;
+mod device_entry;
 mod devices;
 mod five_tuples;
 mod gate;
@@ -12,15 +13,18 @@ mod plane;
 mod redirect;
 mod ring;
 mod socket;
+mod stand_ins;
 mod trial;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_switch::Frame;
 
-pub use devices::{AttachMode, DeviceRole, Devices, link as link_program};
+pub use device_entry::DeviceRole;
+pub use devices::{AttachMode, Devices, link as link_program};
 pub use gate::{GateCounters, GateId, Gates};
 pub use limits::PlaneLimits;
 pub use pinned_links::{pin_link, renew_link};
@@ -34,7 +38,7 @@ use crate::facts::DeviceAnswers;
 use crate::link;
 use crate::pool::{BindMode, LentChunks, Pool, Region};
 use crate::port::{FramePort, PortStatistics};
-use devices::DeviceEntry;
+use device_entry::DeviceEntry;
 use socket::{Socket, SocketConfig};
 
 /// A device, all its receive queues, and the attached program.
@@ -49,6 +53,8 @@ pub struct XdpPort {
     /// The socket to be read first in the next call, so that no queue is starved.
     turn: usize,
     entry: DeviceEntry,
+    /// The stand-in is at its ingress hook.
+    passes: Arc<AtomicBool>,
     /// An earlier process left it.
     adopted: bool,
     receive_room: u32,
@@ -136,6 +142,7 @@ impl XdpPort {
                 receive_room: sockets.iter().map(Socket::fill_target).sum(),
                 sockets,
                 turn: 0,
+                passes: devices.attach_stand_in_later(&config.device, ifindex, entry),
                 entry,
                 adopted,
                 gates: Arc::clone(devices.gates()),
@@ -217,7 +224,7 @@ impl XdpPort {
     /// Returns whether the kernel transmits what the stand-in forwards, to whatever device.
     #[must_use]
     pub fn passes(&self) -> bool {
-        self.entry.passes
+        self.passes.load(Ordering::Relaxed)
     }
 
     /// Returns the slow facts about the device.
@@ -272,18 +279,9 @@ impl XdpPort {
         let (index, socket_base, adopted) = devices.take(name, ifindex, role, queues)?;
         let frame_max = region.frame_max();
         let passes = devices.take_over_stand_in(ifindex);
-        let mut entry = DeviceEntry { role, socket_base, queues, index, frame_max, passes };
-        let attached = devices
-            .set_device(ifindex, &entry)
-            .and_then(|()| devices.attach(name, ifindex))
-            .and_then(|attached| {
-                // Only now: where another program holds the device, nothing is to change.
-                if !passes && devices.attach_stand_in(name, ifindex)? {
-                    entry.passes = true;
-                    devices.set_device(ifindex, &entry)?;
-                }
-                Ok(attached)
-            });
+        let entry = DeviceEntry { role, socket_base, queues, index, frame_max, passes };
+        let attached =
+            devices.set_device(ifindex, &entry).and_then(|()| devices.attach(name, ifindex));
         match attached {
             Ok((link, mode)) => Ok((entry, adopted, link, mode)),
             Err(error) if adopted => {

@@ -13,7 +13,8 @@ use weir_platform::program::load_object;
 use weir_switch::FiveTuple;
 use weir_units::Instant;
 
-use super::devices::{DeviceRole, Devices, failed};
+use super::device_entry::DeviceRole;
+use super::devices::{Devices, failed};
 use super::five_tuples::FiveTupleLists;
 use super::gate::{GateId, Gates};
 use super::limits::PlaneLimits;
