@@ -3,6 +3,11 @@
  * The limits of the kernel's own data plane: token buckets in packets and in bits, kept as the time
  * at which each is full again (generic cell rate algorithm). A frame passes buckets that are not
  * empty and is then charged in full.
+ *
+ * A bucket is as deep as the queues behind it, so that it drops only what these would. Under a
+ * flood, which fills them for as long as it lasts, it becomes as shallow as leaves them empty: the
+ * limit is the same, what passes does not wait, and no timer is set for each packet (HTB: 36 % of
+ * the time in soft interrupts).
  */
 #ifndef WEIR_BRIDGE_LIMITS_H
 #define WEIR_BRIDGE_LIMITS_H
@@ -11,7 +16,11 @@
 struct limit {
 	__u64 cost;
 	__u64 depth;
+	__u64 flood_depth;
 };
+
+/* It is a flood while so many more frames were dropped than have passed. */
+#define FLOOD_FRAMES 512
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -23,7 +32,9 @@ struct {
 /* When each bucket is full again; written by the programs alone. */
 struct fill {
 	__u64 full_at;
-	__u64 reserved[7];
+	/* Frames dropped beyond those that passed, 2 * FLOOD_FRAMES at most; a race loses some. */
+	__u32 beyond;
+	__u32 reserved[13];
 } __attribute__((aligned(64)));
 
 struct {
@@ -62,6 +73,10 @@ static __always_inline __u64 lacking_of(const struct limit *limit, __u64 full_at
 static __always_inline void charge(const struct limit *limit, struct fill *fill, __u64 time,
 				   __u64 now)
 {
+	__u32 beyond = *(volatile __u32 *)&fill->beyond;
+
+	if (beyond)
+		*(volatile __u32 *)&fill->beyond = beyond - 1;
 	for (int i = 0; i < TRIES; i++) {
 		__u64 seen = *(volatile __u64 *)&fill->full_at;
 		__u64 next = now + lacking_of(limit, seen, now) + time;
@@ -71,6 +86,19 @@ static __always_inline void charge(const struct limit *limit, struct fill *fill,
 	}
 	/* Others were faster each time, so that the bucket is not full: the sum is right. */
 	__sync_fetch_and_add(&fill->full_at, time);
+}
+
+/* Tells whether a bucket is empty, and counts the drop that this means. */
+static __always_inline int is_empty(const struct limit *limit, struct fill *fill, __u64 now)
+{
+	__u32 beyond = *(volatile __u32 *)&fill->beyond;
+	__u64 depth = beyond < FLOOD_FRAMES ? limit->depth : limit->flood_depth;
+
+	if (lacking_of(limit, *(volatile __u64 *)&fill->full_at, now) < depth)
+		return 0;
+	if (beyond < 2 * FLOOD_FRAMES)
+		*(volatile __u32 *)&fill->beyond = beyond + 1;
+	return 1;
 }
 
 static __always_inline __u32 bucket_of(const struct member *member, __u32 position, enum way way)
@@ -91,8 +119,7 @@ static __always_inline __u32 empty_one(const struct member *member, enum way way
 		if (!member->limit[position >> 1] || !limit || !limit->cost)
 			continue;
 		fill = bpf_map_lookup_elem(&fills, &index);
-		if (fill && lacking_of(limit, *(volatile __u64 *)&fill->full_at, now) >=
-				    limit->depth)
+		if (fill && is_empty(limit, fill, now))
 			break;
 	}
 	return position;

@@ -17,6 +17,9 @@ pub struct BucketTerms {
     pub cost: u64,
     /// The time of a full bucket, in 1/256 ns.
     pub depth: u64,
+    /// The same during a flood: at most `depth`. A record of an earlier version has none.
+    #[serde(default)]
+    pub flood_depth: u64,
 }
 
 impl BucketTerms {
@@ -26,17 +29,23 @@ impl BucketTerms {
         Self::new(SECOND, rate.as_pps(), burst)
     }
 
-    /// A limit of bits, of which `burst` bytes may pass at once.
+    /// A limit of bits, of which `burst` bytes may leave at once and `queued` bytes wait.
+    ///
+    /// A flood has a quarter of the burst: the class behind the bucket has the same rate and nearly
+    /// the whole burst, so that nothing waits there.
     #[must_use]
-    pub fn of_bits(rate: BitRate, burst: ByteCount) -> Self {
-        Self::new(8 * SECOND, rate.as_bps(), burst.get())
+    pub fn of_bits(rate: BitRate, burst: ByteCount, queued: ByteCount) -> Self {
+        let whole = Self::new(8 * SECOND, rate.as_bps(), burst.get().saturating_add(queued.get()));
+        let flooded = Self::new(8 * SECOND, rate.as_bps(), burst.get() / 4);
+        Self { flood_depth: flooded.depth, ..whole }
     }
 
     fn new(time: u128, units: u64, burst: u64) -> Self {
         let cost = (time << COST_SHIFT).div_ceil(u128::from(units.max(1)));
         let depth = (cost * u128::from(burst.max(1))) >> COST_SHIFT;
         let (cost, depth) = (cost.min(COST_MAX), depth.min(DEPTH_MAX));
-        Self { cost: narrow(cost), depth: narrow(depth) }
+        let depth = narrow(depth);
+        Self { cost: narrow(cost), depth, flood_depth: depth }
     }
 }
 
@@ -61,8 +70,11 @@ mod tests {
         // 1 Mpps: 1000 ns a packet; 1 Gb/s: 8 ns a byte.
         let packets = BucketTerms::of_packets(PacketRate::from_pps(1_000_000), 64);
         assert_eq!((packets.cost, packets.depth), ((1000 * 256) << 16, 64_000 * 256));
-        let bits = BucketTerms::of_bits(BitRate::from_mbps(1000), ByteCount::new(3000));
+        assert_eq!(packets.flood_depth, packets.depth, "no class behind it counts packets");
+        let (burst, queued) = (ByteCount::new(2000), ByteCount::new(1000));
+        let bits = BucketTerms::of_bits(BitRate::from_mbps(1000), burst, queued);
         assert_eq!((bits.cost, bits.depth), ((8 * 256) << 16, 24_000 * 256));
+        assert_eq!(bits.flood_depth, 4000 * 256);
         // Rounded up: three packets a second cost a third of a second each, and a little more.
         let third = BucketTerms::of_packets(PacketRate::from_pps(3), 1);
         assert!(3 * u128::from(third.cost) >= SECOND << COST_SHIFT);

@@ -408,8 +408,8 @@ fn buckets_of(
         share.max_pps.map(|rate| BucketTerms::of_packets(rate, depth))
     };
     let bits = |share: &Share, queued: QueueSum| {
-        let depth = share.burst.get().saturating_add(queued.bytes.max(SUPER_FRAMES_BYTES));
-        share.rate.map(|rate| BucketTerms::of_bits(rate, ByteCount::new(depth)))
+        let queued = ByteCount::new(queued.bytes.max(SUPER_FRAMES_BYTES));
+        share.rate.map(|rate| BucketTerms::of_bits(rate, share.burst, queued))
     };
     let terms = [
         (BucketUnit::SendPackets, packets(send, sent)),

@@ -7,6 +7,7 @@ use core::fmt;
 
 use weir_policy::MacAddr;
 
+use crate::bucket::BucketTerms;
 use crate::object::{
     BridgeObject, BucketObject, ClassObject, ClsactObject, ExitObject, FilterObject, InboundObject,
     JoinedObject, KernelObject, LeafObject, MemberObject, RootObject, SealObject, UplinkObject,
@@ -270,11 +271,11 @@ impl fmt::Display for PlanStep {
 
 fn bucket_text(f: &mut fmt::Formatter<'_>, bucket: &BucketObject, gone: bool) -> fmt::Result {
     let (owner, unit) = (bucket.owner, bucket.unit.name());
-    let (cost, depth) = (bucket.terms.cost, bucket.terms.depth);
-    match gone {
-        true => write!(f, "# table limits: {owner:x} {unit}: none"),
-        false => write!(f, "# table limits: {owner:x} {unit}: cost {cost} depth {depth}"),
+    let BucketTerms { cost, depth, flood_depth } = bucket.terms;
+    if gone {
+        return write!(f, "# table limits: {owner:x} {unit}: none");
     }
+    write!(f, "# table limits: {owner:x} {unit}: cost {cost} depth {depth} {flood_depth}")
 }
 
 fn member_text(f: &mut fmt::Formatter<'_>, member: &MemberObject, gone: bool) -> fmt::Result {

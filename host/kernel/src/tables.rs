@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, libbpf_sys};
-use weir_kernel_plan::{BucketObject, Hook, HookKind, MemberObject, OWNERS_MAX};
+use weir_kernel_plan::{BucketObject, BucketTerms, Hook, HookKind, MemberObject, OWNERS_MAX};
 use weir_platform::program::load_object;
 use weir_ports::{Pins, link_program, now, pin_link, renew_link};
 
@@ -94,21 +94,17 @@ impl Tables {
     }
 
     pub(crate) fn set_bucket(&self, bucket: &BucketObject) -> Result<(), KernelPlaneError> {
-        self.write_bucket(bucket, bucket.terms.cost, bucket.terms.depth)
+        let BucketTerms { cost, depth, flood_depth } = bucket.terms;
+        self.write_bucket(bucket, [cost, depth, flood_depth])
     }
 
     pub(crate) fn clear_bucket(&self, bucket: &BucketObject) -> Result<(), KernelPlaneError> {
-        self.write_bucket(bucket, 0, 0)
+        self.write_bucket(bucket, [0; 3])
     }
 
-    fn write_bucket(
-        &self,
-        bucket: &BucketObject,
-        cost: u64,
-        depth: u64,
-    ) -> Result<(), KernelPlaneError> {
+    fn write_bucket(&self, bucket: &BucketObject, limit: [u64; 3]) -> Result<(), KernelPlaneError> {
         let index = (u32::from(bucket.owner) * UNITS + bucket.unit.index()).to_ne_bytes();
-        let value = [cost.to_ne_bytes(), depth.to_ne_bytes()].concat();
+        let value = limit.map(u64::to_ne_bytes).concat();
         let before = self.map("limits")?.lookup(&index, MapFlags::ANY);
         if before.is_ok_and(|before| before.as_ref() == Some(&value)) {
             return Ok(());
@@ -494,7 +490,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.bpf.o"))
 const BPF_F_BEFORE: u32 = 1 << 3;
 
 /// The version of the tables' layout; tables of another version are not adopted.
-const LAYOUT: &str = "v2";
+const LAYOUT: &str = "v3";
 const LINKS: &str = "links";
 const NAMESPACE: &str = "/proc/thread-self/ns/net";
 
