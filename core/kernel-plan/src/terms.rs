@@ -169,7 +169,8 @@ impl QdiscTree {
                 // A class that has any token left sends a whole frame, so the burst is a frame
                 // shorter.
                 let frame = link.packet.get();
-                let limited = wish.burst.get().saturating_sub(frame).max(frame);
+                let most = BitRate::from_bps(ceil).bytes_in_floor(BURST_LASTS_MAX).get();
+                let limited = wish.burst.get().saturating_sub(frame).min(most).max(frame);
                 let cburst = if wish.rate.is_some() { limited } else { late(ceil) };
                 let [above, below] = wish.part;
                 let unit = link.rate.bytes_in_floor(QUANTUM_LASTS).get();
@@ -205,6 +206,10 @@ const RT_LEAST_BPS: u64 = 8;
 /// The rate of an HTB class without a minimum.
 const RATE_LEAST_BPS: u64 = 8_000;
 
+/// The longest burst of HTB, in time at its rate. The kernel is told it in 32 bits, in units of
+/// 64 ns: `tc` cuts off what is beyond, and of 268 MB at 1 Mbit/s only a tenth was left.
+const BURST_LASTS_MAX: Nanos = Nanos::from_secs(270);
+
 /// The quantum of priority 1 is what the link sends in this time.
 const QUANTUM_LASTS: Nanos = Nanos::from_millis(2);
 /// The largest quantum of priority 1, the largest super-frame.
@@ -217,3 +222,40 @@ const LS_UNIT_BPS: u64 = 100_000;
 
 /// The fastest link that the kernel's HFSC can be told.
 pub(crate) const HFSC_BPS_MAX: u64 = 34_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a burst beyond what `tc` can tell the kernel is the longest that it can, not what is
+    /// left of it modulo 2³². A shorter one is whole.
+    #[test]
+    fn a_burst_is_not_cut_to_what_is_left_of_it() {
+        let link = LinkTerms {
+            rate: BitRate::from_mbps(1_000),
+            packet: ByteCount::new(1_518),
+            late: Nanos::from_millis(5),
+        };
+        let cburst = |rate: BitRate, burst: u64| {
+            let wish = ClassDemand {
+                min_rate: BitRate::ZERO,
+                busy: 0,
+                rate: Some(rate),
+                priority: 1,
+                part: [1, 1],
+                burst: ByteCount::new(burst),
+                delay: None,
+                is_leaf: true,
+            };
+            match QdiscTree::Htb.terms(&wish, &link) {
+                ClassTerms::Htb { cburst, .. } => cburst,
+                ClassTerms::Hfsc { .. } => 0,
+            }
+        };
+        let (slow, fast) = (BitRate::from_mbps(1), BitRate::from_mbps(100));
+        assert_eq!(cburst(fast, 268_000_000), 268_000_000 - 1_518);
+        assert_eq!(cburst(slow, 268_000_000), 270 * 1_000_000 / 8);
+        // In the units of `tc`, 64 ns, it fits.
+        assert!(cburst(slow, u64::MAX) * 8 * 1_000 / 64 < 1 << 32);
+    }
+}
