@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The counters of the programs and of the queues.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use weir_kernel_plan::HANDLE;
+use weir_kernel_plan::{HANDLE, INBOUND_CLASS, LeafObject, OTHERS_CLASS};
 use weir_platform::inspect::tc_json;
 use weir_platform::run::{Command, Platform};
 
@@ -46,12 +47,42 @@ pub struct LeafCounts {
     pub drops: u64,
     /// Frames among them that active queue management gave up (`fq_codel`).
     pub early: u64,
+    /// Packets and bytes of `dropped` that it gave up.
+    pub dropped_early: CountPair,
     /// True if the queue is bounded in packets, else in bytes.
     pub in_packets: bool,
     /// Frames and bytes that wait.
     pub backlog: CountPair,
     /// Packets and bytes dropped, as they would have been on the wire, since the vif was entered.
     pub dropped: CountPair,
+    /// Packets and bytes that left it, wait or were dropped, since the vif was entered.
+    pub offered: CountPair,
+}
+
+/// The counters of one vif.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberCounts {
+    /// The number of the vif.
+    pub owner: u16,
+    /// Counters of the programs.
+    pub programs: OwnerCounts,
+    /// Counters of its queue at the port.
+    pub send: LeafCounts,
+    /// Counters of the queue at its own device, if it has one.
+    pub receive: Option<LeafCounts>,
+    /// Counters of its queue in the tree for frames from the port, if there is one.
+    pub inbound: Option<LeafCounts>,
+}
+
+/// The counters of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlaneCounts {
+    /// By the vif's device.
+    pub members: BTreeMap<String, MemberCounts>,
+    /// The trees that are there, by device.
+    pub trees: BTreeMap<String, LeafCounts>,
+    /// Frames that came from beyond a port with the address of a vif, by the port's device.
+    pub moved: BTreeMap<String, CountPair>,
 }
 
 /// The counters of a vif at the time when its queue was made again. The new queue counts from zero.
@@ -68,6 +99,11 @@ pub(crate) struct LeafBase {
 }
 
 impl LeafBase {
+    /// True if it is that of a vif's own device, or of one of these vifs.
+    pub(crate) fn is_among(&self, owners: &BTreeSet<u16>) -> bool {
+        self.minor == OTHERS_CLASS || owners.contains(&(self.minor & !INBOUND_CLASS))
+    }
+
     /// Returns true if it is that of the queue of this class.
     pub(crate) fn is_of(&self, device: &str, minor: u16) -> bool {
         self.device == device && self.minor == minor
@@ -80,14 +116,118 @@ impl LeafCounts {
     pub(crate) fn dropped_of(&self, offered: CountPair, base: Option<&LeafBase>) -> CountPair {
         let (begun, before) =
             base.map_or_else(Default::default, |base| (base.offered, base.dropped));
+        let waiting = [self.waiting_packets(offered), self.backlog[1]];
         let own = |at: usize| {
-            let gone = self.sent[at].saturating_add(self.backlog[at]);
+            let gone = self.sent[at].saturating_add(waiting[at]);
             offered[at].saturating_sub(begun[at]).saturating_sub(gone)
         };
         // Frames on their way from the program to the queue are in neither.
         let own = if self.drops == 0 { [0, 0] } else { [own(0), own(1)] };
         [before[0] + own[0], before[1] + own[1]]
     }
+
+    /// The packets that wait, of those `offered`. The queue counts a super-frame as one, so they
+    /// are told from its bytes, by the mean length of a packet.
+    fn waiting_packets(&self, [packets, bytes]: CountPair) -> u64 {
+        let [frames, waiting] = self.backlog;
+        let by_bytes = u128::from(waiting) * u128::from(packets);
+        let by_bytes = by_bytes.div_ceil(u128::from(bytes.max(1)));
+        u64::try_from(by_bytes).unwrap_or(u64::MAX).max(frames)
+    }
+
+    /// The packets and bytes that it accounts for: those that left, wait or were dropped.
+    pub(crate) fn offered_of(&self, base: Option<&LeafBase>) -> CountPair {
+        let (begun, before) =
+            base.map_or_else(Default::default, |base| (base.offered, base.dropped));
+        let own = |at: usize| {
+            let new = self.dropped[at].saturating_sub(before[at]);
+            begun[at] + self.sent[at] + self.backlog[at] + new
+        };
+        [own(0), own(1)]
+    }
+}
+
+/// The drops of queues that were told, by vif: a count that was told never falls.
+#[derive(Debug, Default)]
+pub(crate) struct ToldDrops(Mutex<BTreeMap<(u16, VifQueue), LeafCounts>>);
+
+/// A queue of a vif.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum VifQueue {
+    /// That at its port.
+    Send,
+    /// That at its own device.
+    Receive,
+    /// That in the tree for frames from its port.
+    Inbound,
+}
+
+impl ToldDrops {
+    /// Fills in what a queue `dropped` by now, or what was told before if that is more. The queue
+    /// counts a super-frame as one, so what is new is shared by the reasons as its own new drops
+    /// are.
+    pub(crate) fn raise(
+        &self,
+        of: (u16, VifQueue),
+        dropped: CountPair,
+        queue: LeafCounts,
+    ) -> LeafCounts {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = all.get(&of).copied().unwrap_or_default();
+        // A queue that was made again counts from zero.
+        let goes_on = queue.drops >= told.drops && queue.early >= told.early;
+        let begun = if goes_on { (told.drops, told.early) } else { (0, 0) };
+        let (mut drops, mut early) = (queue.drops - begun.0, queue.early - begun.1);
+        if drops == 0 {
+            (drops, early) = (queue.drops, queue.early);
+        }
+        let part = |count: u64| {
+            let part = u128::from(count) * u128::from(early) / u128::from(drops.max(1));
+            u64::try_from(part).unwrap_or(u64::MAX)
+        };
+        let dropped = [0, 1].map(|at| dropped[at].max(told.dropped[at]));
+        let dropped_early =
+            [0, 1].map(|at| told.dropped_early[at] + part(dropped[at] - told.dropped[at]));
+        let now = LeafCounts { dropped, dropped_early, ..queue };
+        all.insert(of, now);
+        now
+    }
+
+    /// The counters that were told of a queue last.
+    pub(crate) fn last(&self, of: (u16, VifQueue)) -> LeafCounts {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&of).copied().unwrap_or_default()
+    }
+
+    /// Keeps those of these vifs alone: the number of one that is gone may become another's.
+    pub(crate) fn keep(&self, owners: &BTreeSet<u16>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(owner, _), _| owners.contains(owner));
+    }
+}
+
+impl PlaneCounts {
+    /// Returns the base of a queue that is made again now; `None` if it belongs to no vif.
+    pub(crate) fn base_of(&self, leaf: &LeafObject) -> Option<LeafBase> {
+        let LeafObject { device, minor, .. } = leaf;
+        let (offered, queue) = if *minor == OTHERS_CLASS {
+            let member = self.members.get(device)?;
+            (member.programs.receive.passed, member.receive.unwrap_or_default())
+        } else if let Some(owner) = inbound_owner(*minor) {
+            let member = self.members.values().find(|member| member.owner == owner)?;
+            (member.programs.inbound, member.inbound.unwrap_or_default())
+        } else {
+            let member = self.members.values().find(|member| member.owner == *minor)?;
+            (member.programs.port.passed, member.send)
+        };
+        let (device, minor) = (device.clone(), *minor);
+        Some(LeafBase { device, minor, offered, dropped: queue.dropped })
+    }
+}
+
+/// The vif of a class in the tree for frames from a port.
+fn inbound_owner(minor: u16) -> Option<u16> {
+    (minor & INBOUND_CLASS != 0).then_some(minor & !INBOUND_CLASS)
 }
 
 impl WayCounts {
@@ -184,7 +324,7 @@ impl QdiscCounts {
             early: if codel { self.drops.saturating_sub(self.drop_overlimit) } else { 0 },
             in_packets: codel,
             backlog: [self.qlen, self.backlog],
-            dropped: [0, 0],
+            ..LeafCounts::default()
         }
     }
 }
@@ -206,6 +346,59 @@ pub(crate) fn queues(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_kernel_plan::LeafKind;
+
+    /// Goal: frames that a vif received before it had a queue do not count as dropped.
+    #[test]
+    fn a_queue_that_comes_later_counts_from_its_start() {
+        let receive = WayCounts { passed: [90, 9_000], ..WayCounts::default() };
+        let programs = OwnerCounts { receive, ..OwnerCounts::default() };
+        let member = MemberCounts { owner: 16, programs, ..MemberCounts::default() };
+        let members = BTreeMap::from([("t0".to_owned(), member)]);
+        let counts = PlaneCounts { members, ..PlaneCounts::default() };
+        let kind = LeafKind::Bfifo { bytes: 1 << 18 };
+        let leaf = LeafObject { device: "t0".to_owned(), minor: OTHERS_CLASS, kind };
+        let base = counts.base_of(&leaf);
+        let queue = LeafCounts { sent: [6, 600], drops: 1, ..LeafCounts::default() };
+        assert_eq!(queue.dropped_of([100, 10_000], base.as_ref()), [4, 400]);
+    }
+
+    /// Goal: a super-frame that waits is not taken for dropped packets: the queue counts it as one.
+    #[test]
+    fn super_frames_that_wait_were_not_dropped() {
+        let (sent, frame) = ([70, 70 * 1514], 45 * 1514);
+        let queue = LeafCounts { sent, drops: 3, backlog: [2, 2 * frame], ..LeafCounts::default() };
+        let offered = [170, 170 * 1514];
+        assert_eq!(queue.dropped_of(offered, None), [10, 10 * 1514]);
+        // Frames of several lengths, each counted as one.
+        let queue = LeafCounts { backlog: [40, 40 * 60], ..queue };
+        assert_eq!(queue.dropped_of(offered, None)[0], 60);
+    }
+
+    /// Goal: drops that were told never fall, neither all nor those for a reason, and those of
+    /// another vif begin anew.
+    #[test]
+    fn drops_that_were_told_never_fall() {
+        let told = ToldDrops::default();
+        let now = |at, drops, early, dropped| {
+            let queue = LeafCounts { drops, early, ..LeafCounts::default() };
+            let LeafCounts { dropped, dropped_early, .. } = told.raise(at, dropped, queue);
+            [dropped, dropped_early]
+        };
+        let [up, own, other] =
+            [(16, VifQueue::Send), (16, VifQueue::Receive), (17, VifQueue::Send)];
+        assert_eq!(now(up, 10, 10, [100, 5_000]), [[100, 5_000]; 2]);
+        assert_eq!(now(up, 20, 10, [150, 4_000]), [[150, 5_000], [100, 5_000]]);
+        assert_eq!(now(up, 30, 15, [170, 6_000]), [[170, 6_000], [110, 5_500]]);
+        // The queue was made again.
+        assert_eq!(now(up, 1, 1, [180, 6_000]), [[180, 6_000], [120, 5_500]]);
+        assert_eq!(now(own, 1, 0, [3, 300]), [[3, 300], [0, 0]]);
+        assert_eq!(now(other, 1, 0, [3, 300]), [[3, 300], [0, 0]]);
+        told.keep(&BTreeSet::from([17]));
+        assert_eq!(now(up, 1, 0, [1, 100]), [[1, 100], [0, 0]]);
+        assert_eq!(now(own, 0, 0, [0, 0]), [[0, 0]; 2]);
+        assert_eq!(now(other, 1, 0, [2, 200]), [[3, 300], [0, 0]]);
+    }
 
     /// Goal: what a queue dropped never falls, and jumps by no packet, when the queue is made again
     /// and counts from zero.

@@ -65,7 +65,7 @@ pub(crate) fn read_facts(
             let whose = if is_tree(qdisc) { " (of another node of Weir)" } else { "" };
             format!("{} {}{whose}", qdisc.kind, qdisc.handle)
         });
-        let (number, bridge) = (link.ifindex, link.master.clone());
+        let (number, bridge) = (link.ifindex, bridge_of(&links, link));
         let ingress = qdiscs.iter().find(|qdisc| qdisc.dev == link.ifname && is_ingress(qdisc));
         let is_own = |qdisc: &&QdiscView| is_clsact(qdisc) && filtered.contains(&link.ifname);
         let ingress = ingress.filter(|qdisc| !is_own(qdisc));
@@ -157,19 +157,19 @@ impl HostView {
                 self.has_qdisc(&leaf.device, below)
             }
             KernelObject::Bucket(_) => tables.is_filled(),
+            // Neither its device nor its bridge must have become another.
             KernelObject::Member(member) => {
-                let number = self.numbers.get(&member.device);
-                number.is_some_and(|number| tables.has_member(*number, member))
+                let numbers = self.pair(&member.device, &member.bridge);
+                numbers.is_some_and(|numbers| tables.has_member(numbers, member))
             }
-            // The device that its frames wait at must not have become another.
-            KernelObject::Uplink(UplinkObject { device, through, .. }) => {
-                let number = |name: &String| self.numbers.get(name).copied();
-                let through = through.as_ref().map(number);
-                match (number(device), through) {
-                    (None, _) | (_, Some(None)) => false,
-                    (Some(number), None) => tables.has_uplink(number, 0),
-                    (Some(number), Some(Some(through))) => tables.has_uplink(number, through),
-                }
+            // Nor the device that its frames wait at.
+            KernelObject::Uplink(UplinkObject { device, bridge, through }) => {
+                let through = match through {
+                    Some(name) => self.numbers.get(name).copied(),
+                    None => Some(0),
+                };
+                let numbers = self.pair(device, bridge).zip(through);
+                numbers.is_some_and(|(numbers, through)| tables.has_uplink(numbers, through))
             }
             // Its values are set by a plan, but where it leads must not have become another device.
             KernelObject::Exit(ExitObject { device, to, .. }) => {
@@ -190,6 +190,11 @@ impl HostView {
         };
         let objects = setup.objects.iter().filter(has).cloned().collect();
         KernelSetup { owners: setup.owners.clone(), objects }
+    }
+
+    /// The numbers of a device and of its bridge, if both are there.
+    fn pair(&self, device: &str, bridge: &str) -> Option<(u32, u32)> {
+        Some((*self.numbers.get(device)?, *self.numbers.get(bridge)?))
     }
 
     /// The number of a bridge, and the addresses that are the host's own there: its and its port's.
@@ -237,6 +242,15 @@ struct DeviceVlan {
     last: Option<u16>,
     #[serde(default)]
     flags: Vec<String>,
+}
+
+/// Returns the bridge that a device is a port of. A bond, a VRF and an Open vSwitch have members,
+/// too, and are none.
+fn bridge_of(links: &[LinkView], link: &LinkView) -> Option<String> {
+    let master = link.master.as_ref()?;
+    let found = links.iter().find(|other| other.ifname == *master)?;
+    let kind = found.linkinfo.as_ref()?.info_kind.as_deref();
+    (kind == Some("bridge")).then(|| master.clone())
 }
 
 /// Returns true for a bridge that keeps VLANs apart.
@@ -424,6 +438,22 @@ mod tests {
         assert_eq!(port(r#""isolated":true,"hairpin":false"#).as_deref(), Some("isolated"));
         assert_eq!(port(r#""isolated":false,"state":"forwarding""#), None);
         assert_eq!(said(r#"{"info_kind":"veth"}"#, ""), None);
+    }
+
+    /// Goal: the members of a bond are no ports of a bridge, whatever a policy calls one.
+    #[test]
+    fn a_bond_is_no_bridge() {
+        let links: Vec<LinkView> = serde_json::from_str(
+            r#"[{"ifindex":2,"ifname":"br0","mtu":1500,"linkinfo":{"info_kind":"bridge"}},
+            {"ifindex":3,"ifname":"bond0","mtu":1500,"master":"br0",
+            "linkinfo":{"info_kind":"bond"}},
+            {"ifindex":4,"ifname":"eth0","mtu":1500,"master":"bond0"},
+            {"ifindex":5,"ifname":"eth1","mtu":1500}]"#,
+        )
+        .unwrap();
+        let bridges = links.iter().map(|link| bridge_of(&links, link));
+        let bridges: Vec<_> = bridges.collect();
+        assert_eq!(bridges, [None, Some("br0".to_owned()), None, None]);
     }
 
     /// Goal: a device is a trunk where its bridge keeps VLANs apart and tags some of them there.

@@ -20,10 +20,12 @@ mod filter;
 mod follow;
 mod new_ports;
 mod plane;
+mod reading;
 mod record;
+mod renamed;
 mod steps;
 mod tables;
 
-pub use counters::{CountPair, LeafCounts, OwnerCounts, WayCounts};
+pub use counters::{CountPair, LeafCounts, MemberCounts, OwnerCounts, PlaneCounts, WayCounts};
 pub use error::KernelPlaneError;
-pub use plane::{AppliedPolicy, KernelPlane, MemberCounts, PlaneCounts};
+pub use plane::{AppliedPolicy, KernelPlane};

@@ -9,9 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use weir_kernel_plan::{
-    ClsactObject, CompiledPolicy, HookKind, INBOUND_CLASS, InboundObject, KernelObject, KernelPlan,
-    KernelSetup, LeafObject, OTHERS_CLASS, PlanAction, PlanStep, ProgramObject, UplinkObject,
-    compile,
+    ClsactObject, CompiledPolicy, HookKind, InboundObject, KernelObject, KernelPlan, KernelSetup,
+    LeafObject, PlanAction, PlanStep, ProgramObject, UplinkObject, compile,
 };
 use weir_platform::journal::{Journal, JournalEntry};
 use weir_platform::run::{Command, Host, Platform};
@@ -20,23 +19,24 @@ use weir_policy::Policy;
 use weir_ports::device_number;
 
 use crate::addresses::{AddressOnBridge, HeardAddress};
-use crate::counters::{CountPair, LeafBase, LeafCounts, OwnerCounts, queues};
+use crate::counters::{LeafBase, ToldDrops};
 use crate::error::KernelPlaneError;
 use crate::facts::{HostView, KernelSupport, addresses_beyond, hooks, read_facts};
 use crate::faults::{DeviceFaults, devices_of};
 use crate::filter;
 use crate::new_ports::NewPorts;
 use crate::record::KernelRecord;
+use crate::renamed::{numbered, release_renamed};
 use crate::steps::{
-    device_of, failed_step, forget_undos, gone_owner, gone_queue, makes_owned, new_queue,
-    new_uplinks, run_together,
+    device_of, failed_step, forget_undos, gone_queue, makes_owned, new_queue, new_uplinks,
+    run_together,
 };
 use crate::tables::{PinnedLinks, Tables};
 
 /// The kernel's data plane of one node.
 #[derive(Debug)]
 pub struct KernelPlane {
-    tables: Tables,
+    pub(crate) tables: Tables,
     pub(crate) record: KernelRecord,
     path: PathBuf,
     support: KernelSupport,
@@ -44,32 +44,7 @@ pub struct KernelPlane {
     /// first plan.
     reserved: Option<Vec<AddressOnBridge>>,
     pub(crate) faults: DeviceFaults,
-}
-
-/// The counters of one vif.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MemberCounts {
-    /// The number of the vif.
-    pub owner: u16,
-    /// Counters of the programs.
-    pub programs: OwnerCounts,
-    /// Counters of its queue at the port.
-    pub send: LeafCounts,
-    /// Counters of the queue at its own device, if it has one.
-    pub receive: Option<LeafCounts>,
-    /// Counters of its queue in the tree for frames from the port, if there is one.
-    pub inbound: Option<LeafCounts>,
-}
-
-/// The counters of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PlaneCounts {
-    /// By the vif's device.
-    pub members: BTreeMap<String, MemberCounts>,
-    /// The trees that are there, by device.
-    pub trees: BTreeMap<String, LeafCounts>,
-    /// Frames that came from beyond a port with the address of a vif, by the port's device.
-    pub moved: BTreeMap<String, CountPair>,
+    pub(crate) told: ToldDrops,
 }
 
 /// The result of making a host enforce a policy.
@@ -133,7 +108,8 @@ impl KernelPlane {
         let record = KernelRecord::read(&path).unwrap_or_default();
         let mut support = KernelSupport::read()?;
         support.hooks = support.hooks.map(|_| hooks);
-        Ok(Self { tables, record, path, support, reserved: None, faults: DeviceFaults::default() })
+        let (faults, told) = (DeviceFaults::default(), ToldDrops::default());
+        Ok(Self { tables, record, path, support, reserved: None, faults, told })
     }
 
     /// Returns the plan of a start with `policy`, from those recorded objects that the host still
@@ -172,8 +148,11 @@ impl KernelPlane {
     ) -> Result<AppliedPolicy, KernelPlaneError> {
         let host = journal.host();
         let all = self.record.all();
-        let view = self.view(&host, &all)?;
+        let mut view = self.view(&host, &all)?;
         self.forget_strangers(&all, &view);
+        if release_renamed(&all, &self.record.numbers, &view, &host) {
+            view = self.view(&host, &all)?;
+        }
         let before = view.present(&all, &self.tables);
         let compiled = compile(policy, &view.facts, &before).map_err(KernelPlaneError::Refused)?;
         new_ports.check(&compiled, &self.record.devices)?;
@@ -201,9 +180,9 @@ impl KernelPlane {
             }
         }
         self.note_addresses(&beyond, &view.reserved(&compiled), &view)?;
-        let devices = devices_of(policy);
-        if self.record.devices != devices {
-            self.record.devices = devices;
+        let (devices, numbers) = (devices_of(policy), numbered(&compiled.setup, &view));
+        if self.record.devices != devices || self.record.numbers != numbers {
+            (self.record.devices, self.record.numbers) = (devices, numbers);
             self.record.write(&self.path)?;
         }
         let programs_before = self.programs_before(&compiled.setup, &view);
@@ -344,12 +323,11 @@ impl KernelPlane {
         after: KernelSetup,
         (view, host): (&HostView, &Host),
     ) -> Result<(), KernelPlaneError> {
-        let bases = self.bases(plan)?;
+        let owners: BTreeSet<u16> = after.owners.values().copied().collect();
+        let bases = self.bases(plan, &owners)?;
         let (setup, under_way) = (after.clone(), Some(before.clone()));
-        let devices = self.record.devices.clone();
-        let begun = KernelRecord { setup, before: under_way, bases, devices };
+        let begun = KernelRecord { setup, before: under_way, bases, ..self.record.clone() };
         begun.write(&self.path)?;
-        let KernelRecord { bases, devices, .. } = begun;
         let mut tried = 0;
         let mut failed = None;
         let apart = self.faults.apart;
@@ -372,7 +350,8 @@ impl KernelPlane {
         }
         let Some(error) = failed else {
             self.tables.fill();
-            self.record = KernelRecord { setup: after, before: None, bases, devices };
+            self.told.keep(&owners);
+            self.record = KernelRecord { setup: after, before: None, ..begun };
             return self.record.write(&self.path);
         };
         let taken = plan.steps.get(..tried).unwrap_or_default().to_vec();
@@ -381,29 +360,31 @@ impl KernelPlane {
             let _not_made = self.run_group(std::slice::from_ref(step), view, host, true);
         }
         // With `before` set, the next plan sets every value again.
-        self.record = KernelRecord { setup: before.clone(), before: Some(before), bases, devices };
+        self.record = KernelRecord { setup: before.clone(), before: Some(before), ..begun };
         self.record.write(&self.path)?;
         Err(error)
     }
 
-    /// Returns the bases of counters after `plan`: a queue that the plan makes again counts from
-    /// zero.
-    fn bases(&self, plan: &KernelPlan) -> Result<Vec<LeafBase>, KernelPlaneError> {
+    /// Returns the bases of counters after `plan`, which leaves these `owners`: a queue that the
+    /// plan makes again counts from zero.
+    fn bases(
+        &self,
+        plan: &KernelPlan,
+        owners: &BTreeSet<u16>,
+    ) -> Result<Vec<LeafBase>, KernelPlaneError> {
         let mut bases = self.record.bases.clone();
         let changed =
             plan.steps.iter().filter_map(|step| new_queue(step).or_else(|| gone_queue(step)));
         let changed: Vec<&LeafObject> = changed.collect();
-        if changed.is_empty() {
-            return Ok(bases);
-        }
-        let counts = self.counts()?;
-        for leaf in changed {
-            bases.retain(|base| !base.is_of(&leaf.device, leaf.minor));
-            bases.extend(counts.base_of(leaf));
+        if !changed.is_empty() {
+            let counts = self.counts()?;
+            for leaf in changed {
+                bases.retain(|base| !base.is_of(&leaf.device, leaf.minor));
+                bases.extend(counts.base_of(leaf));
+            }
         }
         // The number of a vif that goes may become another's.
-        let gone: BTreeSet<u16> = plan.steps.iter().filter_map(gone_owner).collect();
-        bases.retain(|base| !gone.contains(&base.minor));
+        bases.retain(|base| base.is_among(owners));
         Ok(bases)
     }
 
@@ -458,7 +439,13 @@ impl KernelPlane {
                 Some(number) if gone => self.tables.remove_member(number),
                 Some(of) => {
                     let bridge = number(&member.bridge).unwrap_or(0);
-                    self.tables.set_member(member, (of, bridge), action == PlanAction::Add)
+                    // One whose device or bridge was made again goes on counting.
+                    let known = |owners: &BTreeMap<String, u16>| {
+                        owners.values().any(|owner| *owner == member.owner)
+                    };
+                    let before = self.record.before.iter().chain([&self.record.setup]);
+                    let is_new = !before.map(|setup| &setup.owners).any(known);
+                    self.tables.set_member(member, (of, bridge), is_new)
                 }
                 None => Ok(()),
             },
@@ -488,123 +475,5 @@ impl KernelPlane {
             | KernelObject::Vlan(_)
             | KernelObject::Joined(_) => Ok(()),
         }
-    }
-
-    /// Reads the counters.
-    ///
-    /// # Errors
-    /// A table or a device cannot be read.
-    pub fn counts(&self) -> Result<PlaneCounts, KernelPlaneError> {
-        let mut counts = PlaneCounts::default();
-        let queues = queues(&Host::default())?;
-        let at = |device: &str, minor| queues.get(&(device.to_owned(), minor)).copied();
-        // A vif has a class on one port alone, and one in the tree for frames from that port. At
-        // the vif's own device, one queue has all frames.
-        let (mut sending, mut receiving) = (BTreeMap::new(), BTreeMap::new());
-        for object in &self.record.setup.objects {
-            match object {
-                KernelObject::Root(root) => {
-                    let whole = at(&root.device, 0);
-                    counts.trees.extend(whole.map(|whole| (root.device.clone(), whole)));
-                }
-                KernelObject::Leaf(leaf) => {
-                    let queue = at(&leaf.device, leaf.minor).unwrap_or_default();
-                    sending.insert(leaf.minor, (leaf.device.as_str(), queue));
-                    if counts.trees.contains_key(&leaf.device) && leaf.minor == OTHERS_CLASS {
-                        receiving.insert(leaf.device.as_str(), queue);
-                    }
-                }
-                KernelObject::Uplink(uplink) => {
-                    let moved =
-                        device_number(&uplink.device).map(|number| self.tables.moved(number));
-                    let moved = moved.transpose()?.flatten().unwrap_or_default();
-                    counts.moved.insert(uplink.device.clone(), moved);
-                }
-                KernelObject::Member(member) => {
-                    // Read after the queues, so that frames which a queue sent are counted as
-                    // offered too.
-                    let programs = self.tables.counts(member.owner)?;
-                    // There is no queue while the port waits for its device.
-                    let send = sending.get(&member.owner).copied().map(|(port, mut queue)| {
-                        let base = self.base(port, member.owner);
-                        queue.dropped = queue.dropped_of(programs.port.passed, base);
-                        queue
-                    });
-                    let send = send.unwrap_or_else(|| self.dropped_before(member.owner));
-                    let mut receive = receiving.get(member.device.as_str()).copied();
-                    if let Some(queue) = &mut receive {
-                        let base = self.base(&member.device, OTHERS_CLASS);
-                        queue.dropped = queue.dropped_of(programs.receive.passed, base);
-                    }
-                    let minor = INBOUND_CLASS | member.owner;
-                    let inbound = sending.get(&minor).copied().map(|(device, mut queue)| {
-                        let base = self.base(device, minor);
-                        queue.dropped = queue.dropped_of(programs.inbound, base);
-                        queue
-                    });
-                    let owner = member.owner;
-                    let of_member = MemberCounts { owner, programs, send, receive, inbound };
-                    counts.members.insert(member.device.clone(), of_member);
-                }
-                _ => {}
-            }
-        }
-        Ok(counts)
-    }
-
-    /// The counters of a vif's queue at its port while there is none: what was dropped before.
-    fn dropped_before(&self, minor: u16) -> LeafCounts {
-        let base = self.record.bases.iter().rfind(|base| base.minor == minor);
-        LeafCounts { dropped: base.map_or([0; 2], |base| base.dropped), ..LeafCounts::default() }
-    }
-
-    fn base(&self, device: &str, minor: u16) -> Option<&LeafBase> {
-        self.record.bases.iter().find(|base| base.is_of(device, minor))
-    }
-}
-
-impl PlaneCounts {
-    /// Returns the base of a queue that is made again now; `None` if it belongs to no vif.
-    fn base_of(&self, leaf: &LeafObject) -> Option<LeafBase> {
-        let LeafObject { device, minor, .. } = leaf;
-        let (offered, queue) = if *minor == OTHERS_CLASS {
-            let member = self.members.get(device)?;
-            (member.programs.receive.passed, member.receive.unwrap_or_default())
-        } else if let Some(owner) = inbound_owner(*minor) {
-            let member = self.members.values().find(|member| member.owner == owner)?;
-            (member.programs.inbound, member.inbound.unwrap_or_default())
-        } else {
-            let member = self.members.values().find(|member| member.owner == *minor)?;
-            (member.programs.port.passed, member.send)
-        };
-        let (device, minor) = (device.clone(), *minor);
-        Some(LeafBase { device, minor, offered, dropped: queue.dropped })
-    }
-}
-
-/// The vif of a class in the tree for frames from a port.
-fn inbound_owner(minor: u16) -> Option<u16> {
-    (minor & INBOUND_CLASS != 0).then_some(minor & !INBOUND_CLASS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::counters::WayCounts;
-    use weir_kernel_plan::LeafKind;
-
-    /// Goal: frames that a vif received before it had a queue do not count as dropped.
-    #[test]
-    fn a_queue_that_comes_later_counts_from_its_start() {
-        let receive = WayCounts { passed: [90, 9_000], ..WayCounts::default() };
-        let programs = OwnerCounts { receive, ..OwnerCounts::default() };
-        let member = MemberCounts { owner: 16, programs, ..MemberCounts::default() };
-        let members = BTreeMap::from([("t0".to_owned(), member)]);
-        let counts = PlaneCounts { members, ..PlaneCounts::default() };
-        let kind = LeafKind::Bfifo { bytes: 1 << 18 };
-        let leaf = LeafObject { device: "t0".to_owned(), minor: OTHERS_CLASS, kind };
-        let base = counts.base_of(&leaf);
-        let queue = LeafCounts { sent: [6, 600], drops: 1, ..LeafCounts::default() };
-        assert_eq!(queue.dropped_of([100, 10_000], base.as_ref()), [4, 400]);
     }
 }

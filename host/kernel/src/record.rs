@@ -5,7 +5,7 @@
 //! when the plan is done. A process that finds a plan under way knows that each object may have the
 //! values of either.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -31,6 +31,9 @@ pub(crate) struct KernelRecord {
     /// The devices of the policy in force, present or not.
     #[serde(default)]
     pub(crate) devices: BTreeSet<String>,
+    /// The numbers of the devices that have trees: one that was renamed is found by it.
+    #[serde(default)]
+    pub(crate) numbers: BTreeMap<String, u32>,
 }
 
 impl KernelRecord {

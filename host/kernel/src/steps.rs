@@ -74,14 +74,6 @@ pub(crate) fn gone_queue(step: &PlanStep) -> Option<&LeafObject> {
     }
 }
 
-/// Returns the number of the vif that a step removes.
-pub(crate) fn gone_owner(step: &PlanStep) -> Option<u16> {
-    match (&step.before, &step.after) {
-        (Some(KernelObject::Member(member)), None) => Some(member.owner),
-        _ => None,
-    }
-}
-
 /// Returns the queue that a step makes, whose counters begin at zero. A queue of the same kind
 /// keeps its counters when its bound changes.
 pub(crate) fn new_queue(step: &PlanStep) -> Option<&LeafObject> {

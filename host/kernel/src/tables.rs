@@ -391,11 +391,11 @@ impl Tables {
 pub(crate) trait TablesView {
     /// True if the tables hold a setup.
     fn is_filled(&self) -> bool;
-    /// True if the device of that number is entered as that vif.
-    fn has_member(&self, number: u32, member: &MemberObject) -> bool;
-    /// True if the device of that number is entered as a port whose frames wait in the tree of the
-    /// device `through`; 0: in none.
-    fn has_uplink(&self, number: u32, through: u32) -> bool;
+    /// True if the device of that number is entered as that vif, on the bridge of that number.
+    fn has_member(&self, numbers: (u32, u32), member: &MemberObject) -> bool;
+    /// True if the device of that number is entered as a port of the bridge of that number, with
+    /// frames that wait in the tree of the device `through`; 0: in none.
+    fn has_uplink(&self, numbers: (u32, u32), through: u32) -> bool;
     /// True if frames of the device of that number may leave by `to`.
     fn has_exit(&self, number: u32, to: u32) -> bool;
     /// True if the program is attached.
@@ -407,16 +407,21 @@ impl TablesView for Tables {
         self.filled
     }
 
-    fn has_member(&self, number: u32, member: &MemberObject) -> bool {
-        // An entry with another owner belongs to a device that was renamed. Other values may
-        // differ, since a plan under way may have set them.
+    fn has_member(&self, (number, bridge): (u32, u32), member: &MemberObject) -> bool {
+        // An entry with another owner belongs to a device that was renamed, one with another
+        // bridge to one that was made again. Other values may differ, since a plan under way may
+        // have set them.
         let entry = self.member(number).ok().flatten();
-        entry.is_some_and(|entry| u16::from_ne_bytes(bytes_at(&entry, 0)) == member.owner)
+        entry.is_some_and(|entry| {
+            u16::from_ne_bytes(bytes_at(&entry, 0)) == member.owner
+                && u32::from_ne_bytes(bytes_at(&entry, LIMITS.end)) == bridge
+        })
     }
 
-    fn has_uplink(&self, number: u32, through: u32) -> bool {
+    fn has_uplink(&self, (number, bridge): (u32, u32), through: u32) -> bool {
         let entry = self.uplink(number).ok().flatten();
-        entry.is_some_and(|entry| u32::from_ne_bytes(bytes_at(&entry, 4)) == through)
+        let wanted = [bridge, through].map(u32::to_ne_bytes).concat();
+        entry.is_some_and(|entry| entry.starts_with(&wanted))
     }
 
     fn has_exit(&self, number: u32, to: u32) -> bool {
@@ -444,11 +449,11 @@ impl TablesView for PinnedLinks {
         self.0.join(LINKS).is_dir()
     }
 
-    fn has_member(&self, number: u32, _member: &MemberObject) -> bool {
+    fn has_member(&self, (number, _bridge): (u32, u32), _member: &MemberObject) -> bool {
         self.has_link(number, Hook::Send)
     }
 
-    fn has_uplink(&self, number: u32, _through: u32) -> bool {
+    fn has_uplink(&self, (number, _bridge): (u32, u32), _through: u32) -> bool {
         self.has_link(number, Hook::Uplink)
     }
 

@@ -475,6 +475,124 @@ fn a_renamed_device_is_let_go() {
     lab.wait("taken again", |lab| lab.sent("t0").passed[0] >= 5);
 }
 
+/// Goal: a device that is renamed, to a free name or to that of another vif, keeps no tree: its
+/// limit would hold for whatever the device is now, and nobody would remove it.
+#[test]
+fn a_renamed_device_keeps_no_tree() {
+    let Some(mut lab) = TestBridge::new("a_renamed_tree") else { return };
+    let mut policy = lab.policy();
+    for (vif, mbps) in policy.vifs.iter_mut().zip([10, 20]) {
+        vif.receive.rate = Some(weir_units::BitRate::from_mbps(mbps));
+    }
+    lab.apply(&policy);
+    let tree = |device: &str| run(&format!("tc qdisc show dev {device}")).contains("htb 7e10:");
+    for (old, new) in [("t0", "t9"), ("up0", "up9")] {
+        assert!(tree(old), "{old}");
+        run(&format!("ip link set {old} name {new}"));
+        lab.apply(&policy);
+        assert!(!tree(new), "{new}");
+        run(&format!("ip link set {new} name {old}"));
+        lab.apply(&policy);
+        assert!(tree(old), "{old} is back");
+    }
+    // Another process has only the record.
+    for line in ["t0 name x", "t1 name t0", "x name t1"] {
+        run(&format!("ip link set {line}"));
+    }
+    lab.reopen(HookKind::Tcx);
+    lab.apply(&policy);
+    for (device, rate) in [("t0", "rate 10Mbit"), ("t1", "rate 20Mbit")] {
+        let classes = run(&format!("tc class show dev {device}"));
+        assert!(classes.contains(rate), "{device}: {classes}");
+    }
+}
+
+/// Goal: a bridge that is made again under its name, between two plans or while no node runs, has
+/// another number: the addresses on it are again the host's and each vif's own.
+#[test]
+fn a_bridge_that_is_made_again_keeps_addresses_apart() {
+    let Some(mut lab) = TestBridge::new("a_bridge_made_again") else { return };
+    let policy = lab.policy();
+    lab.apply(&policy);
+    lab.send("g0", &frame([0xff; 6], OWN, &[0x88, 0xb5]), 5);
+    lab.wait("it has its own", |lab| lab.sent("t0").passed[0] == 5);
+    run("ip link del br0");
+    run("ip link add br0 address 02:00:00:00:aa:01 type bridge mcast_snooping 0");
+    for device in ["up0", "t0", "t1", "br0"] {
+        let master = if device == "br0" { "" } else { " master br0" };
+        run(&format!("ip link set {device}{master} up"));
+    }
+    lab.reopen(HookKind::Tcx);
+    lab.apply(&policy);
+    let host = [2, 0, 0, 0, 0xaa, 1];
+    assert_eq!(lab.address_of("br0"), host);
+    lab.send("g1", &frame([0xff; 6], host, &[0x88, 0xb5]), 10);
+    lab.wait("the host's", |lab| lab.dropped("t1", "moved") == 10);
+    lab.send("g0", &frame([0xff; 6], OWN, &[0x88, 0xb5]), 5);
+    lab.wait("it goes on counting", |lab| lab.sent("t0").passed[0] == 10);
+    lab.send("g1", &frame([0xff; 6], OWN, &[0x88, 0xb5]), 10);
+    lab.wait("another vif's", |lab| lab.dropped("t1", "moved") == 20);
+}
+
+/// Goal: a vif whose device is made again under its name goes on counting, drops of its queue at
+/// the port included. One that was gone begins anew.
+#[test]
+fn a_device_that_is_made_again_goes_on_counting() {
+    let Some(mut lab) = TestBridge::new("a_device_made_again") else { return };
+    let mut policy = lab.policy();
+    policy.ports[0].rate = weir_units::BitRate::from_mbps(10);
+    policy.vifs[0].send_queue.bytes = weir_units::ByteCount::new(10_000);
+    lab.apply(&policy);
+    let long = [&WIRE[..], &OWN, &[0x88, 0xb5], &[0; 1500]].concat();
+    let counts = |lab: &TestBridge| lab.plane.counts().unwrap().members["t0"].clone();
+    for sent in [1_000, 2_000] {
+        lab.send("g0", &long, 1_000);
+        lab.wait("counted", |lab| counts(lab).programs.send.passed[0] == sent);
+        lab.wait("all left", |lab| counts(lab).send.backlog == [0; 2]);
+        let queue = counts(&lab).send;
+        assert_eq!(queue.dropped[0] + queue.sent[0], sent, "{queue:?}");
+        run("ip link del t0");
+        run("ip link add t0 type veth peer name g0");
+        run("ip link set t0 master br0 up");
+        run("ip link set g0 up");
+        lab.apply(&policy);
+    }
+    // A vif that was gone begins anew, although it may get its number again.
+    let owner = counts(&lab).owner;
+    for line in ["nomaster", "master br0"] {
+        run(&format!("ip link set t0 {line}"));
+        lab.apply(&policy);
+    }
+    let anew = counts(&lab);
+    assert_eq!((anew.owner, anew.send.dropped, anew.programs.port.passed), (owner, [0; 2], [0; 2]));
+}
+
+/// Goal: what a queue dropped never falls, and is never more than what it dropped, while frames
+/// come faster than they leave and the counters are read.
+#[test]
+fn what_a_queue_dropped_never_falls() {
+    let Some(mut lab) = TestBridge::new("never_falls") else { return };
+    let mut policy = lab.policy();
+    policy.ports[0].rate = weir_units::BitRate::from_mbps(10);
+    policy.vifs[0].send_queue.bytes = weir_units::ByteCount::new(10_000);
+    lab.apply(&policy);
+    let long = [&WIRE[..], &OWN, &[0x88, 0xb5], &[0; 1500]].concat();
+    let counts = |lab: &TestBridge| lab.plane.counts().unwrap().members["t0"].clone();
+    let mut last = [0; 2];
+    std::thread::scope(|scope| {
+        let flood = scope.spawn(|| send_at("g0", &long, 100_000));
+        while !flood.is_finished() {
+            let now = counts(&lab).send.dropped;
+            assert!(now[0] >= last[0] && now[1] >= last[1], "{last:?} {now:?}");
+            last = now;
+        }
+    });
+    lab.wait("all left", |lab| counts(lab).send.backlog == [0; 2]);
+    let end = counts(&lab);
+    assert_eq!(end.send.dropped[0] + end.send.sent[0], end.programs.port.passed[0]);
+    assert!(last[0] > 0 && end.send.dropped[0] >= last[0], "{last:?} {end:?}");
+}
+
 /// Goal: Weir's programs come before those that are there; one that comes before them later is
 /// named.
 #[test]
@@ -786,28 +904,9 @@ impl TestBridge {
     }
 
     /// Sends a frame at a device, that often.
+    #[allow(clippy::unused_self, reason = "the device is the bridge's")]
     fn send(&self, device: &str, frame: &[u8], times: u32) {
-        // SAFETY: plain system calls; the address and the frame live until each returns.
-        unsafe {
-            let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
-            assert!(socket >= 0);
-            let mut to: libc::sockaddr_ll = std::mem::zeroed();
-            to.sll_family = u16::try_from(libc::AF_PACKET).unwrap();
-            to.sll_ifindex = device_number(device).unwrap().cast_signed();
-            let length = libc::socklen_t::try_from(size_of_val(&to)).unwrap();
-            for _ in 0..times {
-                let sent = libc::sendto(
-                    socket,
-                    frame.as_ptr().cast(),
-                    frame.len(),
-                    0,
-                    (&raw const to).cast(),
-                    length,
-                );
-                assert_eq!(sent.cast_unsigned(), frame.len());
-            }
-            libc::close(socket);
-        }
+        send_at(device, frame, times);
     }
 
     fn wait(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
@@ -823,6 +922,31 @@ impl Drop for TestBridge {
     fn drop(&mut self) {
         let _gone = Command::new("umount").arg(self.state.join("bpf")).status();
         let _gone = fs::remove_dir_all(&self.state);
+    }
+}
+
+/// Sends a frame at a device, that often.
+fn send_at(device: &str, frame: &[u8], times: u32) {
+    // SAFETY: plain system calls; the address and the frame live until each returns.
+    unsafe {
+        let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
+        assert!(socket >= 0);
+        let mut to: libc::sockaddr_ll = std::mem::zeroed();
+        to.sll_family = u16::try_from(libc::AF_PACKET).unwrap();
+        to.sll_ifindex = device_number(device).unwrap().cast_signed();
+        let length = libc::socklen_t::try_from(size_of_val(&to)).unwrap();
+        for _ in 0..times {
+            let sent = libc::sendto(
+                socket,
+                frame.as_ptr().cast(),
+                frame.len(),
+                0,
+                (&raw const to).cast(),
+                length,
+            );
+            assert_eq!(sent.cast_unsigned(), frame.len());
+        }
+        libc::close(socket);
     }
 }
 

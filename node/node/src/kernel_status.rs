@@ -45,9 +45,9 @@ fn vif_status(vif: &Vif, counts: Option<&MemberCounts>) -> IfaceStatus {
         ..IfaceStatus::default()
     };
     let Some(MemberCounts { programs, send, receive, inbound, .. }) = counts else { return base };
-    let send = queued_status(&programs.send, send);
+    let send = queued_status(&programs.send, programs.port.passed, send);
     let mut receive = match receive {
-        Some(queue) => queued_status(&programs.receive, queue),
+        Some(queue) => queued_status(&programs.receive, programs.receive.passed, queue),
         None => way_status(&programs.receive),
     };
     inbound.iter().for_each(|queue| add_inbound(&mut receive, queue));
@@ -106,13 +106,19 @@ fn way_status(way: &WayCounts) -> DirectionStatus {
     }
 }
 
-/// The frames that passed the programs, and what became of them in a queue.
-fn queued_status(way: &WayCounts, queue: &LeafCounts) -> DirectionStatus {
+/// The frames that passed the programs, and what became of them in a queue. The programs counted so
+/// many as `offered` to it before the queue was read: those that it accounts for are told, so that
+/// what was sent is what left it.
+fn queued_status(way: &WayCounts, offered: CountPair, queue: &LeafCounts) -> DirectionStatus {
     let base = way_status(way);
     let (backlog, dropped_after) = (amount(queue.backlog), amount(queue.dropped));
     let by = dropped_by(queue).map(|(name, amount)| (name.to_owned(), amount));
+    let told = |counted: Amount| counted.plus(amount(queue.offered)).minus(amount(offered));
+    let enqueued = told(base.enqueued);
     DirectionStatus {
-        sent: base.enqueued.minus(dropped_after).minus(backlog),
+        received: told(base.received),
+        enqueued,
+        sent: enqueued.minus(dropped_after).minus(backlog),
         dropped_after,
         dropped_after_by: by.collect(),
         backlog,
@@ -122,13 +128,7 @@ fn queued_status(way: &WayCounts, queue: &LeafCounts) -> DirectionStatus {
 
 /// The drops of a queue, by reason.
 fn dropped_by(queue: &LeafCounts) -> impl Iterator<Item = (&'static str, Amount)> {
-    let dropped = amount(queue.dropped);
-    // The queue counts a super-frame as one. Its packets are shared by the reasons in proportion.
-    let part = |count: u64| {
-        let part = u128::from(count) * u128::from(queue.early) / u128::from(queue.drops.max(1));
-        u64::try_from(part).unwrap_or(u64::MAX)
-    };
-    let early = Amount { packets: part(dropped.packets), bytes: part(dropped.bytes) };
+    let (dropped, early) = (amount(queue.dropped), amount(queue.dropped_early));
     let bound = if queue.in_packets { "queue_packets" } else { "queue_bytes" };
     let by = [("codel", early), (bound, dropped.minus(early))];
     by.into_iter().filter(|(_, amount)| *amount != Amount::default())
@@ -147,6 +147,30 @@ const POLICED: [&str; 6] =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_report::interval::{KERNEL_REASONS, is_refusal};
+    use weir_switch::Reason;
+
+    /// Goal: the report knows each reason for which the programs and queues drop a frame: those of
+    /// the switch, and a list of others. What a frame is refused for is no offer, a limit is one.
+    #[test]
+    fn the_report_knows_each_reason() {
+        let is_shared = |name: &&str| Reason::ALL.iter().any(|reason| reason.name() == *name);
+        let own = WayCounts::REASONS.into_iter().filter(|name| !is_shared(name));
+        assert_eq!(own.collect::<Vec<_>>(), KERNEL_REASONS);
+        assert_eq!(WayCounts::REASONS.into_iter().find(|name| !is_refusal(name)), None);
+        let queue = |in_packets| LeafCounts {
+            in_packets,
+            dropped: [2, 120],
+            dropped_early: [1, 60],
+            ..LeafCounts::default()
+        };
+        let queues = [queue(true), queue(false)];
+        let after: Vec<&str> = queues.iter().flat_map(dropped_by).map(|(name, _)| name).collect();
+        assert_eq!(after, ["codel", "queue_packets", "codel", "queue_bytes"]);
+        for name in POLICED.into_iter().chain(after) {
+            assert!(is_shared(&name) && !is_refusal(name), "{name}");
+        }
+    }
 
     /// Goal: what waits before the bridge, or was dropped there, is the vif's: the identities hold
     /// with a queue at its own device and without.
@@ -154,13 +178,10 @@ mod tests {
     fn identities_hold_with_a_tree_before_the_bridge() {
         let receive = WayCounts { passed: [100, 151_400], ..WayCounts::default() };
         let programs = weir_kernel::OwnerCounts { receive, ..Default::default() };
-        let inbound = LeafCounts {
-            drops: 1,
-            backlog: [4, 6_056],
-            dropped: [7, 10_598],
-            ..LeafCounts::default()
-        };
-        let own = LeafCounts { drops: 1, dropped: [2, 3_028], ..LeafCounts::default() };
+        let inbound =
+            LeafCounts { backlog: [4, 6_056], dropped: [7, 10_598], ..LeafCounts::default() };
+        let own =
+            LeafCounts { dropped: [2, 3_028], offered: [90, 136_260], ..LeafCounts::default() };
         let vif = Vif::new("t0", weir_policy::SliceId(0), weir_policy::PortId(0));
         for (queue, dropped) in [(None, 7), (Some(own), 9)] {
             let counts = MemberCounts {
@@ -187,14 +208,17 @@ mod tests {
         dropped[0] = [2, 120];
         let send = WayCounts { passed: [100, 151_400], dropped, policed };
         let queue = LeafCounts {
-            drops: 3,
-            early: 1,
             in_packets: true,
             backlog: [5, 7_570],
             dropped: [15, 22_710],
+            dropped_early: [5, 7_570],
+            // Twenty of those that the programs counted were read as on their way to it.
+            offered: [60, 90_840],
             ..LeafCounts::default()
         };
-        let status = queued_status(&send, &queue);
+        // Twenty others went to another vif of the node, past the queue.
+        let status = queued_status(&send, [80, 121_120], &queue);
+        assert_eq!(status.sent.packets, 20 + 60 - 15 - 5);
         let dropped = status.dropped.values().fold(Amount::default(), |sum, one| sum.plus(*one));
         assert_eq!(status.received, dropped.plus(status.enqueued));
         assert_eq!(status.dropped.keys().collect::<Vec<_>>(), ["spoofed_mac", "vif_bits"]);

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reads the counters of the programs and of the queues.
+//!
+//! No queue counts what it dropped in frames as they are on the wire: a super-frame is one. That is
+//! what it was offered, which a program counts before it, less what left it and what waits. The two
+//! are not read at one time. The programs are read first, so that no frame which comes in between
+//! is taken for a drop; what is told is therefore at most what was dropped. A count that was told
+//! never falls.
+
+use std::collections::BTreeMap;
+
+use weir_kernel_plan::{INBOUND_CLASS, KernelObject, OTHERS_CLASS};
+use weir_platform::run::Host;
+use weir_ports::device_number;
+
+use crate::counters::{
+    CountPair, LeafCounts, MemberCounts, OwnerCounts, PlaneCounts, VifQueue, queues,
+};
+use crate::error::KernelPlaneError;
+use crate::plane::KernelPlane;
+
+impl KernelPlane {
+    /// Reads the counters.
+    ///
+    /// # Errors
+    /// A table or a device cannot be read.
+    pub fn counts(&self) -> Result<PlaneCounts, KernelPlaneError> {
+        let mut counts = PlaneCounts::default();
+        let programs = self.programs()?;
+        let queues = queues(&Host::default())?;
+        let at = |device: &str, minor| queues.get(&(device.to_owned(), minor)).copied();
+        // A vif has a class on one port alone, and one in the tree for frames from that port. At
+        // the vif's own device, one queue has all frames.
+        let (mut sending, mut receiving) = (BTreeMap::new(), BTreeMap::new());
+        for object in &self.record.setup.objects {
+            match object {
+                KernelObject::Root(root) => {
+                    let whole = at(&root.device, 0);
+                    counts.trees.extend(whole.map(|whole| (root.device.clone(), whole)));
+                }
+                KernelObject::Leaf(leaf) => {
+                    let queue = at(&leaf.device, leaf.minor).unwrap_or_default();
+                    sending.insert(leaf.minor, (leaf.device.as_str(), queue));
+                    if counts.trees.contains_key(&leaf.device) && leaf.minor == OTHERS_CLASS {
+                        receiving.insert(leaf.device.as_str(), queue);
+                    }
+                }
+                KernelObject::Uplink(uplink) => {
+                    let moved =
+                        device_number(&uplink.device).map(|number| self.tables.moved(number));
+                    let moved = moved.transpose()?.flatten().unwrap_or_default();
+                    counts.moved.insert(uplink.device.clone(), moved);
+                }
+                KernelObject::Member(member) => {
+                    let owner = member.owner;
+                    let programs = programs.get(&owner).cloned().unwrap_or_default();
+                    // There is no queue while the port waits for its device.
+                    let port = sending.get(&owner).copied();
+                    let send = match port {
+                        Some((port, queue)) => {
+                            let of = (owner, VifQueue::Send);
+                            self.told(of, (port, owner), queue, programs.port.passed)
+                        }
+                        None => self.without_queue(owner, programs.port.passed),
+                    };
+                    let device = member.device.as_str();
+                    let receive = receiving.get(device).copied();
+                    let receive = receive.map(|queue| {
+                        let of = (owner, VifQueue::Receive);
+                        self.told(of, (device, OTHERS_CLASS), queue, programs.receive.passed)
+                    });
+                    let minor = INBOUND_CLASS | owner;
+                    let inbound = sending.get(&minor).copied();
+                    let inbound = inbound.map(|(device, queue)| {
+                        let of = (owner, VifQueue::Inbound);
+                        self.told(of, (device, minor), queue, programs.inbound)
+                    });
+                    let of_member = MemberCounts { owner, programs, send, receive, inbound };
+                    counts.members.insert(member.device.clone(), of_member);
+                }
+                _ => {}
+            }
+        }
+        Ok(counts)
+    }
+
+    /// The counters of the programs, by the vif's number.
+    fn programs(&self) -> Result<BTreeMap<u16, OwnerCounts>, KernelPlaneError> {
+        let members = self.record.setup.objects.iter().filter_map(|object| match object {
+            KernelObject::Member(member) => Some(member.owner),
+            _ => None,
+        });
+        members.map(|owner| Ok((owner, self.tables.counts(owner)?))).collect()
+    }
+
+    /// The counters of a class's queue with what it dropped of those `offered`: at least what was
+    /// told before.
+    fn told(
+        &self,
+        of: (u16, VifQueue),
+        (device, minor): (&str, u16),
+        queue: LeafCounts,
+        offered: CountPair,
+    ) -> LeafCounts {
+        let base = self.record.bases.iter().find(|base| base.is_of(device, minor));
+        let now = queue.dropped_of(offered, base);
+        let queue = self.told.raise(of, now, queue);
+        LeafCounts { offered: queue.offered_of(base), ..queue }
+    }
+
+    /// The counters of a vif's queue at its port while there is none: what was dropped before.
+    fn without_queue(&self, owner: u16, offered: CountPair) -> LeafCounts {
+        let base = self.record.bases.iter().rfind(|base| base.minor == owner);
+        let dropped = base.map_or([0; 2], |base| base.dropped);
+        let LeafCounts { dropped_early, in_packets, .. } = self.told.last((owner, VifQueue::Send));
+        LeafCounts { dropped, dropped_early, in_packets, offered, ..LeafCounts::default() }
+    }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Devices that were renamed. Each is another device from then on, and what this node made at it
+//! under its name before is removed: nobody else would do so, and its limit would go on.
+//!
+//! Programs and entries of tables are found by the numbers of devices; trees have none, so the
+//! record keeps the numbers of the devices that they are at.
+
+use std::collections::BTreeMap;
+
+use weir_kernel_plan::{KernelObject, KernelSetup, PlanStep};
+use weir_platform::run::{Command, Host, Platform};
+
+use crate::facts::HostView;
+use crate::filter;
+
+/// The numbers of the devices at which a setup has something that has no number itself.
+pub(crate) fn numbered(setup: &KernelSetup, view: &HostView) -> BTreeMap<String, u32> {
+    let devices = setup.objects.iter().filter_map(placed_at);
+    let number = |device: &String| Some((device.clone(), *view.numbers.get(device)?));
+    devices.filter_map(number).collect()
+}
+
+/// Removes the trees of `setup` from devices that have other names now. `before` has the numbers of
+/// the devices by the names that the setup has. Returns true if there was such a device.
+pub(crate) fn release_renamed(
+    setup: &KernelSetup,
+    before: &BTreeMap<String, u32>,
+    view: &HostView,
+    host: &Host,
+) -> bool {
+    let names: BTreeMap<u32, &String> =
+        view.numbers.iter().map(|(name, number)| (*number, name)).collect();
+    let mut found = false;
+    for object in &setup.objects {
+        let Some(device) = placed_at(object) else { continue };
+        let Some(name) = before.get(device).and_then(|number| names.get(number)) else { continue };
+        if *name == device {
+            continue;
+        }
+        found = true;
+        // One that is gone already cannot be removed, and need not be.
+        let _gone = removal(object, name).map(|command| host.run(&command));
+    }
+    found
+}
+
+/// The device of an object that is found by the device's name alone.
+fn placed_at(object: &KernelObject) -> Option<&String> {
+    match object {
+        KernelObject::Root(root) => Some(&root.device),
+        KernelObject::Clsact(clsact) => Some(&clsact.device),
+        _ => None,
+    }
+}
+
+/// The command that removes an object from its device, which is called `name` now.
+fn removal(object: &KernelObject, name: &str) -> Option<Command> {
+    let KernelObject::Root(root) = object else { return Some(filter::place_removal(name)) };
+    let mut root = root.clone();
+    name.clone_into(&mut root.device);
+    let step = PlanStep { before: Some(KernelObject::Root(root)), after: None };
+    Some(Command::batch("tc", step.tc_line()?.lines().map(str::to_owned).collect::<Vec<_>>()))
+}
