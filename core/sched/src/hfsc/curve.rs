@@ -244,12 +244,10 @@ impl Runtime {
 
     /// Exchanges the curve: the lag, or the lead, of the class stays the same in bytes.
     pub(super) fn change(&mut self, now: u64, from: &ServiceCurve, to: &ServiceCurve) {
+        // Where the second line was not kept, it lay where the first did.
+        let second = if from.is_linear() { self.first } else { self.second };
         self.first = self.first.rescaled(now, from.first, to.first);
-        self.second = match from.shape {
-            // The second line was not kept: it lies where the first does.
-            Shape::Linear => self.first,
-            _ => self.second.rescaled(now, from.second, to.second),
-        };
+        self.second = second.rescaled(now, from.second, to.second);
     }
 }
 
@@ -265,3 +263,22 @@ const BPS_MAX: u64 = 1 << 62;
 
 /// 8 bits a byte × 10⁹ ns a second: bytes × this ÷ (bits a second) = nanoseconds.
 const BIT_NANOS_PER_BYTE_SECOND: u64 = 8 * 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a class that gets a second piece keeps its lead of 1000 bytes, and its rate. Method:
+    /// by hand, 1 ns a byte; fractions of the first line, of 1999 parts, are not the second's.
+    #[test]
+    fn a_second_line_counts_in_its_own_fractions() {
+        let curve = |delay| ServiceCurve::new(BitRate::from_mbps(8_000), delay).unwrap();
+        let linear = curve(None);
+        let concave = curve(Some((Nanos::new(1_000), ByteCount::new(1_999))));
+        let mut runtime = Runtime { first: Line::at(1_000), second: Line::default() };
+        runtime.change(0, &linear, &concave);
+        assert_eq!((runtime.first.ceil(), runtime.second.ceil()), (501, 1_000));
+        (0..400).for_each(|_| runtime.serve(&concave, concave.steps(1)));
+        assert_eq!((runtime.first.ceil(), runtime.second.ceil()), (701, 1_400));
+    }
+}
