@@ -75,11 +75,15 @@ impl TokenBucket {
     /// # Errors
     /// The instant at which they will, as for [`TokenBucket::try_take`]; later than `now`.
     pub fn ready(&self, now: Instant, count: u64) -> Result<(), Instant> {
-        let missing = in_nanos(count).min(self.full).saturating_sub(self.level);
-        let Ok(missing @ 1..) = u64::try_from(missing) else { return Ok(()) };
+        let needed = in_nanos(count).min(self.full);
+        if needed <= self.level {
+            return Ok(());
+        }
         if self.rate == 0 {
             return Err(Instant::FAR_FUTURE);
         }
+        // Up to twice what a level can hold.
+        let missing = needed.abs_diff(self.level);
         let wait = Nanos::new(missing.div_ceil(self.rate));
         let due = self.updated + wait;
         if now >= due { Ok(()) } else { Err(due) }
@@ -206,6 +210,17 @@ mod tests {
         bucket.take(at(u64::MAX), u64::MAX);
         assert_eq!(bucket.available(at(u64::MAX)), 0);
         assert!(bucket.ready(at(0), u64::MAX).is_err());
+    }
+
+    /// Goal: a wait from the deepest debt to the largest burst, twice what a level can hold, is
+    /// exact.
+    #[test]
+    fn the_longest_wait_is_exact() {
+        let mut bucket = TokenBucket::new(1_000_000_000, u64::MAX, at(0));
+        (0..3).for_each(|_| bucket.take(at(0), u64::MAX));
+        let until = bucket.try_take(at(0), u64::MAX).unwrap_err();
+        assert_eq!(bucket.available(at(until.as_nanos() - 1)), TokenBucket::BURST_MAX - 1);
+        assert_eq!(bucket.available(until), TokenBucket::BURST_MAX);
     }
 
     fn product(

@@ -190,7 +190,8 @@ impl Discipline for FairShares {
         head: Option<u32>,
         _queues: &mut ClassQueues,
     ) {
-        self.virtual_time += u64::from(bytes) << FRACTION_BITS;
+        let length = u64::from(bytes) << FRACTION_BITS;
+        self.virtual_time = self.virtual_time.saturating_add(length);
         if let Some(head) = head {
             let state = &mut self.classes[class as usize];
             state.start = state.finish;
@@ -255,5 +256,27 @@ mod tests {
         assert!(end < REBASE_ABOVE - 3_000_000, "the origin moved on the way");
         assert_eq!(moved, plain);
         assert_eq!(plain.len(), 90);
+    }
+
+    /// Goal: a finish beyond the range of virtual time stops nobody. Method: the sum of the weights
+    /// of a million classes, the longest packets.
+    #[test]
+    fn a_finish_out_of_range_saturates() {
+        let link =
+            LinkConfig { rate: None, catch_up: Nanos::ZERO, classes_max: 1, packets_max: 99 };
+        let mut wfq = Wfq::new(&link);
+        let class = wfq.add_class(Instant::ZERO, None, &ClassConfig::default()).unwrap();
+        wfq.discipline_mut().weights += 1_000_000 * u64::from(ClassConfig::WEIGHT_MAX);
+        for id in 0..3 {
+            let packet = Packet::new(id, 100_000, Instant::ZERO);
+            wfq.enqueue(Instant::ZERO, class, packet).unwrap();
+        }
+        for id in 0..3 {
+            let answer = wfq.dequeue(Instant::ZERO);
+            assert!(
+                matches!(answer, Dequeue::Send { packet, .. } if packet.id == id),
+                "{answer:?}"
+            );
+        }
     }
 }
