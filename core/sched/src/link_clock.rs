@@ -47,11 +47,16 @@ impl LinkClock {
         }
     }
 
-    /// Changes the rate from the next packet on; the one on the link ends as it began.
-    pub fn set_rate(&mut self, rate: BitRate) {
-        // The old unit of the fraction means nothing at the new rate: round up, once.
+    /// Lets the next packet begin at a whole nanosecond.
+    pub(crate) fn round_up(&mut self) {
         self.due = self.busy_until();
         self.fraction = 0;
+    }
+
+    /// Changes the rate from the next packet on; the one on the link ends as it began.
+    pub fn set_rate(&mut self, rate: BitRate) {
+        // The old unit of the fraction means nothing at the new rate.
+        self.round_up();
         self.rate = rate;
     }
 

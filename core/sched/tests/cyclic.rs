@@ -9,6 +9,9 @@ use weir_sched::{
 };
 use weir_units::{BitRate, Instant, Nanos};
 
+/// Lateness that is made up for.
+const CATCH_UP: Nanos = Nanos::from_micros(50);
+
 const fn at(micros: u64) -> Instant {
     Instant::from_nanos(micros * 1000)
 }
@@ -32,7 +35,7 @@ impl<S: Scheduler> Rig<S> {
     fn of(make: fn(&LinkConfig) -> S, owners: usize, length: u64, phases: &[(usize, u64)]) -> Self {
         let link = LinkConfig {
             rate: Some(BitRate::from_mbps(8)),
-            catch_up: Nanos::ZERO,
+            catch_up: CATCH_UP,
             classes_max: 16,
             packets_max: 64,
         };
@@ -51,6 +54,12 @@ impl<S: Scheduler> Rig<S> {
         let owner = self.scheduler.add_class(at(now), None, &config).unwrap();
         self.owners.push(owner);
         self.classes.push(self.scheduler.add_class(at(now), Some(owner), &config).unwrap());
+    }
+
+    fn remove_owner(&mut self, now: u64, owner: usize) {
+        for class in [self.classes[owner], self.owners[owner]] {
+            self.scheduler.remove_class(at(now), class, &mut |_| ()).unwrap();
+        }
     }
 
     fn cycle(&self, length: u64, phases: &[(usize, u64)], borrow: bool) -> CycleConfig {
@@ -179,12 +188,11 @@ fn a_change_waits_for_the_cycle_and_the_link() {
     // Gates in one piece: a frame is on the wire across the boundary at which a change would begin.
     let mut rig = Rig::new(2, 100, &[(0, 100)]);
     rig.queue(0, 0, 100);
-    rig.queue(0, 0, 100);
     rig.queue(0, 1, 10);
     assert_eq!(rig.run(50, 60), [(50, 0, 100)]);
     let other = rig.cycle(100, &[(1, 100)], false);
     rig.set(at(60), &other).unwrap();
-    assert_eq!(rig.run(60, 250), [(200, 1, 10)], "not at 100, since the link is busy until 150");
+    assert_eq!(rig.run(60, 250), [(200, 1, 10)], "not at 100: the frame, begun late, ends at 150");
 }
 
 #[test]
@@ -211,6 +219,58 @@ fn a_wait_passes_gates_that_are_too_short_and_no_others() {
     assert_eq!(rig.run(0, 60), [(0, 0, 60)]);
     assert_eq!(rig.scheduler.dequeue(at(60)), closed(130), "30 µs are too short");
     assert_eq!(rig.run(60, 200), [(130, 0, 60)]);
+}
+
+#[test]
+fn a_cycle_of_one_gate_lasts_into_a_change_that_is_cycles_ahead() {
+    let mut rig = Rig::new(2, 100, &[(0, 100)]);
+    rig.queue(0, 0, 150);
+    rig.queue(0, 0, 80);
+    assert_eq!(rig.run(0, 10), [(0, 0, 150)]);
+    // The link is busy until 150, so that the change is at 200: owner 0 may send until 250.
+    let next = rig.cycle(150, &[(0, 50), (1, 100)], false);
+    rig.set(at(60), &next).unwrap();
+    assert_eq!(rig.run(60, 300), [(150, 0, 80)]);
+}
+
+#[test]
+fn phases_of_an_owner_that_leaves_are_lent_as_one_gate() {
+    let closed = |until| Dequeue::Wait { until: at(until), why: WaitReason::PhaseClosed };
+    let phases = [(0, 100), (1, 50), (2, 50), (1, 40)];
+    let mut rig = Rig::new(3, 300, &phases);
+    let lent = rig.cycle(300, &phases, true);
+    rig.set(at(0), &lent).unwrap();
+    rig.queue(0, 0, 20);
+    rig.queue(0, 0, 100);
+    assert_eq!(rig.run(0, 20), [(0, 0, 20)]);
+    assert_eq!(rig.scheduler.dequeue(at(20)), closed(300), "only its own gate is long enough");
+    for owner in [1, 2] {
+        rig.remove_owner(20, owner);
+    }
+    assert_eq!(rig.scheduler.dequeue(at(20)), closed(100), "nobody's from 100 to 300");
+    assert_eq!(rig.run(20, 300), [(100, 0, 100)]);
+}
+
+#[test]
+fn lateness_is_made_up_for_inside_its_gate_and_never_past_the_end() {
+    let wait = |until, why| Dequeue::Wait { until: at(until), why };
+    let mut rig = Rig::new(2, 200, &[(0, 100), (1, 100)]);
+    (0..3).for_each(|_| rig.queue(0, 0, 30));
+    (0..3).for_each(|_| rig.queue(0, 1, 40));
+    let sends = |rig: &mut Rig, now, owner: usize| match rig.scheduler.dequeue(at(now)) {
+        Dequeue::Send { class, .. } => assert_eq!(class, rig.classes[owner], "at {now}"),
+        answer => panic!("{answer:?} at {now}"),
+    };
+    sends(&mut rig, 0, 0);
+    sends(&mut rig, 50, 0);
+    assert_eq!(rig.scheduler.dequeue(at(55)), wait(60, WaitReason::LinkBusy), "20 µs made up for");
+    let closed = wait(100, WaitReason::PhaseClosed);
+    assert_eq!(rig.scheduler.dequeue(at(75)), closed, "it would end at 105");
+    sends(&mut rig, 100, 1);
+    sends(&mut rig, 200, 0);
+    // The caller comes 70 µs late, from the end of a frame on: not at the cost of this gate.
+    sends(&mut rig, 300, 1);
+    assert_eq!(rig.scheduler.dequeue(at(300)), wait(340, WaitReason::LinkBusy));
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub(super) struct CycleGates {
     start: u64,
     index: usize,
     open: OpenGate,
+    /// Set once the open gate was entered.
+    is_entered: bool,
 }
 
 /// A gate in absolute time.
@@ -53,10 +55,10 @@ impl CycleGates {
     pub(super) fn new() -> Self {
         let cycle = GateList { length: u64::MAX, gates: [Gate::closed(u64::MAX)].into() };
         let open = OpenGate { owner: NOBODY, start: 0, end: u64::MAX };
-        Self { cycle, pending: None, start: 0, index: 0, open }
+        Self { cycle, pending: None, start: 0, index: 0, open, is_entered: false }
     }
 
-    /// The gate at `now`. Calls `passed` with each gate that opened and closed since the last call.
+    /// The gate at `now`. Calls `passed` with each gate that closed before, and was not entered.
     #[inline]
     pub(super) fn at(&mut self, now: u64, passed: impl FnMut(OpenGate)) -> OpenGate {
         if now >= self.open.end {
@@ -65,10 +67,18 @@ impl CycleGates {
         self.open
     }
 
+    /// Tells whether this is the first call in the gate that [`CycleGates::at`] returned last.
+    #[inline]
+    pub(super) const fn enter(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_entered, true)
+    }
+
     /// Replaces the cycle at the first boundary from `free` on, when the link has sent what the old
-    /// one let out; at once if there was none, as if it had been repeated since time 0.
+    /// one let out; at once if there was none, as if it had been repeated since time 0. The gate at
+    /// `now` is the one that [`CycleGates::at`] returned last.
     pub(super) fn replace(&mut self, now: u64, free: u64, cycle: GateList) {
-        self.move_to(now);
+        // The open gate may have gone over a boundary.
+        self.find_again(now);
         let from = if self.cycle.length == u64::MAX {
             // Whoever knows the clock knows the phases.
             free - free % cycle.length
@@ -77,19 +87,21 @@ impl CycleGates {
             self.start.saturating_add(passed.saturating_mul(self.cycle.length))
         };
         self.pending = Some((from, cycle));
-        self.move_to(now);
+        let owner = self.open.owner;
+        self.find_again(now);
+        if self.open.owner != owner {
+            (self.open.start, self.is_entered) = (now, false);
+        }
     }
 
-    /// Closes the gates of an owner for good.
+    /// Closes the gates of an owner for good. The gate at `now` is the one that [`CycleGates::at`]
+    /// returned last.
     pub(super) fn close(&mut self, now: u64, owner: u32) {
-        let pending = self.pending.as_mut().map(|(_, cycle)| cycle);
-        for gate in [&mut self.cycle].into_iter().chain(pending).flat_map(|cycle| &mut cycle.gates)
-        {
-            if gate.owner == owner {
-                gate.owner = NOBODY;
-            }
+        self.cycle.close(owner);
+        if let Some((_, cycle)) = &mut self.pending {
+            cycle.close(owner);
         }
-        self.move_to(now);
+        self.find_again(now);
     }
 
     /// When the next gate opens, after the one that is open, that `wanted` (its owner, its length)
@@ -133,6 +145,13 @@ impl CycleGates {
         }
     }
 
+    /// Finds the open gate again, which may end otherwise after a change; it began as it did.
+    fn find_again(&mut self, now: u64) {
+        let start = self.open.start;
+        self.move_to(now);
+        self.open.start = start;
+    }
+
     /// The cycle that starts at a boundary.
     fn following(&self, boundary: u64) -> &GateList {
         match &self.pending {
@@ -143,18 +162,22 @@ impl CycleGates {
 
     #[cold]
     fn move_on(&mut self, now: u64, mut passed: impl FnMut(OpenGate)) {
-        // A caller that was away for cycles is told of the gates of two of them.
-        let mut most = 2 * self.cycle.gates.len();
-        while now >= self.open.end && most > 0 {
+        if self.enter() {
+            passed(self.open);
+        }
+        // A caller that was away for long is told of the gates of the last two cycles, and of all
+        // before a change, which is never far.
+        let (change, cycle) = (self.pending.as_ref().map_or(0, |next| next.0), self.following(now));
+        let recent = now.saturating_sub(cycle.length.saturating_mul(2));
+        if recent > self.open.end.max(change) && cycle.gates.len() > 1 {
+            self.move_to(recent);
+        }
+        self.move_to(self.open.end);
+        while now >= self.open.end && self.open.end < u64::MAX {
+            passed(self.open);
             self.move_to(self.open.end);
-            if now >= self.open.end {
-                passed(self.open);
-            }
-            most -= 1;
         }
-        if now >= self.open.end {
-            self.move_to(now);
-        }
+        self.is_entered = false;
     }
 
     fn move_to(&mut self, now: u64) {
@@ -183,21 +206,19 @@ impl CycleGates {
     /// A gate of a cycle that began at `start`, with its part behind the end of that cycle.
     fn gate(&self, start: u64, cycle: &GateList, index: usize) -> OpenGate {
         let Gate { owner, end } = cycle.gates[index];
-        let mut end = start.saturating_add(end);
-        if index + 1 == cycle.gates.len() {
-            let next = self.following(end);
-            let first = next.gates[0];
-            let endless = next.gates.len() == 1;
-            if first.owner == owner {
-                end = match self.pending {
-                    _ if !endless => end.saturating_add(first.end),
-                    // One gate for ever, or until the next change.
-                    Some((from, _)) if end < from => from,
-                    _ => u64::MAX,
-                };
-            }
+        let opens = start.saturating_add(cycle.opens(index));
+        if index + 1 < cycle.gates.len() {
+            return OpenGate { owner, start: opens, end: start.saturating_add(end) };
         }
-        OpenGate { owner, start: start.saturating_add(cycle.opens(index)), end }
+        let end = self.ends(start, cycle);
+        let next = self.following(end);
+        let end = match next.gates[0] {
+            first if first.owner != owner => end,
+            // No change ends a cycle of one gate: a change would be what follows.
+            _ if next.gates.len() == 1 => u64::MAX,
+            first => end.saturating_add(first.end),
+        };
+        OpenGate { owner, start: opens, end }
     }
 }
 
@@ -229,6 +250,20 @@ impl GateList {
             Some(last) if last.owner == gate.owner => last.end = gate.end,
             _ => self.gates.push(gate),
         }
+    }
+
+    /// Gives the gates of an owner to nobody, and joins neighbours that are nobody's then.
+    fn close(&mut self, owner: u32) {
+        for gate in self.gates.iter_mut().filter(|gate| gate.owner == owner) {
+            gate.owner = NOBODY;
+        }
+        self.gates.dedup_by(|next, gate| {
+            let joins = next.owner == gate.owner;
+            if joins {
+                gate.end = next.end;
+            }
+            joins
+        });
     }
 
     fn opens(&self, index: usize) -> u64 {

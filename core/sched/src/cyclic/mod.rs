@@ -37,6 +37,8 @@ pub struct Cyclic<S> {
     /// The link as owners see it: without a rate.
     link: LinkConfig,
     clock: LinkClock,
+    /// When the last frame has left. Where it was begun late, the clock makes up for that.
+    sent: Instant,
     gates: CycleGates,
     guard: Nanos,
     borrow: bool,
@@ -48,8 +50,6 @@ pub struct Cyclic<S> {
     waiting: Bits,
     /// The owner that borrows next, if it has any.
     borrower: usize,
-    /// The start of the gate in which the last call was.
-    seen: u64,
     phases: PhaseCounters,
     /// End of the idle time that the last answer announced, if it did.
     idle: Option<Instant>,
@@ -72,6 +72,7 @@ impl<S: Scheduler> Cyclic<S> {
             nested,
             clock: LinkClock::new(rate, link.catch_up),
             link,
+            sent: Instant::ZERO,
             gates: CycleGates::new(),
             guard: Nanos::ZERO,
             borrow: false,
@@ -80,7 +81,6 @@ impl<S: Scheduler> Cyclic<S> {
             backlog: Backlog::default(),
             waiting: Bits::default(),
             borrower: 0,
-            seen: u64::MAX,
             phases: PhaseCounters::default(),
             idle: Some(Instant::FAR_FUTURE),
             latest: Instant::ZERO,
@@ -102,7 +102,8 @@ impl<S: Scheduler> Cyclic<S> {
         };
         let gates = GateList::new(cycle.length, &cycle.phases, owner)?;
         self.wake(now);
-        let free = self.clock.busy_until().max(now).as_nanos();
+        self.gate(now);
+        let free = self.clock.busy_until().max(self.sent).max(now).as_nanos();
         self.gates.replace(now.as_nanos(), free, gates);
         (self.guard, self.borrow) = (cycle.guard, cycle.borrow);
         Ok(())
@@ -126,10 +127,6 @@ impl<S: Scheduler> Cyclic<S> {
         if let Some(until) = self.idle {
             self.clock.idle_until(until.min(now));
         }
-    }
-
-    fn has_classes(&self, slot: u32) -> bool {
-        self.places.iter().flatten().any(|(owner, class)| *owner == slot && class.is_some())
     }
 
     fn place(&self, class: ClassId) -> Option<Place> {
@@ -201,6 +198,7 @@ impl<S: Scheduler> Scheduler for Cyclic<S> {
     ) -> Result<(), ConfigError> {
         let now = self.observe(now);
         let (slot, inner) = self.place(class).ok_or(ConfigError::NoSuchClass(class))?;
+        self.gate(now);
         match inner {
             Some(inner) => {
                 let mut gone = Backlog::default();

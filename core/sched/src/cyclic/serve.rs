@@ -33,6 +33,11 @@ impl<S: Scheduler> Cyclic<S> {
         Ok(u32::try_from(slot).unwrap_or(u32::MAX))
     }
 
+    /// Tells whether an owner has classes below it.
+    pub(super) fn has_classes(&self, slot: u32) -> bool {
+        self.places.iter().flatten().any(|(owner, class)| *owner == slot && class.is_some())
+    }
+
     #[inline]
     pub(super) fn queue(
         &mut self,
@@ -73,17 +78,24 @@ impl<S: Scheduler> Cyclic<S> {
         }
     }
 
+    /// The gate at `now`. Counts those before it in which nobody asked for a packet.
+    #[inline]
+    pub(super) fn gate(&mut self, now: Instant) -> OpenGate {
+        let (owners, phases) = (&self.owners, &mut self.phases);
+        self.gates.at(now.as_nanos(), |gate| {
+            phases.missed += u64::from(had_packets(owners, gate));
+        })
+    }
+
     /// The answer to a call at `now`.
     #[inline]
     pub(super) fn serve(&mut self, now: Instant) -> Dequeue {
-        let (owners, phases) = (&self.owners, &mut self.phases);
-        let gate = self.gates.at(now.as_nanos(), |gate| {
-            phases.missed += u64::from(had_packets(owners, gate));
-        });
-        if self.seen != gate.start {
-            self.seen = gate.start;
+        let gate = self.gate(now);
+        if self.gates.enter() {
             // Time that earlier gates left unused is lost: nobody may catch up on it.
             self.clock.idle_until(Instant::from_nanos(gate.start).min(now));
+            // Not even a fraction of a nanosecond of an earlier frame reaches into this gate.
+            self.clock.round_up();
             if had_packets(&self.owners, gate) {
                 self.phases.met += 1;
                 self.phases.late = now.saturating_since(Instant::from_nanos(gate.start));
@@ -129,7 +141,7 @@ impl<S: Scheduler> Cyclic<S> {
                     owner.hold(class, packet, mark);
                     return None;
                 }
-                self.clock = clock;
+                (self.clock, self.sent) = (clock, over);
                 (Dequeue::Send { class: owner.left(class), packet, mark }, packet.bytes())
             }
             Dequeue::Dropped { class, packet, reason } => {

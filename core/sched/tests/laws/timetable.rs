@@ -55,15 +55,26 @@ impl Timetable {
         self.cycles.push((boundary, phases));
     }
 
+    /// An owner that leaves has no phases from now on.
+    pub(crate) fn close(&mut self, owner: usize) {
+        let phases = self.cycles.iter_mut().flat_map(|(_, phases)| phases);
+        phases.filter(|phase| phase.owner == Some(owner)).for_each(|phase| phase.owner = None);
+    }
+
     /// Tells whether another cycle is to come.
     pub(crate) fn changes_after(&self, now: u64) -> bool {
         self.cycles.last().unwrap().0 > now
     }
 
-    /// The gate that is open, from `at` on.
+    /// The gate that is open, from `at` on; one without an end if its owner never changes again.
     pub(crate) fn gate(&self, at: u64) -> TimetableGate {
         let mut gate = self.piece(at);
+        let is_last = |owner| self.phases().iter().all(|phase| phase.owner == owner);
+        let last = self.cycles.last().unwrap().0;
         loop {
+            if gate.end > last && is_last(gate.owner) {
+                return TimetableGate { end: u64::MAX, ..gate };
+            }
             let next = self.piece(gate.end);
             if next.owner != gate.owner {
                 return gate;
@@ -75,9 +86,12 @@ impl Timetable {
     /// The gates after the one that is open at an instant, until they repeat themselves.
     pub(crate) fn after(&self, at: u64) -> impl Iterator<Item = TimetableGate> {
         let last = self.cycles.last().unwrap().0;
-        let horizon = last.max(self.gate(at).end) + 2 * self.length();
         let mut gate = self.gate(at);
+        let horizon = last.max(gate.end).saturating_add(2 * self.length());
         std::iter::from_fn(move || {
+            if gate.end == u64::MAX {
+                return None;
+            }
             gate = self.gate(gate.end);
             (gate.start <= horizon).then_some(gate)
         })
