@@ -2,6 +2,7 @@
 //! `weir measure`: measures a device under test between two interfaces of this machine: its
 //! throughput, its latency, and the processor time that it takes.
 
+mod calibration;
 mod durations;
 mod model_file;
 mod node_meter;
@@ -22,12 +23,13 @@ use weir_platform::{machine, output};
 use weir_result::Origin;
 use weir_tester::{
     BenchmarkProgress, CpuModel, CpuPoint, FramePattern, FrameTag, Goal, IpVersion, LOADS_MAX,
-    MeasurementReport, NativeBaseline, SIZES_MAX, SuiteChoice, SuiteResult, TesterLimit,
-    TrafficProfile, check_goals, cpu_fits, run_suite,
+    MeasurementReport, NativeBaseline, SIZES_MAX, SuiteChoice, SuiteResult, TrafficProfile,
+    check_goals, cpu_fits, run_suite,
 };
 use weir_traffic::{Mac, TrialEnd, WireMeasurer};
 use weir_units::{BitRate, Nanos};
 
+use self::calibration::{calibrate, calibration_s};
 use self::model_file::{MODEL_POINTS_MIN, write_model};
 use self::node_meter::NodeMeter;
 
@@ -269,6 +271,7 @@ impl BenchmarkOptions {
     ) -> Result<(), Failure> {
         report_files::write(&self.out, &self.report(head, &measurer.wire, suite.clone()))?;
         self.settle(stop)?;
+        eprintln!("finding the tester's own limit, about {} s", calibration_s(&head.profiles));
         let own = calibrate(&mut measurer.wire, &head.profiles)?;
         head.generator_pps = own.iter().map(|limit| limit.pps()).collect();
         let limits = self.limits(head.line_bps, &head.profiles, &own);
@@ -501,23 +504,6 @@ struct ReportHead<'a> {
     notes: Vec<String>,
 }
 
-/// The tester's own limit for each profile.
-fn calibrate(
-    measurer: &mut WireMeasurer<'_>,
-    profiles: &[TrafficProfile],
-) -> Result<Vec<TesterLimit>, Failure> {
-    let mut each: Vec<TesterLimit> = Vec::new();
-    for (index, profile) in profiles.iter().enumerate() {
-        let known = profiles.iter().take(index).position(|other| other == profile);
-        let limit = match known.and_then(|known| each.get(known)) {
-            Some(limit) => *limit,
-            None => measurer.tester_limit(profile, CALIBRATION)?,
-        };
-        each.push(limit);
-    }
-    Ok(each)
-}
-
 /// The progress on standard error: one line rewritten in place on a terminal, otherwise a line for
 /// each test.
 #[derive(Default)]
@@ -568,13 +554,12 @@ const NO_BASELINE: &str = "No native baseline (--baseline): nothing says what is
 const LINE: BitRate = BitRate::from_mbps(10_000);
 /// The least load of a search.
 const MIN_PPS: u64 = 100;
-const CALIBRATION: Nanos = Nanos::from_millis(200);
 const SETTLE_LOOK: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use weir_tester::{DutNoise, FakeDut, Outcome};
+    use weir_tester::{DutNoise, FakeDut, Outcome, TesterLimit};
 
     use super::*;
 

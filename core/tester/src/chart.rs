@@ -173,6 +173,11 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
+/// Percent of something that was counted: a little is not shown as nothing.
+pub(crate) fn percent(value: f64) -> String {
+    if value > 0.0 && value < PERCENT_MIN { format!("< {PERCENT_MIN}") } else { short(value) }
+}
+
 /// Text as HTML shows it.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -195,6 +200,8 @@ const RIGHT: f64 = 348.0;
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 200.0;
 const TICKS_MAX: usize = 12;
+/// The least that [`short`] can show.
+const PERCENT_MIN: f64 = 0.001;
 /// Colours of the style sheet.
 pub(crate) const COLOURS: usize = 8;
 
@@ -216,6 +223,13 @@ mod tests {
         ] {
             assert_eq!(number(value), text);
         }
+    }
+
+    /// Goal: one lost packet of millions is not no loss.
+    #[test]
+    fn a_little_is_not_shown_as_nothing() {
+        let texts = [0.0, 0.000_05, 0.001, 12.5].map(percent);
+        assert_eq!(texts, ["0", "< 0.001", "0.001", "12.5"]);
     }
 
     #[test]

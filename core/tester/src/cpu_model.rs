@@ -11,8 +11,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{CpuPoint, CpuSurface};
-use crate::procedures::SuiteResult;
 use crate::report::cpu_points;
+use crate::suite::SuiteResult;
 
 /// A model of what forwarding costs a node's processors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@
 
 use weir_units::Nanos;
 
-use crate::gaps::{RecoveryTime, ResetTime, is_lossy_at_end, recovery_time, reset_time};
+use crate::gaps::{RecoveryTime, ResetTime, reset_time};
 use crate::measurer::{
     LatencySummary, Measurer, RecoveryRequest, ResetRequest, TrialRequest, TrialResult,
 };
@@ -191,9 +191,7 @@ impl Measurer for FakeDut {
         let end = over.saturating_add(self.outages.recovery).as_nanos();
         let arrives = |at: u64| !overloads || duration_of(at, pps).as_nanos() >= end;
         let arrived: Vec<bool> = (0..sent).map(arrives).collect();
-        let time = recovery_time(&arrived, sent, pps, over);
-        let is_lossy_at_end = is_lossy_at_end(&arrived, sent, pps);
-        Ok(RecoveryTime { time, over, unsent: 0, is_lossy_at_end })
+        Ok(RecoveryTime::of(&arrived, (sent, pps, over), (0, 0)))
     }
 
     fn reset(&mut self, request: &ResetRequest) -> Result<Option<ResetTime>, OutcomeError> {

@@ -18,8 +18,30 @@ pub struct RecoveryTime {
     pub over: Nanos,
     /// Packets that the tester did not send: of the overload, or after it.
     pub unsent: u64,
+    /// Packets that the DUT may have forwarded and the tester missed. Nothing tells them from lost
+    /// ones, so that `time` is an upper bound then.
+    pub missed: u64,
     /// The DUT still lost packets when sending ended: it has not recovered within `time`.
     pub is_lossy_at_end: bool,
+}
+
+impl RecoveryTime {
+    /// The time by the arguments of [`recovery_time`]. `lost` packets of the whole test are missing
+    /// behind the DUT, of which the tester itself missed `missed`.
+    #[must_use]
+    pub fn of(
+        arrived: &[bool],
+        (sent, pps, over): (u64, u64, Nanos),
+        (lost, missed): (u64, u64),
+    ) -> Self {
+        let found = Self { time: Nanos::ZERO, over, unsent: 0, missed, is_lossy_at_end: false };
+        if missed > 0 && missed >= lost {
+            // All that is missing is the tester's: the DUT lost nothing.
+            return Self { missed: 0, ..found };
+        }
+        let time = recovery_time(arrived, sent, pps, over);
+        Self { time, is_lossy_at_end: is_lossy_at_end(arrived, sent, pps), ..found }
+    }
 }
 
 /// A reset, as measured.
@@ -132,6 +154,21 @@ mod tests {
         assert!(is_lossy_at_end(&arrived, 4_000, 1_000));
         assert!(!is_lossy_at_end(&arrived, 9, 1_000), "what was sent arrived");
         assert!(!is_lossy_at_end(&[], 0, 1_000));
+    }
+
+    /// Goal: packets that the tester missed are not held against the device.
+    #[test]
+    fn what_the_tester_missed_is_not_lost_by_the_device() {
+        let mut arrived = vec![true; 4_000];
+        arrived[1_250] = false;
+        arrived[3_995] = false;
+        let sent = (4_000, 1_000, Nanos::from_secs(1));
+        let all = RecoveryTime::of(&arrived, sent, (2, 2));
+        assert_eq!((all.time, all.missed, all.is_lossy_at_end), (Nanos::ZERO, 0, false));
+        let some = RecoveryTime::of(&arrived, sent, (2, 1));
+        assert_eq!((some.time, some.missed), (Nanos::from_millis(2_995), 1), "a bound");
+        let none = RecoveryTime::of(&arrived, sent, (2, 0));
+        assert_eq!((none.missed, none.is_lossy_at_end), (0, true));
     }
 
     /// Goal: a generator that ends early does not make a device that recovered look dead.

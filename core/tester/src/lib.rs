@@ -46,12 +46,15 @@ mod outcome;
 mod page;
 mod ppm;
 mod procedures;
+mod recovery;
 mod repetitions;
 mod report;
+mod resets;
 mod scale;
 mod schedule;
 mod search;
 mod sizes;
+mod suite;
 mod tester_limit;
 
 pub use batches::BatchModel;
@@ -79,13 +82,12 @@ pub use measurer::{
 pub use model::{CpuLine, CpuPoint, CpuSurface};
 pub use outcome::{Outcome, OutcomeError};
 pub use ppm::Ppm;
-pub use procedures::{
-    BackToBack, BenchmarkError, BenchmarkProgress, LadderPoint, Recovery, SIZES_MAX, SizeResult,
-    SuiteResult, run_suite,
-};
+pub use procedures::{BenchmarkError, SIZES_MAX, run_suite};
+pub use recovery::Recovery;
 pub use repetitions::Repetitions;
 pub use report::{CpuFit, MeasurementReport, NativeBaseline, check_goals, cpu_fits};
 pub use scale::{packets_in, scaled};
 pub use search::{Search, SearchConfig, Step, TrialStep};
 pub use sizes::{FramePattern, FramePatternError, IpVersion, TEXT_SIZES};
+pub use suite::{BackToBack, BenchmarkProgress, LadderPoint, SizeResult, SuiteResult};
 pub use tester_limit::TesterLimit;

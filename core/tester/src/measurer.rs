@@ -27,8 +27,8 @@ pub trait Measurer {
     fn recovery(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, Self::Error>;
 
     /// Resets the DUT under load and returns for how long it forwarded nothing (RFC 2544, section
-    /// 26.6); `None` if it cannot be reset. A reset that failed is an answer, not an error: the
-    /// other results stand.
+    /// 26.6); `None` if it cannot be reset. A reset that failed is an answer, not an error, also
+    /// where the link has been gone since an earlier one: the other results stand.
     fn reset(&mut self, request: &ResetRequest) -> Result<Option<ResetTime>, Self::Error>;
 }
 

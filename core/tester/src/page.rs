@@ -9,13 +9,13 @@ use std::fmt::Write;
 use weir_units::Nanos;
 
 use crate::bounds::GoalResult;
-use crate::chart::{ChartLine, LineChart, escaped, number, short};
+use crate::chart::{ChartLine, LineChart, escaped, number, percent, short};
 use crate::goal::Goal;
 use crate::limits::THROUGHPUT_PERCENT;
-use crate::procedures::{LadderPoint, SizeResult};
 use crate::repetitions::Repetitions;
 use crate::report::{MeasurementReport, busy, kilo, offered_kpps};
 use crate::scale::{float, seconds};
+use crate::suite::{LadderPoint, SizeResult};
 
 impl MeasurementReport {
     /// The page.
@@ -42,7 +42,7 @@ impl MeasurementReport {
     fn head(&self) -> String {
         let mut head = String::from("<dl>");
         let seconds = format!("{}, {} min", self.start, short(self.seconds / 60.0));
-        let line = format!("{}bit/s", number(float(self.line_bps)));
+        let line = rate_text(self.line_bps);
         for (name, value) in [
             ("Device", self.dut.as_str()),
             ("When", &seconds),
@@ -66,7 +66,8 @@ impl MeasurementReport {
         for size in &self.suite.sizes {
             if let Some(test) = &size.ended_in {
                 let frame = self.frame(size);
-                lines.push(format!("INCOMPLETE: {frame}: the measurement ended in: {test}."));
+                let at = if test == "reset" { "in or before" } else { "in" };
+                lines.push(format!("INCOMPLETE: {frame}: the measurement ended {at}: {test}."));
             }
         }
         // A note of many sizes and repetitions is one line.
@@ -98,7 +99,10 @@ impl MeasurementReport {
                 names.push(name);
             }
         }
-        names.join(", ")
+        // Many sizes share a note where the tester is the limit: 64, 128, 256 bytes.
+        let unit = " bytes";
+        let bare: Option<Vec<&str>> = names.iter().map(|name| name.strip_suffix(unit)).collect();
+        bare.map_or_else(|| names.join(", "), |bare| bare.join(", ") + unit)
     }
 
     /// A name for a size, with its number if it was measured more than once.
@@ -154,12 +158,12 @@ impl MeasurementReport {
             "frame",
             "goal",
             "packets/s",
-            "upper bound",
-            "conditional",
+            "upper bound, packets/s",
+            "conditional, packets/s",
             "Mbit/s",
             "of the line",
             "result",
-            "tester's own limit",
+            "tester's own limit, packets/s",
         ];
         let body =
             table(&heads, &rows) + TESTER_NOTE + &self.repetitions_table() + &self.native_table();
@@ -247,7 +251,7 @@ impl MeasurementReport {
             result.upper.map_or_else(dash, |upper| upper.to_string()),
             result.conditional.map_or_else(dash, |conditional| format!("{least}{conditional}")),
             format!("{least}{}", short(mbps(result.throughput(), size.frame_bytes))),
-            format!("{least}{} %", short(share)),
+            format!("{least}{} %", percent(share)),
             self.end_text(size, result).to_owned(),
             limit.map_or_else(dash, |limit| limit.to_string()),
         ]
@@ -290,7 +294,7 @@ impl MeasurementReport {
             lines: by_load(|point| Some(float(point.result.latency?.p99_ns) / 1e3)),
         };
         let heads = ["frame", "load", "min µs", "median µs", "mean µs", "p99 µs", "max µs"];
-        section("Latency", &table(&heads, &rows), &[median, high])
+        section("Latency", &(table(&heads, &rows) + LATENCY_NOTE), &[median, high])
     }
 
     fn loss_rate(&self) -> String {
@@ -304,27 +308,33 @@ impl MeasurementReport {
         }
         let chart = LineChart {
             title: "Frame loss rate",
-            x_label: "load, % of the greatest",
-            y_label: "% of the frames sent",
+            x_label: "load, % of the greatest load",
+            y_label: "% of the frames that reached the device",
             is_log: false,
             lines,
         };
         let mut rows = Vec::new();
         for size in &self.suite.sizes {
+            let line = size.profile.sizes.line_pps(self.line_bps);
             for point in &size.loss_rate {
                 let outcome = point.result.outcome;
                 rows.push(vec![
                     self.frame(size),
                     format!("{} %", point.percent),
                     point.pps.to_string(),
+                    format!("{} %", percent(100.0 * float(point.pps) / float(line.max(1)))),
                     outcome.lost.to_string(),
                     outcome.unsent.to_string(),
-                    point.result.device_loss().map_or_else(dash, |loss| short(100.0 * loss)),
+                    point.result.device_loss().map_or_else(dash, |loss| {
+                        let loss = percent(100.0 * loss);
+                        format!("{loss} %")
+                    }),
                 ]);
             }
         }
-        let heads = ["frame", "load", "packets/s", "lost", "unsent", "% of the frames sent"];
-        section("Frame loss rate", &table(&heads, &rows), &[chart])
+        let heads =
+            ["frame", "load", "packets/s", "of the line", "lost, frames", "unsent, frames", "loss"];
+        section("Frame loss rate", &(table(&heads, &rows) + LOSS_NOTE), &[chart])
     }
 
     fn processors(&self) -> String {
@@ -357,7 +367,13 @@ impl MeasurementReport {
                 ]
             })
             .collect();
-        let heads = ["frame", "a: % per kpps", "and byte", "b: %", "R²"];
+        let heads = [
+            "frame",
+            "a, % per 1000 packets/s",
+            "a more per byte, % per 1000 packets/s",
+            "b, %",
+            "R²",
+        ];
         let fits = table(&heads, &rows);
         let is_node = |size: &SizeResult| size.latency.iter().any(|at| at.result.node.is_some());
         let of = match self.suite.sizes.iter().any(is_node) {
@@ -369,7 +385,12 @@ impl MeasurementReport {
                 "of all processors of the tester's machine together, generator and sink included"
             }
         };
-        let note = format!("<p class=\"note\">CPU = a · kpps + b up to the throughput, {of}.</p>");
+        let note = format!(
+            "<p class=\"note\">Load in % of one processor = a · thousand packets/s + b, fitted \
+             to the loads up to the throughput, {of}. ±: half of the 95 % interval. R²: the part \
+             of the variance that the fit explains. “all”: one fit for all sizes, in which a grows \
+             with each byte of the frame.</p>"
+        );
         section("Processors", &format!("{fits}{note}"), &[chart])
     }
 
@@ -379,8 +400,8 @@ impl MeasurementReport {
         let mut text = format!(
             "<p>{} packets intended = {} unsent + {} forwarded + {} lost, by their sequence \
              numbers{}. Throughput and bursts count unsent packets as lost. Traffic stops before \
-             counters are read. Frame sizes include the FCS; latency is from the generator to the \
-             sink's driver.</p>\n<ul>",
+             counters are read. Frame sizes include the FCS, a checksum of 4 bytes; latency is \
+             from the generator to the sink's driver.</p>\n<ul>",
             packets.intended,
             packets.unsent,
             packets.forwarded,
@@ -491,6 +512,13 @@ fn mbps(pps: u64, frame_bytes: f64) -> f64 {
     float(pps) * frame_bytes * 8.0 / 1e6
 }
 
+/// A rate in bits as a reader writes it: 10 Gbit/s.
+fn rate_text(bps: u64) -> String {
+    let text = number(float(bps));
+    let digits = text.trim_end_matches(char::is_alphabetic);
+    format!("{digits} {}bit/s", &text[digits.len()..])
+}
+
 fn micros(ns: u64) -> String {
     short(float(ns) / 1e3)
 }
@@ -534,5 +562,14 @@ const TESTER_NOTE: &str = "<p class=\"note\">“≥”, or more: the tester boun
                            device may forward more. The tester's own limit is what its generator \
                            offers and its sending interface takes, packets/s. Conditional: the \
                            rate at which the throughput arrives at worst, within the loss that \
-                           the goal allows (RFC 9971).</p>";
+                           the goal allows (RFC 9971). NDR: no-drop rate, PDR: partial-drop rate; \
+                           what a goal asks for is under Method. Regular: the \
+                           throughput is within the goal's width of its upper bound. Of the \
+                           line: of the frames that the link carries at most.</p>";
+const LATENCY_NOTE: &str = "<p class=\"note\">Load: percent of the throughput of the first goal. \
+                            p99: 99 % of the frames take no longer.</p>";
+const LOSS_NOTE: &str = "<p class=\"note\">Load: percent of the greatest load, the line's rate or \
+                         the most that the tester sends. Loss: percent of the frames that reached \
+                         the device; unsent ones, which the tester did not send in time, did \
+                         not.</p>";
 const STYLE: &str = include_str!("page.css");

@@ -9,149 +9,31 @@
 //! | frame loss rate | from 100 % of the line downwards in tenths, until two loads lose nothing |
 //! | back-to-back | the longest burst at the line's rate without loss, several times (RFC 9004) |
 //! | system recovery | 110 % of the throughput, then half of that: the time until loss ends |
-//! | reset | the time for which a DUT that was reset forwards nothing |
+//! | reset | the time for which a DUT that was reset forwards nothing; after all other tests |
 //!
 //! The back-to-back test is left out if the throughput is the greatest load that can be offered: no
 //! buffer would fill.
 //!
 //! The measurer is a parameter, so that a test runs all procedures without waiting.
 
-use serde::{Deserialize, Serialize};
 use weir_units::Nanos;
 
 use crate::bounds::GoalResult;
 use crate::error::SearchError;
-use crate::gaps::ResetTime;
 use crate::goal::Goal;
 use crate::limits::{
     BenchmarkLimits, LATENCY_PERCENT, LOADS_MAX, LOSS_PERCENT, SuiteChoice, THROUGHPUT_PERCENT,
 };
-use crate::measurer::{
-    Measurer, RecoveryRequest, ResetRequest, TrafficProfile, TrialRequest, TrialResult,
-};
-use crate::outcome::Outcome;
+use crate::measurer::{Measurer, RecoveryRequest, TrafficProfile, TrialRequest, TrialResult};
+use crate::recovery::Recovery;
+use crate::resets::run_resets;
 use crate::scale::{duration_of, float, packets_in, scaled};
 use crate::schedule::{SizeTest, SuiteSchedule, latency_trials};
 use crate::search::{Search, SearchConfig, Step};
+use crate::suite::{
+    BackToBack, BenchmarkProgress, LadderPoint, NO_THROUGHPUT, SizeResult, SuiteResult,
+};
 use crate::tester_limit::DeviceTrials;
-
-/// The progress of a suite, reported before each trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BenchmarkProgress {
-    /// Frame sizes that are done.
-    pub done: usize,
-    /// Frame sizes of the suite.
-    pub of: usize,
-    /// The test.
-    pub test: &'static str,
-    /// Load of the trial, packets a second.
-    pub pps: u64,
-    /// Estimate of the time left.
-    pub left: Nanos,
-}
-
-/// A measured load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LadderPoint {
-    /// The load in percent of the throughput (latency) or of the line (loss rate).
-    pub percent: u32,
-    /// Packets a second.
-    pub pps: u64,
-    /// The result.
-    pub result: TrialResult,
-}
-
-/// The longest bursts without loss, packets (RFC 9004).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BackToBack {
-    /// Packets a second within a burst.
-    pub pps: u64,
-    /// The longest burst of each repetition. If it is `longest`, the DUT may take more.
-    pub bursts: Vec<u64>,
-    /// The longest burst that was tried.
-    pub longest: u64,
-    /// Repetitions that ended since the tester itself missed packets: the DUT may take more.
-    #[serde(default)]
-    pub tester_bound: u64,
-    /// The mean of `bursts`.
-    pub mean: f64,
-    /// The standard deviation of `bursts`; 0 for a single burst.
-    #[serde(default)]
-    pub stddev: f64,
-    /// The size of the DUT's buffer as a time, s: the mean burst less the packets that the DUT
-    /// forwards meanwhile.
-    pub corrected_buffer_s: f64,
-}
-
-/// System recovery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recovery {
-    /// The overload, packets a second.
-    pub over_pps: u64,
-    /// The load after it, packets a second.
-    pub pps: u64,
-    /// From the end of the overload to the last lost packet, ns.
-    pub recovery_ns: u64,
-    /// Length of the overload, ns.
-    #[serde(default)]
-    pub over_ns: u64,
-    /// The DUT still lost packets at the end of the test, `recovery_ns` after the overload.
-    #[serde(default)]
-    pub is_lossy_at_end: bool,
-}
-
-impl Recovery {
-    /// The meaning of `recovery_ns` in a table.
-    pub(crate) const fn quantity(&self) -> &'static str {
-        if self.is_lossy_at_end { "not recovered in" } else { "recovery" }
-    }
-}
-
-/// The results of one frame size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SizeResult {
-    /// The packets.
-    pub profile: TrafficProfile,
-    /// Mean size of the frames, bytes with FCS.
-    pub frame_bytes: f64,
-    /// The greatest load of the search, packets a second.
-    pub max_pps: u64,
-    /// Throughput, for each goal.
-    pub goals: Vec<GoalResult>,
-    /// Trials of the search.
-    pub trials: u32,
-    /// Length of all these trials together, ns.
-    pub spent_ns: u64,
-    /// Packets of the search by load; loads are in packets a second.
-    pub loads: Vec<(u64, Outcome)>,
-    /// Latency and processors by load; percent are of the throughput.
-    pub latency: Vec<LadderPoint>,
-    /// Frame loss rate; percent are of the greatest load.
-    pub loss_rate: Vec<LadderPoint>,
-    /// Back-to-back frames.
-    pub back_to_back: Option<BackToBack>,
-    /// System recovery.
-    pub recovery: Option<Recovery>,
-    /// Time without forwarding after a reset, ns; `None` if the DUT did not come back.
-    pub reset_ns: Option<u64>,
-    /// Set if the DUT did not come back from a reset: the time until sending ended, ns.
-    #[serde(default)]
-    pub not_back_ns: Option<u64>,
-    /// The test in which the measurement ended early; its results and those of later tests are
-    /// missing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_in: Option<String>,
-    /// Tests that were left out, loads and times that were cut, each with its reason.
-    #[serde(default)]
-    pub notes: Vec<String>,
-}
-
-/// The results of a suite.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SuiteResult {
-    /// Each frame size, in the order asked for.
-    pub sizes: Vec<SizeResult>,
-}
 
 /// Why a suite could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -184,15 +66,20 @@ pub fn run_suite<M: Measurer>(
         return Err(BenchmarkError::Sizes(profiles.len()));
     }
     let mut result = SuiteResult::default();
+    let schedule = SuiteSchedule { goals, choice, limits };
     for (done, profile) in profiles.iter().enumerate() {
         let line = profile.sizes.line_pps(limits.line_bps);
         // A slow link is searched below it, too.
         let min = limits.min_pps.min(line / 10).max(1);
         let offered = limits.max_pps.get(done).copied().unwrap_or(u64::MAX);
+        // Sizes behind this one, and the resets of those before it.
+        let sizes_after = (profiles.len() - done).saturating_sub(1) as u64;
+        let others = schedule.size().as_nanos().saturating_mul(sizes_after);
+        let resets = schedule.test(SizeTest::Reset).as_nanos().saturating_mul(done as u64);
         let mut suite = SizeRun {
             measurer: &mut *measurer,
             profile,
-            schedule: SuiteSchedule { goals, choice, limits },
+            schedule,
             limits,
             progress: &mut *progress,
             done,
@@ -201,12 +88,17 @@ pub fn run_suite<M: Measurer>(
             min,
             max: line.min(offered).max(min + 1),
             behind: Nanos::ZERO,
+            others: Nanos::new(others.saturating_add(resets)),
             notes: Vec::new(),
         };
         let (size, ended) = suite.run();
         result.sizes.extend(size);
         size_done(measurer, &result);
         ended?;
+    }
+    if choice.reset {
+        run_resets(measurer, schedule, &mut result, progress, size_done)
+            .map_err(BenchmarkError::Measurer)?;
     }
     Ok(result)
 }
@@ -228,6 +120,8 @@ struct SizeRun<'a, M> {
     max: u64,
     /// Time of the tests still to come.
     behind: Nanos,
+    /// Time of the other sizes still to come, and of their resets.
+    others: Nanos,
     notes: Vec<String>,
 }
 
@@ -274,7 +168,8 @@ impl<M: Measurer> SizeRun<'_, M> {
     fn tests(&mut self, result: &mut SizeResult) -> Result<(), BenchmarkError<M::Error>> {
         let throughput = result.goals.first().map_or(0, GoalResult::throughput);
         let choice = self.schedule.choice;
-        for test in SizeTest::ALL.into_iter().filter(|test| choice.makes(*test)) {
+        let tests = SizeTest::ALL.into_iter().filter(|test| *test != SizeTest::Reset);
+        for test in tests.filter(|test| choice.makes(*test)) {
             self.behind = self.schedule.after(test);
             if let Some(reason) = self.reason_against(test, throughput) {
                 self.notes.push(format!("{} left out: {reason}", test.name()));
@@ -286,6 +181,8 @@ impl<M: Measurer> SizeRun<'_, M> {
                 return Err(error);
             }
         }
+        // It is made when all sizes are done; until then this size is incomplete.
+        result.ended_in = choice.reset.then(|| SizeTest::Reset.name().to_owned());
         Ok(())
     }
 
@@ -294,10 +191,11 @@ impl<M: Measurer> SizeRun<'_, M> {
     fn note_line(&mut self, test: SizeTest) {
         let (max, line) = (self.max, self.line);
         if max < line && matches!(test, SizeTest::LossRate | SizeTest::BackToBack) {
-            let (name, percent) = (test.name(), scaled(max, 100, line));
+            // Without a number, so that the page has it once for all sizes.
             self.notes.push(format!(
-                "{name}: from {max} packets/s on, the most that the tester sends: {percent} % of \
-                 the line's rate, which the RFC asks for"
+                "{}: from the most on that the tester sends, less than the line's rate, which the \
+                 RFC asks for",
+                test.name()
             ));
         }
     }
@@ -305,7 +203,7 @@ impl<M: Measurer> SizeRun<'_, M> {
     /// Returns the reason for leaving a test out, if it would say nothing about the DUT.
     fn reason_against(&self, test: SizeTest, throughput: u64) -> Option<String> {
         if throughput == 0 && test != SizeTest::LossRate {
-            return Some("no load passed the goal, and this test starts from one that did".into());
+            return Some(NO_THROUGHPUT.to_owned());
         }
         let bound = if self.max < self.line { "the generator's limit" } else { "the line's rate" };
         match test {
@@ -331,12 +229,7 @@ impl<M: Measurer> SizeRun<'_, M> {
             SizeTest::Latency => result.latency = self.latency(throughput)?,
             SizeTest::BackToBack => result.back_to_back = Some(self.back_to_back(throughput)?),
             SizeTest::Recovery => result.recovery = Some(self.recovery(throughput)?),
-            SizeTest::Reset => match self.reset(throughput)? {
-                Some(ResetTime::Back(time)) => result.reset_ns = Some(time.as_nanos()),
-                Some(ResetTime::NotBack(time)) => result.not_back_ns = Some(time.as_nanos()),
-                Some(ResetTime::Failed(why)) => self.notes.push(format!("reset failed: {why}")),
-                None => self.notes.push("reset left out: the device cannot be reset".into()),
-            },
+            SizeTest::Reset => {}
         }
         Ok(())
     }
@@ -551,17 +444,16 @@ impl<M: Measurer> SizeRun<'_, M> {
                 found.unsent
             ));
         }
+        if found.missed > 0 {
+            self.notes.push(format!(
+                "recovery: the tester itself missed {} packets, which may have been the last ones \
+                 that are missing: the device took at most the time that is shown",
+                found.missed
+            ));
+        }
         let (recovery_ns, over_ns) = (found.time.as_nanos(), found.over.as_nanos());
-        let is_lossy_at_end = found.is_lossy_at_end;
-        Ok(Recovery { over_pps, pps, recovery_ns, over_ns, is_lossy_at_end })
-    }
-
-    fn reset(&mut self, pps: u64) -> Result<Option<ResetTime>, BenchmarkError<M::Error>> {
-        let (duration, patience) = (self.limits.overload, self.limits.reset_patience);
-        let request = ResetRequest { profile: self.profile.clone(), pps, duration, patience };
-        let left = self.schedule.trials(duration.saturating_add(patience), 1);
-        self.tell(SizeTest::Reset.name(), pps, left);
-        self.measurer.reset(&request).map_err(BenchmarkError::Measurer)
+        let (is_lossy_at_end, tester_missed) = (found.is_lossy_at_end, found.missed);
+        Ok(Recovery { over_pps, pps, recovery_ns, over_ns, is_lossy_at_end, tester_missed })
     }
 
     fn trial(&mut self, request: &TrialRequest) -> Result<TrialResult, BenchmarkError<M::Error>> {
@@ -574,10 +466,8 @@ impl<M: Measurer> SizeRun<'_, M> {
 
     /// Reports the progress before a trial; `left` is the time that this test still needs.
     fn tell(&mut self, test: &'static str, pps: u64, left: Nanos) {
-        let sizes_after = (self.of - self.done).saturating_sub(1) as u64;
-        let after = Nanos::new(self.schedule.size().as_nanos().saturating_mul(sizes_after));
         let (done, of) = (self.done, self.of);
-        let left = left.saturating_add(self.behind).saturating_add(after);
+        let left = left.saturating_add(self.behind).saturating_add(self.others);
         (self.progress)(BenchmarkProgress { done, of, test, pps, left });
     }
 }

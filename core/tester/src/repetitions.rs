@@ -3,8 +3,8 @@
 
 use crate::bounds::{GoalResult, SearchEnd};
 use crate::goal::Goal;
-use crate::procedures::{SizeResult, SuiteResult};
 use crate::sizes::FramePattern;
+use crate::suite::{SizeResult, SuiteResult};
 
 /// The throughputs of one size and goal over its repetitions, packets a second.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,8 +12,8 @@ use crate::goal::Goal;
 use crate::measurer::{CpuLoad, NodeLoad, TrialResult};
 use crate::model::{CpuLine, CpuPoint, CpuSurface};
 use crate::outcome::Outcome;
-use crate::procedures::{LadderPoint, SizeResult, SuiteResult};
 use crate::repetitions::Repetitions;
+use crate::suite::{LadderPoint, SizeResult, SuiteResult};
 
 /// A measurement of a device under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

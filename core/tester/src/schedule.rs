@@ -91,7 +91,7 @@ impl SuiteSchedule<'_> {
         time.saturating_add(self.trials(Nanos::ZERO, trials))
     }
 
-    fn test(&self, test: SizeTest) -> Nanos {
+    pub(crate) fn test(&self, test: SizeTest) -> Nanos {
         if !self.choice.makes(test) {
             return Nanos::ZERO;
         }

@@ -196,9 +196,11 @@ fn a_trial_without_packets_is_left_out() {
 fn a_loss_rate_below_the_line_is_noted() {
     let limits = BenchmarkLimits { max_pps: vec![4_222_972], ..LIMITS };
     let (found, _) = suite(&mut dut(), 1, SuiteChoice { loss_rate: true, ..NONE }, &limits);
-    let notes = &found.unwrap().sizes[0].notes;
-    assert!(notes[0].starts_with("loss rate: from 4222972 packets/s on"), "{notes:?}");
-    assert!(notes[0].contains("49 % of the line's rate"), "{notes:?}");
+    let found = found.unwrap();
+    let notes = &found.sizes[0].notes;
+    assert!(notes[0].starts_with("loss rate: from the most on that the tester"), "{notes:?}");
+    let page = report(found).page();
+    assert!(page.contains("<td>100 %</td><td>4222972</td><td>50 %</td>"), "of the line: {page}");
 }
 
 /// A device whose tester fails in a trial of latency, or whose reset fails.
@@ -274,6 +276,109 @@ fn a_failed_reset_is_named_and_the_rest_stays() {
     );
 }
 
+/// A device that is gone once it was reset: no trial can be made then.
+struct GoneAfterReset {
+    dut: FakeDut,
+    is_gone: bool,
+}
+
+impl Measurer for GoneAfterReset {
+    type Error = OutcomeError;
+
+    fn trial(&mut self, request: &TrialRequest) -> Result<TrialResult, OutcomeError> {
+        if self.is_gone { Err(OutcomeError(Outcome::default())) } else { self.dut.trial(request) }
+    }
+
+    fn recovery(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, OutcomeError> {
+        self.dut.recovery(request)
+    }
+
+    fn reset(&mut self, request: &ResetRequest) -> Result<Option<ResetTime>, OutcomeError> {
+        self.is_gone = true;
+        Ok(Some(ResetTime::NotBack(request.patience)))
+    }
+}
+
+/// Goal: a device that does not come back from the reset of the first size costs no other size its
+/// results. The time left is told for the resets, too, and falls to that of the last.
+#[test]
+fn a_device_that_a_reset_ends_costs_no_other_result() {
+    let choice = SuiteChoice { loss_rate: true, reset: true, ..NONE };
+    let mut gone = GoneAfterReset { dut: dut(), is_gone: false };
+    let (found, last) = suite(&mut gone, 3, choice, &LIMITS);
+    let found = found.unwrap();
+    assert_eq!((found.sizes.len(), &last), (3, &found));
+    assert!(found.sizes.iter().all(|size| size.goals[0].throughput() > 0));
+    assert!(found.sizes.iter().all(|size| !size.loss_rate.is_empty() && size.ended_in.is_none()));
+    assert_eq!(found.sizes[0].not_back_ns, Some(LIMITS.reset_patience.as_nanos()));
+    for size in &found.sizes[1..] {
+        let why = "reset left out: the device did not come back from the reset before";
+        assert!(size.notes.iter().any(|note| note == why), "{:?}", size.notes);
+    }
+    // Until its reset is made, a size is incomplete: a run that is killed meanwhile says so.
+    let (mut told, mut incomplete) = (Vec::new(), Vec::new());
+    let mut done = |_: &FakeDut, suite: &SuiteResult| {
+        incomplete.push(suite.sizes.iter().filter(|size| size.ended_in.is_some()).count());
+    };
+    let outages = DutOutages { reset: Some(Nanos::from_millis(10)), ..DutOutages::default() };
+    run_suite(
+        &mut dut().with_outages(outages),
+        &vec![profile(); 3],
+        &[Goal::NDR],
+        choice,
+        &LIMITS,
+        &mut |now| told.push((now.test, now.left)),
+        &mut done,
+    )
+    .unwrap();
+    assert_eq!(incomplete, [1, 2, 3, 2, 1, 0]);
+    let resets: Vec<Nanos> =
+        told.iter().filter(|(test, _)| *test == "reset").map(|(_, left)| *left).collect();
+    // A second of load, a second of patience, and what a trial takes beside them.
+    assert_eq!(resets, [6_600, 4_400, 2_200].map(Nanos::from_millis));
+    let others = told.iter().filter(|(test, _)| *test != "reset");
+    assert!(others.clone().all(|(_, left)| *left >= resets[0]), "{told:?}");
+}
+
+/// A tester that misses some of the packets of a recovery.
+struct Missing(FakeDut, u64);
+
+impl Measurer for Missing {
+    type Error = OutcomeError;
+
+    fn trial(&mut self, request: &TrialRequest) -> Result<TrialResult, OutcomeError> {
+        self.0.trial(request)
+    }
+
+    fn recovery(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, OutcomeError> {
+        Ok(RecoveryTime { missed: self.1, ..self.0.recovery(request)? })
+    }
+
+    fn reset(&mut self, request: &ResetRequest) -> Result<Option<ResetTime>, OutcomeError> {
+        self.0.reset(request)
+    }
+}
+
+/// Goal: where the tester itself missed packets, the time of recovery is a bound, and loss to the
+/// end is not held against the device.
+#[test]
+fn a_recovery_with_packets_that_the_tester_missed_is_a_bound() {
+    let recovery = |ms| {
+        let outages = DutOutages { recovery: Nanos::from_millis(ms), reset: None };
+        let choice = SuiteChoice { recovery: true, ..NONE };
+        let mut missing = Missing(dut().with_outages(outages), 3);
+        let found = report(suite(&mut missing, 1, choice, &LIMITS).0.unwrap());
+        assert!(found.suite.sizes[0].notes[0].contains("the tester itself missed 3 packets"));
+        (found.page(), found.csv())
+    };
+    let (page, csv) = recovery(300);
+    assert!(page.contains("<td>≤ 300 ms</td>"), "{page}");
+    assert!(csv.contains("recovery: at most,ns,"), "{csv}");
+    let (page, csv) = recovery(5_000);
+    assert!(page.contains("<td>not known: the tester itself missed packets</td>"), "{page}");
+    assert!(csv.contains("recovery: unknown; packets missing for,ns,"), "{csv}");
+}
+
 /// A tester that sends three quarters of a trial, in front of a device that takes all.
 struct Behind(FakeDut);
 
@@ -327,11 +432,47 @@ fn what_the_tester_missed_is_not_the_devices() {
     let page = report(found.clone()).page();
     let first = &size.loss_rate[0];
     let unsent = first.result.outcome.unsent;
-    let row = format!("<td>100 %</td><td>{}</td><td>0</td><td>{unsent}</td><td>0</td>", first.pps);
+    let row = format!("<td>0</td><td>{unsent}</td><td>0 %</td>");
+    assert_eq!(page.matches(&format!("<td>100 %</td><td>{}</td>", first.pps)).count(), 1);
     assert!(page.contains(&row), "{row} in {}", &page[page.find("Frame loss").unwrap()..]);
     assert!(page.contains("<td>≥ "), "bursts");
     // 10 % of a processor for a million packets a second in 1.234 s.
     assert!((fits[0].a - 10.0 * 1.234 / 1e3).abs() < 1e-5, "{fits:?}");
+}
+
+/// Goal: who is handed the page finds the unit of each figure and the meaning of each term on it,
+/// and reads once what holds of several sizes.
+#[test]
+fn the_page_explains_its_terms_and_units() {
+    let all = SuiteChoice { latency: true, loss_rate: true, back_to_back: true, ..NONE };
+    let choice = SuiteChoice { recovery: true, ..all };
+    let limits = BenchmarkLimits { max_pps: vec![4_222_972; 2], ..LIMITS };
+    let (found, _) = suite(&mut dut(), 2, choice, &limits);
+    let mut found = found.unwrap();
+    found.sizes[1].profile.sizes = FramePattern::Fixed(256);
+    // One of a hundred thousand.
+    found.sizes[1].loss_rate[0].result.outcome =
+        Outcome::new(1_000_000, 1_000_000, 999_999).unwrap();
+    let mut report = report(found);
+    report.cpu = cpu_fits(&report.suite);
+    let page = report.page();
+    for words in [
+        "<dd>10 Gbit/s</dd>",
+        "<li>128, 256 bytes: loss rate: from the most on that the tester sends",
+        "<td>&lt; 0.001 %</td>",
+        "upper bound, packets/s</th>",
+        "tester's own limit, packets/s</th>",
+        "mean, frames</th>",
+        "buffer, µs</th>",
+        "NDR: no-drop rate",
+        "p99: 99 %",
+        "Deviation: the standard",
+        "Recovery: from the end of an overload",
+        "FCS, a checksum",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    assert!(!page.contains("kpps"), "{page}");
 }
 
 /// Goal: a device that stays broken after an overload gets no time of recovery.

@@ -209,7 +209,7 @@ fn all_tests_of_rfc_2544_answer_as_the_dut_is() {
     let recovery = size.recovery.unwrap().recovery_ns;
     assert!(recovery.abs_diff(70_000_000) <= 4_000, "{recovery}");
     assert!(size.reset_ns.unwrap().abs_diff(240_000_000) <= 5_000, "{:?}", size.reset_ns);
-    assert_eq!((done, size.notes.len()), (vec![1, 2], 0), "told after each size");
+    assert_eq!((done, size.notes.len()), (vec![1, 2, 2, 2], 0), "after each size and each reset");
     time_left_falls(&told);
     let (first, last) = (told[0].left, told.last().unwrap().left);
     assert!(first > last && told.iter().all(|now| now.of == 2), "{first} {last}");
@@ -286,7 +286,7 @@ fn what_is_missing_is_told() {
     let (page, csv) = (report.page(), report.csv());
     assert!(page.contains("INCOMPLETE: the measurement ended before these sizes: 512."));
     assert!(page.contains("no buffer fills") && csv.contains("INCOMPLETE,512,,not measured,,"));
-    assert!(page.contains("<th scope=\"col\">unsent</th>"), "a table of the loss rate");
+    assert!(page.contains("<th scope=\"col\">unsent, frames</th>"), "a table of the loss rate");
 }
 
 /// Goal: where the node's own counters are known, the model is fitted to them, whatever else the

@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde::Deserialize;
+use weir_platform::run::{Command, Host, RunError, json};
+
 use super::error::TrafficError;
 use super::spec::RunSpec;
 use super::thread::run_inside;
@@ -63,6 +66,34 @@ pub(super) fn has_carrier(netns: Option<&str>, device: &str) -> Result<bool, Tra
         LinkState::Down => Err(is_down(device)),
         state => Ok(state == LinkState::Up),
     }
+}
+
+/// Counts how often an interface has lost or got its carrier since it exists. A link that is lost
+/// and comes back within a trial shows in nothing else.
+pub(super) fn carrier_changes(netns: Option<&str>, device: &str) -> Result<u64, TrafficError> {
+    let command = Command::new("ip", ["-s", "-s", "-j", "link", "show", "dev", device])
+        .maybe_in_namespace(netns);
+    let failed = |error: RunError| TrafficError::Device(error.to_string());
+    let links: Vec<LinkChanges> = json(&Host::default(), &command).map_err(failed)?;
+    Ok(links.first().map_or(0, |link| link.stats64.tx.carrier_changes))
+}
+
+#[derive(Deserialize)]
+struct LinkChanges {
+    #[serde(default)]
+    stats64: SentStatistics,
+}
+
+#[derive(Default, Deserialize)]
+struct SentStatistics {
+    #[serde(default)]
+    tx: CarrierCount,
+}
+
+#[derive(Default, Deserialize)]
+struct CarrierCount {
+    #[serde(default)]
+    carrier_changes: u64,
 }
 
 fn is_down(device: &str) -> TrafficError {

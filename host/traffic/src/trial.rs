@@ -8,6 +8,8 @@
 //! nothing more arrives. Each packet is now forwarded, lost or unsent: three counts that add up
 //! exactly.
 
+mod links;
+
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -18,8 +20,8 @@ use weir_platform::processor_time::CpuTime;
 use weir_platform::run::{Command, Host, Platform};
 use weir_tester::{
     CpuLoad, FramePattern, FrameTag, Measurer, Outcome, RecoveryRequest, RecoveryTime,
-    ResetRequest, ResetTime, TesterLimit, TrafficProfile, TrialRequest, TrialResult,
-    is_lossy_at_end, recovery_time, reset_time, scaled,
+    ResetRequest, ResetTime, TesterLimit, TrafficProfile, TrialRequest, TrialResult, reset_time,
+    scaled,
 };
 use weir_units::Nanos;
 
@@ -35,7 +37,6 @@ use super::spec::{
     FrameSizes, Mac, Rate, RunSpec, SendMethod, SendSpec, SinkSpec, XdpSend, XdpStream,
 };
 use super::stop::is_stopped;
-use super::tester_link::{await_link, has_carrier};
 use super::thread::{monotonic_ns, run_inside};
 use super::trial_counts::{TrialTotals, latency, lost_by_sequence, outcome, unique};
 use super::trial_sink::{RECORDED, STREAMS, TrialSink};
@@ -79,6 +80,14 @@ pub struct StreamTrial {
     pub outcome: Outcome,
     /// Delays of the packets that arrived.
     pub delays: Delays,
+}
+
+/// Packets that were sent and counted.
+struct Measured {
+    result: TrialResult,
+    sent: SendResult,
+    /// Lost packets that the receiving device of the tester had no room for.
+    missed: u64,
 }
 
 impl<'a> WireMeasurer<'a> {
@@ -188,7 +197,14 @@ impl<'a> WireMeasurer<'a> {
         profile: &TrafficProfile,
         duration: Nanos,
     ) -> Result<TesterLimit, TrafficError> {
-        self.await_links()?;
+        self.with_links(|tester| tester.tester_limit_once(profile, duration))
+    }
+
+    fn tester_limit_once(
+        &mut self,
+        profile: &TrafficProfile,
+        duration: Nanos,
+    ) -> Result<TesterLimit, TrafficError> {
         // A bridge that has not learned the address would flood all its ports.
         self.announce_with(profile.tag)?;
         let streams = self.streams(profile, None, None)?;
@@ -352,34 +368,13 @@ impl<'a> WireMeasurer<'a> {
         })
     }
 
-    /// Waits until both interfaces carry frames.
-    ///
-    /// # Errors
-    /// An interface is gone, is down, or has no carrier for too long.
-    pub fn await_links(&self) -> Result<(), TrafficError> {
-        [&self.from, &self.to]
-            .into_iter()
-            .try_for_each(|end| await_link(end.netns.as_deref(), &end.device, self.stop))
-    }
-
-    /// Counts a trial at whose end a link is gone.
-    fn check_links(&mut self) -> Result<(), TrafficError> {
-        for end in [&self.from, &self.to] {
-            if !has_carrier(end.netns.as_deref(), &end.device)? {
-                self.totals.link_lost += 1;
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// Sends `streams` and counts them.
     fn measure(
         &mut self,
         streams: Vec<XdpStream>,
         intended: u64,
         duration: Nanos,
-    ) -> Result<(TrialResult, SendResult), TrafficError> {
+    ) -> Result<Measured, TrafficError> {
         let numbers: Vec<u16> = streams.iter().map(|stream| stream.stream).collect();
         let is_fixed = streams.iter().all(|one| matches!(one.sizes, FrameSizes::Fixed(_)));
         // A bridge forgets an address after some minutes, and then floods.
@@ -412,40 +407,14 @@ impl<'a> WireMeasurer<'a> {
             stolen_percent: load.stolen_percent,
         });
         let (latency, cpu) = (latency(&received), cpu.collect());
-        Ok((TrialResult { outcome, latency, tester_missing, cpu, node: None }, sent))
-    }
-
-    fn needs_records(&self, what: &str) -> Result<(), TrafficError> {
-        match self.sink.records_max() {
-            0 => Err(TrafficError::Device(format!("{what}: the sink keeps no arrivals"))),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Measurer for WireMeasurer<'_> {
-    type Error = TrafficError;
-
-    fn trial(&mut self, request: &TrialRequest) -> Result<TrialResult, TrafficError> {
-        let intended = request
-            .burst
-            .unwrap_or_else(|| scaled(request.pps, request.duration.as_nanos(), 1_000_000_000));
-        if intended == 0 {
-            return Ok(TrialResult::default());
-        }
-        self.await_links()?;
-        let streams = self.streams(&request.profile, Some(request.pps), Some(intended))?;
-        let (result, _) = self.measure(streams, intended, request.duration)?;
-        self.check_links()?;
-        Ok(result)
+        let result = TrialResult { outcome, latency, tester_missing, cpu, node: None };
+        Ok(Measured { result, sent, missed })
     }
 
     /// Measures system recovery with two streams. The first lasts for the whole test at the later
     /// load. The second adds the overload and ends when its count is sent, so the load falls
     /// between two packets.
-    fn recovery(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, TrafficError> {
-        self.needs_records("system recovery")?;
-        self.await_links()?;
+    fn recovery_once(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, TrafficError> {
         let most = u64::from(self.sink.records_max());
         let whole = request.over.saturating_add(request.duration).as_nanos();
         let stays = scaled(request.pps, whole, 1_000_000_000);
@@ -466,8 +435,8 @@ impl Measurer for WireMeasurer<'_> {
         ];
         self.next_stream = FIRST_STREAM;
         let intended = stays.max(1) + extra.max(1);
-        let (result, sent) = self.measure(streams, intended, Nanos::new(time))?;
-        self.check_links()?;
+        let Measured { result, sent, missed } =
+            self.measure(streams, intended, Nanos::new(time))?;
         let sent = sent.streams.first().map_or(0, |stream| stream.packets);
         let mut arrived = vec![false; usize::try_from(stays.max(1)).unwrap_or(0)];
         for record in self.sink.arrivals()? {
@@ -478,9 +447,40 @@ impl Measurer for WireMeasurer<'_> {
             true => Nanos::new(over_ns),
             false => request.over,
         };
-        let time = recovery_time(&arrived, sent, request.pps, over);
-        let is_lossy_at_end = is_lossy_at_end(&arrived, sent, request.pps);
-        Ok(RecoveryTime { time, over, unsent: result.tester_missing, is_lossy_at_end })
+        // Arrivals that found no room to be kept look lost, too.
+        let unkept = self.sink.read(RECORDED)?.packets.saturating_sub(most);
+        let counts = (result.outcome.lost + unkept, missed + unkept);
+        let found = RecoveryTime::of(&arrived, (sent, request.pps, over), counts);
+        Ok(RecoveryTime { unsent: result.tester_missing.saturating_sub(missed), ..found })
+    }
+
+    fn needs_records(&self, what: &str) -> Result<(), TrafficError> {
+        match self.sink.records_max() {
+            0 => Err(TrafficError::Device(format!("{what}: the sink keeps no arrivals"))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Measurer for WireMeasurer<'_> {
+    type Error = TrafficError;
+
+    fn trial(&mut self, request: &TrialRequest) -> Result<TrialResult, TrafficError> {
+        let intended = request
+            .burst
+            .unwrap_or_else(|| scaled(request.pps, request.duration.as_nanos(), 1_000_000_000));
+        if intended == 0 {
+            return Ok(TrialResult::default());
+        }
+        self.with_links(|tester| {
+            let streams = tester.streams(&request.profile, Some(request.pps), Some(intended))?;
+            Ok(tester.measure(streams, intended, request.duration)?.result)
+        })
+    }
+
+    fn recovery(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, TrafficError> {
+        self.needs_records("system recovery")?;
+        self.with_links(|tester| tester.recovery_once(request))
     }
 
     /// Measures the longest time without an arrival in a stream during which the reset command
@@ -489,6 +489,10 @@ impl Measurer for WireMeasurer<'_> {
     fn reset(&mut self, request: &ResetRequest) -> Result<Option<ResetTime>, TrafficError> {
         let Some(command) = self.reset_command.clone() else { return Ok(None) };
         self.needs_records("reset")?;
+        // A device that an earlier reset has left without a link: that is the answer.
+        if let Err(error) = self.await_links() {
+            return Ok(Some(ResetTime::Failed(error.to_string())));
+        }
         let most = u64::from(self.sink.records_max());
         let duration = request.duration.saturating_add(request.patience);
         let whole = scaled(request.pps, duration.as_nanos(), 1_000_000_000);
@@ -513,7 +517,7 @@ impl Measurer for WireMeasurer<'_> {
             });
             let sent = self.measure(streams, count, duration);
             let reset = resetting.join();
-            sent.map(|(_, sent)| (sent.span, reset))
+            sent.map(|measured| (measured.sent.span, reset))
         })?;
         let (span, reset) = reset;
         let begun = match reset.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {

@@ -28,7 +28,7 @@ pub struct TrialTotals {
     pub stale: u64,
     /// Packets of streams whose frames arrived with another length than they were sent with.
     pub resized: u64,
-    /// Trials after which the tester's link was gone.
+    /// Trials within which the tester's link was lost. They were made again, and count nowhere.
     pub link_lost: u64,
 }
 
@@ -77,8 +77,8 @@ impl TrialTotals {
             (stale, "frames arrived more than 1024 frames late, and count as lost."),
             (
                 link_lost,
-                "trials ended without a link at the tester's interfaces. What was missing counts \
-                 as missing.",
+                "trials lost the link at an interface of the tester. They do not count, and were \
+                 made again.",
             ),
         ];
         let found = notes.into_iter().filter(|(count, _)| *count > 0);

@@ -8,6 +8,7 @@ use weir_tester::{
 };
 use weir_units::{BitRate, Nanos};
 
+use super::calibration::OVERHEAD;
 use super::{BenchmarkOptions, MIN_PPS};
 
 impl BenchmarkOptions {
@@ -241,5 +242,3 @@ const QUICK_SUM: Nanos = Nanos::from_secs(1);
 const QUICK_BURSTS: u32 = 3;
 const QUICK_OVERLOAD: Nanos = Nanos::from_secs(1);
 const QUICK_PATIENCE: Nanos = Nanos::from_secs(8);
-/// Starting and stopping of a trial.
-const OVERHEAD: Nanos = Nanos::from_millis(250);

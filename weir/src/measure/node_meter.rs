@@ -2,12 +2,17 @@
 //! The worker of a node that is measured: its own counters around each trial, as the node reads
 //! them when it watches its CPU model. A model that is fitted to them is about the worker alone,
 //! whatever generator, sink and interrupts take of the machine.
+//!
+//! A trial ends in silence, at least 100 ms in which late packets may come, and begins in it. Over
+//! both a load of 200 ms would look a third lower than it is. So the counters are read all the
+//! time, and the load is that between two readings while packets flow.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_api_types::status::NodeStatus;
-use weir_api_types::worker_load::WorkerCounts;
+use weir_api_types::worker_load::{WorkerCounts, WorkerLoad};
 use weir_client::Client;
 use weir_platform::failure::Failure;
 use weir_tester::{
@@ -46,22 +51,50 @@ impl<'s> NodeMeter<'s> {
 }
 
 /// Reads the counters until their status is from after a time that began with `before`.
-fn load_since(
+fn counts_after(
     client: &Client,
     before: &WorkerCounts,
     trial: Duration,
-) -> Result<Option<NodeLoad>, TrafficError> {
+) -> Result<WorkerCounts, TrafficError> {
     let asked = Instant::now();
-    let end = loop {
+    loop {
         let now = counts(client).map_err(TrafficError::Device)?;
         let passed = Duration::from_nanos(now.now_ns.saturating_sub(before.now_ns));
         if passed >= trial || asked.elapsed() > STATUS_MAX {
-            break now;
+            return Ok(now);
         }
         thread::sleep(STATUS_LOOK);
+    }
+}
+
+/// Reads the counters in this interval until the trial is over. A reading that fails is left out:
+/// those before and after the trial tell what is wrong.
+fn readings(client: &Client, interval: Duration, is_over: &AtomicBool) -> Vec<WorkerCounts> {
+    let mut all = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        all.extend(counts(client));
+        thread::sleep(interval);
+    }
+    all
+}
+
+/// The load of a worker while packets flow: between the first and the last reading at which more
+/// than a tenth and less than nine tenths of its packets are forwarded. Without two such readings
+/// packets were too few, or the machine too busy, to say when they flowed: then that of the time
+/// from the first reading to the last, with its silence.
+fn load_within(readings: &[WorkerCounts]) -> Option<WorkerLoad> {
+    let (first, last) = (readings.first()?, readings.last()?);
+    let whole = first.load_until(last).filter(|load| load.packets > 0)?;
+    let is_flowing = |reading: &&WorkerCounts| {
+        first.load_until(reading).is_some_and(|load| {
+            let tenths = load.packets.saturating_mul(10) / whole.packets;
+            (1..9).contains(&tenths)
+        })
     };
-    let load = before.load_until(&end).filter(|load| load.packets > 0);
-    Ok(load.map(|load| NodeLoad::of(load.span_ns, load.packets, load.bytes, load.cpu_ns)))
+    let mut flowing = readings.iter().filter(is_flowing);
+    let within = flowing.next().zip(flowing.next_back());
+    let within = within.and_then(|(begin, end)| begin.load_until(end));
+    within.filter(|load| load.packets > 0 && load.span_ns > 0).or(Some(whole))
 }
 
 impl Measurer for NodeMeter<'_> {
@@ -72,9 +105,20 @@ impl Measurer for NodeMeter<'_> {
             return self.wire.trial(request);
         };
         let before = counts(client).map_err(TrafficError::Device)?;
-        let begun = Instant::now();
-        let result = self.wire.trial(request)?;
-        let node = load_since(client, &before, begun.elapsed())?;
+        let (begun, is_over) = (Instant::now(), AtomicBool::new(false));
+        let interval = Duration::from_nanos(request.duration.as_nanos() / READINGS);
+        let interval = interval.clamp(READ_MIN, READ_MAX);
+        let (result, readings) = thread::scope(|scope| {
+            let reading = scope.spawn(|| readings(client, interval, &is_over));
+            let result = self.wire.trial(request);
+            is_over.store(true, Ordering::Relaxed);
+            (result, reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        let result = result?;
+        let after = counts_after(client, &before, begun.elapsed())?;
+        let node = load_within(&[vec![before], readings, vec![after]].concat());
+        let node =
+            node.map(|load| NodeLoad::of(load.span_ns, load.packets, load.bytes, load.cpu_ns));
         Ok(TrialResult { node, ..result })
     }
 
@@ -90,3 +134,42 @@ impl Measurer for NodeMeter<'_> {
 /// A node whose status is older than that by then is read as it is.
 const STATUS_MAX: Duration = Duration::from_secs(3);
 const STATUS_LOOK: Duration = Duration::from_millis(50);
+/// Readings within a trial. A node's answer is up to 20 ms old: to ask more often tells nothing.
+const READINGS: u64 = 10;
+const READ_MIN: Duration = Duration::from_millis(20);
+const READ_MAX: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, WorkerStatus};
+
+    use super::*;
+
+    /// The counters of a worker that had 1000 packets/s and half a processor from 50 to 250 ms.
+    fn at(ms: u64) -> WorkerCounts {
+        let mut status = NodeStatus { now_ns: ms * 1_000_000, ..NodeStatus::default() };
+        let flowed = ms.clamp(50, 250) - 50;
+        let used = flowed * 500_000;
+        status.worker =
+            Some(WorkerStatus { cpu_ns: used, busy_ns: used, ..WorkerStatus::default() });
+        let sent = Amount { packets: flowed, bytes: flowed * 124 };
+        let send = DirectionStatus { sent, ..DirectionStatus::default() };
+        status.vifs = vec![IfaceStatus { send, ..IfaceStatus::default() }];
+        WorkerCounts::of(&status).unwrap()
+    }
+
+    /// Goal: the settling of a short trial is no part of its load.
+    #[test]
+    fn the_silence_around_a_trial_is_not_its_load() {
+        let readings: Vec<WorkerCounts> = (0..=18).map(|step| at(step * 20)).collect();
+        let load = load_within(&readings).unwrap();
+        assert_eq!(load.span_ns, load.packets * 1_000_000, "1000 packets/s: {load:?}");
+        assert_eq!(load.cpu_ns * 2, load.span_ns, "half a processor: {load:?}");
+        assert!(load.span_ns >= 100_000_000, "{load:?}");
+        // A machine that was too busy to read meanwhile.
+        let load = load_within(&[at(0), at(360)]).unwrap();
+        assert_eq!((load.packets, load.span_ns), (200, 360_000_000));
+        assert_eq!(load_within(&[at(300), at(360)]), None, "no packets");
+        assert_eq!(load_within(&[]), None);
+    }
+}

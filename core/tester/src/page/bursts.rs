@@ -4,6 +4,7 @@
 use weir_units::Nanos;
 
 use super::{seconds_text, section, short, table, time_text};
+use crate::recovery::Recovery;
 use crate::report::MeasurementReport;
 
 impl MeasurementReport {
@@ -29,8 +30,7 @@ impl MeasurementReport {
             }
             if let Some(recovery) = size.recovery {
                 let text = format!("recovery after {} packets/s", recovery.over_pps);
-                let not = if recovery.is_lossy_at_end { "not within " } else { "" };
-                let time = format!("{not}{}", time_text(recovery.recovery_ns));
+                let time = recovery_text(&recovery);
                 rest.push(vec![self.frame(size), text, time]);
             }
             if let Some(ns) = size.not_back_ns {
@@ -46,19 +46,41 @@ impl MeasurementReport {
             let heads = [
                 "frame",
                 "packets/s",
-                "bursts",
-                "shortest",
-                "mean",
-                "deviation",
-                "longest",
-                "buffer µs",
+                "repetitions",
+                "shortest, frames",
+                "mean, frames",
+                "deviation, frames",
+                "longest, frames",
+                "buffer, µs",
             ];
-            text += &section("Back-to-back frames", &table(&heads, &bursts), &[]);
+            let body = table(&heads, &bursts) + BURST_NOTE;
+            text += &section("Back-to-back frames", &body, &[]);
         }
         if !rest.is_empty() {
             let heads = ["frame", "test", "time"];
-            text += &section("Recovery and reset", &table(&heads, &rest), &[]);
+            let body = table(&heads, &rest) + RECOVERY_NOTE;
+            text += &section("Recovery and reset", &body, &[]);
         }
         text
     }
 }
+
+/// The time of recovery, with a mark where it is a bound.
+fn recovery_text(recovery: &Recovery) -> String {
+    let time = time_text(recovery.recovery_ns);
+    match (recovery.is_lossy_at_end, recovery.tester_missed > 0) {
+        (false, false) => time,
+        (false, true) => format!("≤ {time}"),
+        (true, false) => format!("not within {time}"),
+        (true, true) => "not known: the tester itself missed packets".to_owned(),
+    }
+}
+
+const BURST_NOTE: &str = "<p class=\"note\">The longest burst at this rate of which the device \
+     lost no frame, found anew in each repetition. Deviation: the standard deviation. Buffer: the \
+     time that the mean burst lasts, less that in which the device forwards it (RFC 9004). “≥”: \
+     the tester itself missed frames of the next longer burst. “or more”: the longest burst that \
+     was tried.</p>";
+const RECOVERY_NOTE: &str = "<p class=\"note\">Recovery: from the end of an overload to the last \
+     lost packet. “≤”: the tester itself missed packets, which may have been the last. Reset: the \
+     longest time without a packet.</p>";

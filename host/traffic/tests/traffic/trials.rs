@@ -67,6 +67,11 @@ fn a_device_that_does_not_come_back_is_told() {
     let answer = measurer(&pair, Some(down), &stop).reset(&request).unwrap();
     let Some(ResetTime::NotBack(away)) = answer else { panic!("it is down: {answer:?}") };
     assert!(away >= Nanos::from_millis(400), "{away}");
+    // A device that is still away: its link is the answer, and no error that ends a measurement.
+    let answer = measurer(&pair, Some("true".to_owned()), &stop).reset(&request).unwrap();
+    let Some(ResetTime::Failed(text)) = answer else { panic!("no link: {answer:?}") };
+    assert!(text.contains("interface wa has had no carrier"), "{text}");
+    pair::ip(&format!("-n {} link set wb up", pair.b));
     // The command may take until sending ends, and how it failed is the answer.
     for (command, why) in [("sleep 20", "took longer than 3000 ms"), ("exit 3", "exit status: 3")] {
         let answer = measurer(&pair, Some(command.to_owned()), &stop).reset(&request).unwrap();
@@ -180,6 +185,57 @@ fn an_interface_of_the_tester_that_is_down_ends_the_measurement() {
     let error = measurer.trial(&long).unwrap_err().to_string();
     taking_down.join().unwrap();
     assert!(error.contains("wa"), "{error}");
+}
+
+/// Goal: a trial within which the tester's own link is lost and comes back is no evidence against
+/// the device: it is repeated, and ends the measurement with the interface's name if that is lost
+/// again. Method: a device between two pairs whose port goes down and up within a trial.
+#[test]
+fn a_link_that_is_lost_within_a_trial_is_not_the_devices_loss() {
+    let Some(pair) = Pair::new("flap") else { return };
+    let b = pair.b.clone();
+    make_far_side(&pair);
+    // A veth takes frames of a program if its peer has GRO or a program.
+    pair::ip(&format!("netns exec {b} ethtool -K wb gro on"));
+    pair::ip(&format!("netns exec {b} tc qdisc add dev wb clsact"));
+    pair::ip(&format!(
+        "netns exec {b} tc filter add dev wb ingress protocol all u32 match u8 0 0 at 0 action \
+         mirred egress redirect dev x"
+    ));
+    let stop = AtomicBool::new(false);
+    let mut measurer = measurer_to("y", &pair, None, &stop);
+    let (profile, duration) = (profile(128), Nanos::from_millis(1_500));
+    let request = TrialRequest { profile, pps: 1_000, duration, burst: None };
+    let port = |state: &str| pair::ip(&format!("-n {} link set wb {state}", pair.b));
+    let millis = std::time::Duration::from_millis;
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(millis(400));
+            port("down");
+            std::thread::sleep(millis(200));
+            port("up");
+        });
+        measurer.trial(&request).unwrap()
+    });
+    // On a busy machine the generator falls behind.
+    assert!(result.outcome.offered > 100 && result.outcome.lost == 0, "{result:?}");
+    let totals = measurer.totals();
+    assert_eq!((totals.link_lost, totals.outcome), (1, result.outcome));
+    assert!(totals.notes().concat().contains("lost the link"), "{:?}", totals.notes());
+    let done = AtomicBool::new(false);
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                std::thread::sleep(millis(600));
+                port("down");
+                port("up");
+            }
+        });
+        let error = measurer.trial(&request).unwrap_err().to_string();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        error
+    });
+    assert!(error.starts_with("interface wa of the tester lost its link"), "{error}");
 }
 
 /// Goal: what a device does to frames is told: delays longer than the sink usually waits, copies,
