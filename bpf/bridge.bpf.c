@@ -14,7 +14,8 @@
  *                   of the port has a receive.min_rate, redirects the frame to the tree of an ifb,
  *                   in its vif's class; behind the tree the kernel receives it at this device
  *                   again, without this program
- *   weir_to_port    egress of a port's device, before the tree: counts what each class is offered
+ *   weir_to_port    egress of a port's device, before the tree: counts what each class is offered,
+ *                   and drops what the bridge floods although it is for a vif
  *
  * Frames that are not dropped go on to other programs at the hook. The exception is a frame
  * that leaves past the bridge (`exits`): programs after Weir's at that ingress do not see it.
@@ -508,6 +509,24 @@ int weir_from_port(struct __sk_buff *skb)
 	return is_plain ? towards_vif(skb, &to, now) : NEXT;
 }
 
+/*
+ * Returns true if a frame that a vif sent is for another vif of the bridge, by an address that the
+ * policy gives: while that vif is silent, the bridge does not know the address and floods the
+ * frame. The vif has a copy of its own, and nobody beyond the port is to see one.
+ */
+static __always_inline int is_flooded(struct __sk_buff *skb)
+{
+	__u32 ifindex = skb->ifindex;
+	struct uplink *uplink = bpf_map_lookup_elem(&uplinks, &ifindex);
+	const struct address *address = 0;
+	struct address_key to = {};
+
+	if (!uplink || bpf_skb_load_bytes(skb, 0, to.mac, sizeof(to.mac)))
+		return 0;
+	to.bridge = uplink->bridge;
+	return vif_of(&to, &address) && address && address->given;
+}
+
 SEC("tc")
 int weir_to_port(struct __sk_buff *skb)
 {
@@ -517,6 +536,9 @@ int weir_to_port(struct __sk_buff *skb)
 
 	if (!class)
 		return NEXT;
+	/* It is no loss, so nothing counts it. */
+	if (is_flooded(skb))
+		return DROP;
 	skb->priority = class;
 	counted = counts_of(class & 0xffff, WAY_PORT);
 	if (!counted)

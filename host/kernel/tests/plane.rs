@@ -201,6 +201,25 @@ fn an_address_waits_for_its_vif() {
     lab.wait("nobody's", |lab| lab.sent("t1").passed[0] == before + 10);
 }
 
+/// Goal: while a vif with `mac` is silent, frames that another vif sends it reach it, and none
+/// leaves by the port, where the bridge floods them. Frames for an address that nobody has do.
+#[test]
+fn frames_for_a_silent_vif_stay_inside() {
+    let Some(mut lab) = TestBridge::new("a_silent_vif") else { return };
+    let mut policy = lab.policy();
+    let silent = [2, 0, 0, 0, 0, 0x0b];
+    policy.vifs[1].macs = vec![weir_policy::MacAddr(silent)];
+    lab.apply(&policy);
+    let before = received("wire0");
+    lab.send("g0", &frame(silent, OWN, &[0x88, 0xb5]), 20);
+    let of = |lab: &TestBridge| lab.plane.counts().unwrap().members["t1"].programs.receive.clone();
+    lab.wait("inside", |lab| of(lab).passed[0] == 20);
+    lab.send("g0", &frame([2, 0, 0, 0, 0, 0x0c], OWN, &[0x88, 0xb5]), 20);
+    // The flooded frames come behind the others.
+    lab.wait("nobody's", |_| received("wire0") >= before + 20);
+    assert_eq!(received("wire0"), before + 20);
+}
+
 /// Goal: the verifier walks a tenth of what it allows at most: kernels differ in what they walk,
 /// and refuse a program above a million instructions.
 #[test]
