@@ -3,6 +3,7 @@
 //!
 //! All steps run even when one fails, so that one run names everything that is wrong.
 
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Instant;
@@ -75,21 +76,30 @@ fn lints() -> Result<(), String> {
     run(cargo(&["clippy", "--package", "weir-sched", "--no-default-features"]).args(denied))
 }
 
-/// Compiles the sources that are built beside peers. `Some` says why that was not tried.
+/// Compiles the sources that are built beside peers. `Some` says which was not tried, and why.
 fn peers() -> Result<Option<String>, String> {
-    let Ok(flags) = output(Command::new("pkg-config").args(["--cflags", "libdpdk"])) else {
-        return Ok(Some("no DPDK on this machine (libdpdk-dev)".to_owned()));
-    };
+    let dpdk = output(Command::new("pkg-config").args(["--cflags", "libdpdk"])).ok();
+    let has_ns3 = Path::new(NS3).exists();
+    let mut left_out = Vec::new();
     let problem = |error| format!("{PEERS}: {error}");
     for entry in std::fs::read_dir(PEERS).map_err(problem)? {
         let path = entry.map_err(problem)?.path();
-        if path.extension().is_some_and(|extension| extension == "c") {
-            // DPDK's own headers use what they warn of.
-            let mut compile = Command::new("cc");
-            run(compile.args(["-fsyntax-only", "-w"]).arg(path).args(flags.split_whitespace()))?;
+        let (compiler, flags) = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("c") => ("cc", dpdk.as_deref().ok_or("no DPDK on this machine (libdpdk-dev)")),
+            Some("cc") if has_ns3 => ("c++", Ok("-std=c++17")),
+            Some("cc") => ("c++", Err("no ns-3 on this machine (libns3-dev)")),
+            _ => continue,
+        };
+        match flags {
+            // The libraries' own headers use what they warn of.
+            Ok(flags) => run(Command::new(compiler)
+                .args(["-fsyntax-only", "-w"])
+                .arg(path)
+                .args(flags.split_whitespace()))?,
+            Err(reason) => left_out.push(reason),
         }
     }
-    Ok(None)
+    Ok((!left_out.is_empty()).then(|| left_out.join("; ")))
 }
 
 fn documents() -> Result<(), String> {
@@ -142,3 +152,6 @@ impl Steps {
 
 /// Sources of what drives peers.
 const PEERS: &str = "bench/peers";
+
+/// A header of ns-3.
+const NS3: &str = "/usr/include/ns3/tbf-queue-disc.h";

@@ -75,7 +75,7 @@ const LAB: &[(&str, &[&str])] = &[
         ],
     ),
     ("plot", &["lab/plot/", "crates/weir-plot/"]),
-    ("peers in C", &["bench/peers/"]),
+    ("peers in C and C++", &["bench/peers/"]),
     (
         "subcommands",
         &[
