@@ -10,7 +10,7 @@ pub struct PlanEffort {
     pub rounds: u32,
     /// Steps of each knapsack.
     pub steps: u32,
-    /// Checks of subsets, to find what conflicts.
+    /// Checks of subsets by a linear program or by patterns, to find what conflicts.
     pub checks: u32,
     /// Placements that are tried, to find the smallest relaxation.
     pub tries: u32,

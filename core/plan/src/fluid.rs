@@ -10,7 +10,8 @@
 //! Where slices have many different sizes, nodes can be filled nearly to the brim, and this bound
 //! is near the truth. Where they have few, the master program's is.
 
-use crate::capacity::{KindWeights, SharedOut, cheapest_kinds};
+use crate::capacity::{SharedOut, cheapest_kinds};
+use crate::loads::KindWeights;
 use crate::lp::{LinearProgram, LinearRow};
 use crate::proof::{BoundedKind, VALUE, lower_bound};
 use crate::resource::{Resource, float, whole};

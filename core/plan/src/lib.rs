@@ -33,8 +33,8 @@
 //! (`classes`); solve a linear master program whose columns are patterns, the sets of slices that
 //! one node may hold (`columns`, `lp`, `knapsack`); round to whole nodes (`rounding`); put real
 //! slices into the patterns (`filling`); repair the rest (`repair`); prove the bound in integers
-//! (`proof`). A refusal comes from the linear bound (`capacity`), `QuickXplain` (`conflict`) and a
-//! search for a factor (`relaxation`).
+//! (`proof`). A refusal comes from the linear bound (`capacity`, `loads`), a conflict (`shrinking`
+//! by that bound, `conflict` by patterns) and a search for a factor (`relaxation`).
 //!
 //! Pure: no clock, no entropy, no files. Work is bounded by counts, so a request has the same plan
 //! on all machines with one kind of processor.
@@ -54,6 +54,7 @@ mod filling;
 mod first_fit;
 mod fluid;
 mod knapsack;
+mod loads;
 mod lp;
 mod packing;
 mod placement;
@@ -65,6 +66,7 @@ mod request;
 mod resource;
 mod rounding;
 mod shapes;
+mod shrinking;
 mod solve;
 
 pub use audit::audit;

@@ -113,6 +113,14 @@ impl LinearProgram {
         self.basis.iter().copied().zip(self.values.iter().map(|value| value.max(0.0)))
     }
 
+    /// The values that the basic columns take once each row's bound is higher by its `change`, with
+    /// the same basis: some may be negative.
+    pub(crate) fn shifted(&self, change: &[f64]) -> Vec<(usize, f64)> {
+        let rows = self.inverse.chunks_exact(self.rows.max(1)).zip(&self.values);
+        let values = rows.map(|(row, value)| value + dot(row, change));
+        self.basis.iter().copied().zip(values).collect()
+    }
+
     /// The value of the program.
     pub(crate) fn objective(&self) -> f64 {
         self.values().map(|(column, value)| self.columns[column].cost * value).sum()

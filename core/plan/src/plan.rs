@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The answer: where each slice goes, or why they do not all fit.
 
-use crate::capacity::{BoundDepth, capacity_bound};
+use crate::capacity::capacity_bound;
 use crate::conflict::{SliceConflict, find_conflict};
 use crate::demand::{KindMismatch, SliceDemand};
 use crate::effort::PlanEffort;
 use crate::first_fit::first_fit;
+use crate::loads::BoundDepth;
 use crate::placement::SlicePlacement;
 use crate::relaxation::{ResourceRelaxation, ScarceResource, relax, scarce};
 use crate::request::PlanRequest;
 use crate::resource::ResourceAmounts;
 use crate::shapes::ShapedRequest;
+use crate::shrinking::shrink;
 use crate::solve::{patterns_fall_short, solve};
 
 use weir_units::Nanos;
@@ -178,15 +180,24 @@ fn refuse(
         (0..request.kinds.len()).filter_map(price).fold(f64::INFINITY, f64::min)
     };
     let mut order = slices.to_vec();
-    order.sort_by(|a, b| taking(b).total_cmp(&taking(a)).then(a.cmp(b)));
+    let taken: Vec<f64> = slices.iter().map(taking).collect();
+    // Slices that are alike stand side by side.
+    let shape = |slice: &usize| request.shape_of[*slice];
+    order.sort_by(|a, b| {
+        let alike = shape(a).cmp(&shape(b)).then(a.cmp(b));
+        taken[*b].total_cmp(&taken[*a]).then(alike)
+    });
     let by_capacity = |set: &[usize]| {
         let depth = BoundDepth::Answer;
         capacity_bound(request, &request.counts(set), depth).falls_short
     };
     let by_patterns = |set: &[usize]| by_capacity(set) || patterns_fall_short(request, set, effort);
     let mut conflict = match ground {
-        RefusalGround::Capacity => find_conflict(&order, effort.checks, &mut { by_capacity }),
-        RefusalGround::WholeSlices => find_conflict(&order, effort.checks, &mut { by_patterns }),
+        RefusalGround::Capacity => shrink(request, &order, effort.checks),
+        RefusalGround::WholeSlices => {
+            let alike: Vec<&[usize]> = order.chunk_by(|a, b| shape(a) == shape(b)).collect();
+            find_conflict(&alike, effort.checks, &mut { by_patterns })
+        }
         _ => SliceConflict { slices: vec![], is_irreducible: false, checks: 0 },
     };
     conflict.slices.sort_unstable();

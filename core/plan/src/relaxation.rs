@@ -6,12 +6,13 @@
 //! one the linear bound proves that the slices do not fit; from there on placements are tried, in
 //! steps that double, then between the last two, until the smallest one that works is known.
 
-use crate::capacity::{BoundDepth, CapacityBound, capacity_bound};
+use crate::capacity::{CapacityBound, capacity_bound};
 use crate::effort::PlanEffort;
+use crate::loads::BoundDepth;
 use crate::request::PlanRequest;
 use crate::resource::Resource;
 use crate::shapes::ShapedRequest;
-use crate::solve::{patterns_fall_short, solve};
+use crate::solve::{patterns_fall_short, places_all, solve};
 
 /// A resource of a kind of node of which there is too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,7 +113,7 @@ pub(crate) fn relax(
     let mut works = |permille: u32| {
         tries = tries.checked_sub(1)?;
         let request = relaxed(request, &resources, permille);
-        Some(solve(&request, slices, effort).placement.unplaced.is_empty())
+        Some(places_all(&request, slices, effort))
     };
     let (mut failed, mut step, mut found) = (refused, 0, None);
     while let Some(worked) = works(least + step) {

@@ -6,6 +6,8 @@
 //! make room. By the same moves nodes are emptied, the least full first, and a node whose slices
 //! fit a cheaper kind becomes one.
 
+use std::collections::BTreeSet;
+
 use crate::placement::SlicePlacement;
 use crate::resource::float;
 
@@ -27,8 +29,14 @@ pub(crate) fn insert(placement: &mut SlicePlacement<'_>, slices: &[usize]) {
             }
         }
     }
+    // Nothing moved since these shapes found no place.
+    let mut too_large = BTreeSet::new();
     for slice in left {
-        if squeeze(placement, slice, usize::MAX).is_none() {
+        let shape = placement.request.shape_of[slice];
+        if !too_large.contains(&shape) && squeeze(placement, slice, usize::MAX).is_some() {
+            too_large.clear();
+        } else {
+            too_large.insert(shape);
             placement.unplaced.push(slice);
         }
     }
@@ -87,6 +95,8 @@ fn squeeze(
     closed: usize,
 ) -> Option<[SliceMove; 2]> {
     let mut tries = SQUEEZE_TRIES;
+    // Shapes that fit into the room of no node, as nodes are now.
+    let mut stuck = BTreeSet::new();
     for node in 0..placement.nodes.len() {
         let home = &placement.nodes[node];
         let Some(need) = placement.request.demand(slice, home.kind) else { continue };
@@ -103,9 +113,16 @@ fn squeeze(
                 return None;
             }
             tries -= 1;
-            let open =
-                |at: usize| at != node && at != closed && !placement.nodes[at].slices.is_empty();
-            if let Some(third) = placement.best_fit(other, open) {
+            let shape = placement.request.shape_of[other];
+            if stuck.contains(&shape) {
+                continue;
+            }
+            let open = |at: usize| at != closed && !placement.nodes[at].slices.is_empty();
+            let third = placement.best_fit(other, |at| at != node && open(at));
+            if third.is_none() && !(open(node) && placement.fits(other, node)) {
+                stuck.insert(shape);
+            }
+            if let Some(third) = third {
                 placement.lift(other, node);
                 placement.put(other, third);
                 placement.put(slice, node);

@@ -28,15 +28,36 @@ pub(crate) fn solve<'r>(
     slices: &[usize],
     effort: &PlanEffort,
 ) -> SolvedPlacement<'r> {
-    let mut simple = first_fit(request, slices);
+    let simple = first_fit(request, slices);
+    let (placement, mix_bound) = place(request, slices, simple, effort);
+    let fluid = fluid_bound(request, &request.counts(slices));
+    let bound = mix_bound.map_or(fluid, |bound| fluid.max(bound));
+    let step = request.kinds.iter().map(|kind| kind.cost).fold(0, gcd).max(1);
+    let cost = bound.div_ceil(u128::from(VALUE)).div_ceil(u128::from(step)) * u128::from(step);
+    SolvedPlacement { placement, cost_bound: u64::try_from(cost).unwrap_or(u64::MAX) }
+}
+
+/// Tells whether [`solve`] would place all slices; at whatever cost, so first fit may be enough.
+pub(crate) fn places_all(request: &ShapedRequest, slices: &[usize], effort: &PlanEffort) -> bool {
+    let simple = first_fit(request, slices);
+    simple.unplaced.is_empty() || place(request, slices, simple, effort).0.unplaced.is_empty()
+}
+
+/// The better one of `simple` and a placement by patterns, both improved; and the master program's
+/// bound where it is one on the real slices.
+fn place<'r>(
+    request: &'r ShapedRequest,
+    slices: &[usize],
+    mut simple: SlicePlacement<'r>,
+    effort: &PlanEffort,
+) -> (SlicePlacement<'r>, Option<u128>) {
     let classes = classify(request, slices, effort.classes);
     let problem = PackingProblem::of(&request.kinds, &classes);
     let mut pool = first_patterns(&problem, &classes, &simple);
     let limits = ColumnLimits { rounds: effort.rounds, steps: effort.steps };
     let mix = generate(&problem, &mut pool, PackingGoal::Cost, limits);
-    let fluid = fluid_bound(request, &request.counts(slices));
     // The master program's bound is one on means, unless each class is of one shape.
-    let bound = if is_exact(request, &classes) { fluid.max(mix.bound) } else { fluid };
+    let bound = is_exact(request, &classes).then_some(mix.bound);
     let limits = ColumnLimits { rounds: effort.rounds / 10, steps: effort.steps / 10 };
     let patterns = whole_nodes(&problem, &mut pool, &mix, limits);
     let (mut placement, left) = fill(request, &classes, &patterns);
@@ -44,10 +65,7 @@ pub(crate) fn solve<'r>(
     improve(&mut placement);
     improve(&mut simple);
     let rank = |placement: &SlicePlacement<'_>| (placement.unplaced.len(), placement.cost());
-    let placement = if rank(&simple) < rank(&placement) { simple } else { placement };
-    let step = request.kinds.iter().map(|kind| kind.cost).fold(0, gcd).max(1);
-    let cost = bound.div_ceil(u128::from(VALUE)).div_ceil(u128::from(step)) * u128::from(step);
-    SolvedPlacement { placement, cost_bound: u64::try_from(cost).unwrap_or(u64::MAX) }
+    (if rank(&simple) < rank(&placement) { simple } else { placement }, bound)
 }
 
 /// Tells whether the slices provably do not all fit, by the patterns of their nodes. Only where

@@ -187,6 +187,66 @@ fn sums_that_are_too_large_are_refused_with_the_smallest_conflict() {
     assert_eq!((relaxation.permille, relaxation.refused_permille), (1200, 1199));
 }
 
+/// Goal: a refusal of many different slices needs few linear programs, so it takes seconds, and its
+/// conflict is irreducible all the same.
+#[test]
+fn many_different_slices_are_refused_by_few_programs() {
+    let mut draw = Draw(3);
+    let mut request = small_request(&mut draw);
+    for kind in &mut request.kinds {
+        kind.count = 20;
+        kind.link = BitRate::from_mbps(1000);
+        kind.cpu = CpuShare::from_percent(draw.small(100, 300));
+    }
+    let slice = request.slices[0].clone();
+    request.slices = (0..2500)
+        .map(|_| SliceRequest {
+            send: BitRate::from_bps(draw.between(1_000_000, 90_000_000)),
+            receive: BitRate::from_bps(draw.between(1_000_000, 90_000_000)),
+            cpu: (0..3).map(|_| CpuShare::from_ppm(draw.small(10_000, 300_000))).collect(),
+            ..slice.clone()
+        })
+        .collect();
+    let effort = PlanEffort { tries: 0, ..PlanEffort::default() };
+    let PlanAnswer::Refused(refusal) = plan(&request, &effort) else { panic!("far too many") };
+    let conflict = refusal.conflict;
+    println!("{} of 2500 conflict, by {} programs", conflict.slices.len(), conflict.checks);
+    assert!(conflict.is_irreducible && conflict.slices.len() > 100);
+    assert!(conflict.checks < 100, "{}", conflict.checks);
+    assert!(falls_short(&request, &conflict.slices));
+    for at in (0..conflict.slices.len()).step_by(10) {
+        let mut rest = conflict.slices.clone();
+        let without = rest.remove(at);
+        assert!(!falls_short(&request, &rest), "{without} is not needed");
+    }
+}
+
+/// 42 slices of 60 % on 40 nodes: 41 are one too many, and that is found by halves.
+#[test]
+fn slices_that_are_alike_are_refused_by_few_checks() {
+    let text = r#"
+        [[node]]
+        name = "edge"
+        count = 40
+        link = "1Gbit"
+        cpu = "100%"
+        [[slice]]
+        name = "s"
+        count = 42
+        send = "1Mbit"
+        frames = "1024B"
+        cpu = "60%"
+    "#;
+    let request = read_request(text).unwrap();
+    let PlanAnswer::Refused(refusal) = plan(&request, &PlanEffort::default()) else {
+        panic!("they do not fit");
+    };
+    assert_eq!(refusal.ground, RefusalGround::WholeSlices);
+    assert_eq!((refusal.conflict.slices.len(), refusal.conflict.is_irreducible), (41, true));
+    assert!(refusal.conflict.checks <= 8, "{}", refusal.conflict.checks);
+    assert_eq!(refusal.relaxation.unwrap().permille, 1200);
+}
+
 #[test]
 fn a_slice_that_fits_on_no_node_is_told_why() {
     let text = r#"

@@ -66,13 +66,13 @@ const fn whole(value: f64) -> u64 {
 }
 
 /// Plans, and says on standard error that it works if it takes long: to find the conflict and the
-/// relaxation of thousands of different slices takes minutes.
+/// relaxation of thousands of different slices may take a minute.
 pub(super) fn answer(request: &PlanRequest) -> PlanAnswer {
     let nodes: u32 = request.kinds.iter().map(|kind| kind.count).sum();
     let slices = request.slices.len();
     let tell = || {
         eprintln!(
-            "still placing {slices} slices on {nodes} nodes; if they do not fit, it takes minutes"
+            "still placing {slices} slices on {nodes} nodes; if they do not fit, it takes longer"
         )
     };
     while_telling(TELL_AFTER, tell, || weir_plan::plan(request, &PlanEffort::default()))
