@@ -96,6 +96,8 @@ struct StationState {
     in_work: usize,
     /// Processor time of all packets that were begun.
     busy: Nanos,
+    /// When its bottleneck lets something go: asked only after it changed.
+    due: Option<Instant>,
 }
 
 struct FlowState {
@@ -131,6 +133,15 @@ impl PacketCost {
     }
 }
 
+impl StationState {
+    fn ask(&mut self) {
+        self.due = match &self.station {
+            ForwardingStation::Bottleneck(bottleneck) => bottleneck.next(),
+            ForwardingStation::Processors { .. } => None,
+        };
+    }
+}
+
 impl ForwardingNetwork {
     /// Makes an empty network.
     ///
@@ -150,7 +161,9 @@ impl ForwardingNetwork {
         }
         let state = |station| {
             let (waiting, in_work, busy) = (VecDeque::new(), 0, Nanos::ZERO);
-            StationState { station, waiting, in_work, busy }
+            let mut state = StationState { station, waiting, in_work, busy, due: None };
+            state.ask();
+            state
         };
         let counts = ForwardingCounts::default();
         Ok(Self {
@@ -198,11 +211,7 @@ impl ForwardingNetwork {
     }
 
     fn next(&self) -> Option<Instant> {
-        let stations = self.stations.iter().filter_map(|of| match &of.station {
-            ForwardingStation::Bottleneck(bottleneck) => bottleneck.next(),
-            ForwardingStation::Processors { .. } => None,
-        });
-        stations.chain(self.events.next()).min()
+        self.stations.iter().filter_map(|of| of.due).chain(self.events.next()).min()
     }
 
     /// Does all that is due: events first, then what bottlenecks let go.
@@ -225,12 +234,14 @@ impl ForwardingNetwork {
     }
 
     fn release(&mut self, station: usize) -> Option<(Crossing, Instant)> {
-        match &mut self.stations[station].station {
-            ForwardingStation::Bottleneck(bottleneck) => {
-                bottleneck.release(self.now, &mut self.lost)
-            }
-            ForwardingStation::Processors { .. } => None,
+        let state = &mut self.stations[station];
+        let ForwardingStation::Bottleneck(bottleneck) = &mut state.station else { return None };
+        if state.due.is_none_or(|due| due > self.now) {
+            return None;
         }
+        let released = bottleneck.release(self.now, &mut self.lost);
+        state.ask();
+        released
     }
 
     fn offer(&mut self, flow: usize, report: &mut dyn FnMut(Departure)) -> Result<(), SimError> {
@@ -260,6 +271,7 @@ impl ForwardingNetwork {
             ForwardingStation::Bottleneck(bottleneck) => {
                 let crossing = Crossing { id, flow, backwards: false, bytes, offered: self.now };
                 bottleneck.offer(self.now, crossing, &mut self.lost);
+                state.ask();
                 self.forget_lost();
             }
             ForwardingStation::Processors { count, .. } if state.in_work < (*count).max(1) => {
