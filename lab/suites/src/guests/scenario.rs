@@ -98,7 +98,8 @@ impl GuestScenario {
     /// Loads of a size, packets a second of each stream.
     pub(crate) fn loads(&self, size: &FramePattern) -> Vec<u64> {
         let most = self.greatest(size);
-        (1..=self.loads).map(|step| (most * step / self.loads).max(1)).collect()
+        let squares = self.loads * self.loads;
+        (1..=self.loads).map(|step| (most * step * step / squares).max(1)).collect()
     }
 
     /// The greatest load of a size, packets a second of each stream.
