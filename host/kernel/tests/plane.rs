@@ -256,6 +256,32 @@ fn a_raised_limit_passes_at_once() {
     assert_eq!(lab.sent("t0").policed, before.policed);
 }
 
+/// Goal: what passes of a flood beyond a limit does not wait, although frames of other senders find
+/// room in the queue: the bucket is shallow while it lasts.
+#[test]
+fn a_flood_beyond_its_limit_fills_no_queue() {
+    let Some(mut lab) = TestBridge::new("a_flood_beyond") else { return };
+    let mut policy = lab.policy();
+    policy.vifs[0].send.rate = Some(weir_units::BitRate::from_mbps(20));
+    // Shorter than what the sender's socket may have on its way, or it would wait for the queue.
+    policy.vifs[0].send_queue.bytes = weir_units::ByteCount::new(50_000);
+    lab.apply(&policy);
+    let long = [&WIRE[..], &OWN, &[0x88, 0xb5], &[0; 1500]].concat();
+    let waiting = |lab: &TestBridge| {
+        let counts = lab.plane.counts().unwrap().members["t0"].clone();
+        (counts.programs.send.policed[1][0] > 2000).then_some(counts.send.backlog[0])
+    };
+    let (mut least, mut most) = (u64::MAX, 0);
+    std::thread::scope(|scope| {
+        let flood = scope.spawn(|| send_at("g0", &long, 400_000));
+        while !flood.is_finished() && least > 1 {
+            let Some(frames) = waiting(&lab) else { continue };
+            (least, most) = (least.min(frames), most.max(frames));
+        }
+    });
+    assert!(least <= 1, "{least} to {most} frames wait while the flood lasts");
+}
+
 /// Goal: with `node.redirect`, known unicast leaves past the bridge, both ways. All else crosses
 /// it: one frame of a source in half a second, frames for an address that is silent, frames too
 /// long for the port, and everything where the bridge does more than forward. Method: the bridge is
