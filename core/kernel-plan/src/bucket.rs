@@ -17,7 +17,8 @@ pub struct BucketTerms {
     pub cost: u64,
     /// The time of a full bucket, in 1/256 ns.
     pub depth: u64,
-    /// The same during a flood: at most `depth`. A record of an earlier version has none.
+    /// The time of a full bucket while a flood lasts, in 1/256 ns: at most `depth`. Records of
+    /// earlier versions lack it.
     #[serde(default)]
     pub flood_depth: u64,
 }

@@ -95,7 +95,7 @@ impl<'l> ShrinkSearch<'l> {
         let mut kept = vec![];
         let mut is_needed = vec![false; program.counts().len()];
         for (at, entry) in entry_of.iter().copied().enumerate().rev() {
-            // Of slices that are alike, all are needed if one is.
+            // If the conflict needs one of several equal slices, it needs all that are left.
             if is_needed[entry] {
                 kept.push(at);
                 continue;

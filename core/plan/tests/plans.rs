@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Plans beside an exhaustive search, and what a refusal says.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use weir_plan::{
-    FrameMix, LONGEST_FRAME, NodeKind, PlanAnswer, PlanEffort, PlanRequest, RefusalGround,
-    Resource, ResourceAmounts, SliceRequest, audit, falls_short, plan, read_request, try_relaxed,
+    FrameMix, LONGEST_FRAME, NodeKind, PlanAnswer, PlanEffort, PlanRefusal, PlanRequest,
+    RefusalGround, Resource, ResourceAmounts, SliceRequest, audit, falls_short, plan, read_request,
+    try_relaxed,
 };
 use weir_units::{BitRate, CpuShare};
 
@@ -19,6 +20,14 @@ impl Draw {
 
     fn small(&mut self, least: u64, most: u64) -> u32 {
         u32::try_from(self.between(least, most)).unwrap()
+    }
+}
+
+/// Returns the refusal of a request that does not fit.
+fn refused(request: &PlanRequest, effort: &PlanEffort) -> PlanRefusal {
+    match plan(request, effort) {
+        PlanAnswer::Refused(refusal) => refusal,
+        placed => panic!("it fits: {placed:?}"),
     }
 }
 
@@ -144,9 +153,7 @@ fn whole_slices_that_do_not_go_together_are_refused_with_proof() {
         cpu = "10%"
     "#;
     let request = read_request(text).unwrap();
-    let PlanAnswer::Refused(refusal) = plan(&request, &PlanEffort::default()) else {
-        panic!("six do not fit on five");
-    };
+    let refusal = refused(&request, &PlanEffort::default());
     assert_eq!(refusal.ground, RefusalGround::WholeSlices);
     assert_eq!(refusal.conflict.slices, [0, 1, 2, 3, 4, 5]);
     assert!(refusal.conflict.is_irreducible);
@@ -176,9 +183,7 @@ fn sums_that_are_too_large_are_refused_with_the_smallest_conflict() {
         cpu = "30%"
     "#;
     let request = read_request(text).unwrap();
-    let PlanAnswer::Refused(refusal) = plan(&request, &PlanEffort::default()) else {
-        panic!("they do not fit");
-    };
+    let refusal = refused(&request, &PlanEffort::default());
     assert_eq!(refusal.ground, RefusalGround::Capacity);
     assert_eq!(refusal.conflict.slices.len(), 34);
     assert!(falls_short(&request, &refusal.conflict.slices));
@@ -208,8 +213,7 @@ fn many_different_slices_are_refused_by_few_programs() {
         })
         .collect();
     let effort = PlanEffort { tries: 0, ..PlanEffort::default() };
-    let PlanAnswer::Refused(refusal) = plan(&request, &effort) else { panic!("far too many") };
-    let conflict = refusal.conflict;
+    let conflict = refused(&request, &effort).conflict;
     println!("{} of 2500 conflict, by {} programs", conflict.slices.len(), conflict.checks);
     assert!(conflict.is_irreducible && conflict.slices.len() > 100);
     assert!(conflict.checks < 100, "{}", conflict.checks);
@@ -238,9 +242,7 @@ fn slices_that_are_alike_are_refused_by_few_checks() {
         cpu = "60%"
     "#;
     let request = read_request(text).unwrap();
-    let PlanAnswer::Refused(refusal) = plan(&request, &PlanEffort::default()) else {
-        panic!("they do not fit");
-    };
+    let refusal = refused(&request, &PlanEffort::default());
     assert_eq!(refusal.ground, RefusalGround::WholeSlices);
     assert_eq!((refusal.conflict.slices.len(), refusal.conflict.is_irreducible), (41, true));
     assert!(refusal.conflict.checks <= 8, "{}", refusal.conflict.checks);
@@ -263,9 +265,7 @@ fn a_slice_that_fits_on_no_node_is_told_why() {
         phase = "20us"
     "#;
     let request = read_request(text).unwrap();
-    let PlanAnswer::Refused(refusal) = plan(&request, &PlanEffort::default()) else {
-        panic!("its phase is too short");
-    };
+    let refusal = refused(&request, &PlanEffort::default());
     let RefusalGround::NoNode(reasons) = refusal.ground else { panic!("it fits on no node") };
     let text = reasons[0].to_string();
     assert!(text.starts_with("phase is 20us, rate, frames and delay need at least 1"), "{text}");

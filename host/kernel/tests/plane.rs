@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use weir_kernel::{KernelPlane, WayCounts};
+use weir_kernel::{KernelPlane, MemberCounts, WayCounts};
 use weir_kernel_plan::HookKind;
 use weir_platform::StateDir;
 use weir_platform::journal::Journal;
@@ -99,8 +99,8 @@ fn slices_stay_apart_where_others_write_marks() {
     let other = policy.add_slice(weir_policy::Slice::new("other"));
     policy.vifs[1].slice = other;
     lab.apply(&policy);
-    let owner = u32::from(lab.plane.counts().unwrap().members["t0"].owner);
-    let of = |lab: &TestBridge| lab.plane.counts().unwrap().members["t1"].programs.receive.clone();
+    let owner = u32::from(lab.member("t0").owner);
+    let of = |lab: &TestBridge| lab.member("t1").programs.receive;
     let ingress = libbpf_rs::libbpf_sys::BPF_TCX_INGRESS;
     for (what, reason, mark) in [
         ("neither number is Weir's", "foreign_slice", 1),
@@ -137,9 +137,7 @@ fn a_silent_gateway_keeps_its_address() {
     lab.send("g1", &frame([0xff; 6], early, &[0x88, 0xb5]), 10);
     lab.wait("known by the bridge", |lab| lab.dropped("t1", "moved") == 10);
     lab.send("wire0", &frame([0xff; 6], WIRE, &[0x88, 0xb5]), 1);
-    lab.wait("seen", |lab| {
-        lab.plane.counts().unwrap().members["t1"].programs.receive.passed[0] > 0
-    });
+    lab.wait("seen", |lab| lab.member("t1").programs.receive.passed[0] > 0);
     std::thread::sleep(Duration::from_millis(2_300));
     lab.send("g1", &frame([0xff; 6], WIRE, &[0x88, 0xb5]), 10);
     lab.wait("silent", |lab| lab.dropped("t1", "moved") == 20);
@@ -177,8 +175,7 @@ fn an_address_waits_for_its_vif() {
     };
     refused(&lab, "away", OWN);
     refused(&lab, "learned before", others);
-    let arrived =
-        |lab: &TestBridge| lab.plane.counts().unwrap().members["t0"].programs.receive.passed[0];
+    let arrived = |lab: &TestBridge| lab.member("t0").programs.receive.passed[0];
     let before = arrived(&lab);
     lab.send("wire0", &frame([0xff; 6], OWN, &[0x88, 0xb5]), 10);
     lab.wait("on another host", |lab| arrived(lab) == before + 10);
@@ -212,7 +209,7 @@ fn frames_for_a_silent_vif_stay_inside() {
     lab.apply(&policy);
     let before = received("wire0");
     lab.send("g0", &frame(silent, OWN, &[0x88, 0xb5]), 20);
-    let of = |lab: &TestBridge| lab.plane.counts().unwrap().members["t1"].programs.receive.clone();
+    let of = |lab: &TestBridge| lab.member("t1").programs.receive;
     lab.wait("inside", |lab| of(lab).passed[0] == 20);
     lab.send("g0", &frame([2, 0, 0, 0, 0, 0x0c], OWN, &[0x88, 0xb5]), 20);
     // The flooded frames come behind the others.
@@ -266,9 +263,9 @@ fn a_flood_beyond_its_limit_fills_no_queue() {
     // Shorter than what the sender's socket may have on its way, or it would wait for the queue.
     policy.vifs[0].send_queue.bytes = weir_units::ByteCount::new(50_000);
     lab.apply(&policy);
-    let long = [&WIRE[..], &OWN, &[0x88, 0xb5], &[0; 1500]].concat();
+    let long = long_frame();
     let waiting = |lab: &TestBridge| {
-        let counts = lab.plane.counts().unwrap().members["t0"].clone();
+        let counts = lab.member("t0");
         (counts.programs.send.policed[1][0] > 2000).then_some(counts.send.backlog[0])
     };
     let (mut least, mut most) = (u64::MAX, 0);
@@ -359,7 +356,7 @@ fn a_routed_frame_keeps_its_class_and_its_slice() {
     lab.send("wire0", &frame([0xff; 6], WIRE, &[0x08, 0]), 5);
     lab.send("g1", &frame([0xff; 6], guest, &[0x08, 0]), 5);
     let host = lab.address_of("br0");
-    let of = |lab: &TestBridge, device: &str| lab.plane.counts().unwrap().members[device].clone();
+    let of = |lab: &TestBridge, device: &str| lab.member(device);
     let before = of(&lab, "t0").programs.port.passed[0];
     lab.send("g0", &routed(host, OWN, [10, 0, 1, 2]), 10);
     lab.wait("at the port", |lab| of(lab, "t0").programs.port.passed[0] >= before + 10);
@@ -469,9 +466,7 @@ fn a_device_that_refuses_steps_is_left_out() {
 #[test]
 fn a_port_comes_and_goes() {
     let Some(mut lab) = TestBridge::new("a_port_comes_and_goes") else { return };
-    let mut policy = lab.policy();
-    policy.ports[0].rate = weir_units::BitRate::from_mbps(10);
-    policy.vifs[0].send_queue.bytes = weir_units::ByteCount::new(10_000);
+    let policy = lab.slow_policy();
     run("ip link set up0 nomaster");
     lab.apply(&policy);
     let shown = run("ip -br link show br0");
@@ -487,11 +482,11 @@ fn a_port_comes_and_goes() {
     assert_eq!(refused, "port \"up0\".device: device up7: there is none");
     assert!(lab.plane.counts().unwrap().trees.contains_key("up0"));
     // More than its queue holds, at once.
-    let long = [&WIRE[..], &OWN, &[0x88, 0xb5], &[0; 1500]].concat();
+    let long = long_frame();
     lab.send("g0", &long, 3000);
-    let dropped = |lab: &TestBridge| lab.plane.counts().unwrap().members["t0"].send.dropped;
+    let dropped = |lab: &TestBridge| lab.member("t0").send.dropped;
     lab.wait("dropped", |lab| dropped(lab)[0] > 0);
-    lab.wait("sent", |lab| lab.plane.counts().unwrap().members["t0"].send.backlog == [0; 2]);
+    lab.wait("sent", |lab| lab.member("t0").send.backlog == [0; 2]);
     let before = dropped(&lab);
     for line in ["ip link set up0 nomaster", "ip link set up0 master br0"] {
         run(line);
@@ -584,12 +579,10 @@ fn a_bridge_that_is_made_again_keeps_addresses_apart() {
 #[test]
 fn a_device_that_is_made_again_goes_on_counting() {
     let Some(mut lab) = TestBridge::new("a_device_made_again") else { return };
-    let mut policy = lab.policy();
-    policy.ports[0].rate = weir_units::BitRate::from_mbps(10);
-    policy.vifs[0].send_queue.bytes = weir_units::ByteCount::new(10_000);
+    let policy = lab.slow_policy();
     lab.apply(&policy);
-    let long = [&WIRE[..], &OWN, &[0x88, 0xb5], &[0; 1500]].concat();
-    let counts = |lab: &TestBridge| lab.plane.counts().unwrap().members["t0"].clone();
+    let long = long_frame();
+    let counts = |lab: &TestBridge| lab.member("t0");
     for sent in [1_000, 2_000] {
         lab.send("g0", &long, 1_000);
         lab.wait("counted", |lab| counts(lab).programs.send.passed[0] == sent);
@@ -617,12 +610,10 @@ fn a_device_that_is_made_again_goes_on_counting() {
 #[test]
 fn what_a_queue_dropped_never_falls() {
     let Some(mut lab) = TestBridge::new("never_falls") else { return };
-    let mut policy = lab.policy();
-    policy.ports[0].rate = weir_units::BitRate::from_mbps(10);
-    policy.vifs[0].send_queue.bytes = weir_units::ByteCount::new(10_000);
+    let policy = lab.slow_policy();
     lab.apply(&policy);
-    let long = [&WIRE[..], &OWN, &[0x88, 0xb5], &[0; 1500]].concat();
-    let counts = |lab: &TestBridge| lab.plane.counts().unwrap().members["t0"].clone();
+    let long = long_frame();
+    let counts = |lab: &TestBridge| lab.member("t0");
     let mut last = [0; 2];
     std::thread::scope(|scope| {
         let flood = scope.spawn(|| send_at("g0", &long, 100_000));
@@ -782,7 +773,7 @@ fn what_a_port_brings_waits_for_its_turn() {
     let is_there = || device_number(&inbound).is_some();
     assert!(!is_there(), "nobody is guaranteed anything");
     let passes = |lab: &TestBridge| {
-        let of = |lab: &TestBridge| lab.plane.counts().unwrap().members["t0"].clone();
+        let of = |lab: &TestBridge| lab.member("t0");
         let (before, queue) = (of(lab), of(lab).inbound.unwrap_or_default().sent[0]);
         lab.send("wire0", &frame(OWN, WIRE, &[0x08, 0]), 20);
         lab.send("wire0", &frame([0xff; 6], WIRE, &[0x08, 0]), 20);
@@ -922,12 +913,25 @@ impl TestBridge {
         weir_policy::parse(text).unwrap()
     }
 
+    /// A port that is slower than a sender, and a short queue of the first vif there.
+    fn slow_policy(&self) -> Policy {
+        let mut policy = self.policy();
+        policy.ports[0].rate = weir_units::BitRate::from_mbps(10);
+        policy.vifs[0].send_queue.bytes = weir_units::ByteCount::new(10_000);
+        policy
+    }
+
     fn apply(&mut self, policy: &Policy) {
         self.plane.apply(policy, &mut self.journal).unwrap();
     }
 
+    /// The counters of a vif.
+    fn member(&self, device: &str) -> MemberCounts {
+        self.plane.counts().unwrap().members[device].clone()
+    }
+
     fn sent(&self, device: &str) -> WayCounts {
-        self.plane.counts().unwrap().members[device].programs.send.clone()
+        self.member(device).programs.send
     }
 
     fn dropped(&self, device: &str, reason: &str) -> u64 {
@@ -1084,6 +1088,11 @@ fn frame(to: [u8; 6], from: [u8; 6], kind: &[u8]) -> Vec<u8> {
 }
 
 /// A UDP datagram from 10.0.0.2 for the host to route, with a header that is sound.
+/// A frame that fills the link's, from the vif beyond the port.
+fn long_frame() -> Vec<u8> {
+    [&WIRE[..], &OWN, &[0x88, 0xb5], &[0; 1500]].concat()
+}
+
 fn routed(host: [u8; 6], from: [u8; 6], to: [u8; 4]) -> Vec<u8> {
     let mut header = [0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 2, 0, 0, 0, 0];
     header[16..].copy_from_slice(&to);
