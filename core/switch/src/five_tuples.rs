@@ -260,6 +260,14 @@ mod tests {
         assert_eq!(told(&icmp(135, 255)), UntaggedBridges::All);
         assert_eq!(told(&icmp(135, 254)), slice(2), "from beyond a router");
         assert_eq!(told(&icmp(128, 255)), slice(2));
+        // A later fragment has no extension header to read, even if its first one named some.
+        let fragment = |left: &[u8]| {
+            let length = u8::try_from(8 + left.len()).unwrap();
+            let head = [0x86, 0xdd, 0x60, 0, 0, 0, 0, length, 44, 64, 0xfd];
+            [&head[..], &[1; 31], &[0, 0, 0, 8, 0, 0, 0, 0], left].concat()
+        };
+        assert_eq!(told(&fragment(&[])), slice(2));
+        assert_eq!(told(&fragment(&[0])), slice(2));
         // A five-tuple of a slice that is not on the port takes nothing from others.
         let frame = [&[2; 12], &ipv4(17, [0; 2], [10, 0, 0, 1], 53)[..]].concat();
         let ethernet = Ethernet::read(&frame).unwrap();

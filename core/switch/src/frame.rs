@@ -196,8 +196,12 @@ impl Ip {
         None
     }
 
-    /// Steps over one extension header (RFC 8200 §4); `false` if there is none to step over.
+    /// Steps over one extension header (RFC 8200 §4); `false` if there is none to step over. The
+    /// bytes of a later fragment are no header, whatever the fragment's own header names.
     fn skip_extension(&mut self, frame: &[u8]) -> Option<bool> {
+        if self.fragment == Some(Fragment::Later) {
+            return Some(false);
+        }
         let length = match self.protocol {
             EXTENSION_HOP_BY_HOP | EXTENSION_DESTINATION | EXTENSION_ROUTING => {
                 8 + 8 * usize::from(*frame.get(self.transport + 1)?)
@@ -206,9 +210,6 @@ impl Ip {
             EXTENSION_AUTHENTICATION => 8 + 4 * usize::from(*frame.get(self.transport + 1)?),
             _ => return Some(false),
         };
-        if self.fragment == Some(Fragment::Later) {
-            return Some(false);
-        }
         if self.transport + length > self.end {
             return None;
         }

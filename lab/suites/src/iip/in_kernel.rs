@@ -182,21 +182,23 @@ fn is_left(frame: &[u8]) -> bool {
             let fits = length(2).is_some_and(|total| (header..=packet.len()).contains(&total));
             !fits || header < 20 || packet[0] >> 4 != 4
         }
-        [0x86, 0xdd] => {
-            let fits = length(4).is_some_and(|length| 40 + length <= packet.len());
-            let (mut next, mut rest) = (packet.get(6), packet.get(40..).unwrap_or_default());
-            let is_later = rest.get(3).is_some_and(|low| rest[2] != 0 || low & 0xf8 != 0);
-            let is_later = next == Some(&44) && is_later;
-            if next == Some(&44) {
-                (next, rest) = (rest.first(), rest.get(8..).unwrap_or_default());
-            }
-            let is_extended = next.is_none_or(|next| [0, 43, 44, 51, 60].contains(next));
-            // No message of ICMPv6 is empty.
-            let is_empty = next == Some(&58) && rest.is_empty();
-            !fits || packet[0] >> 4 != 6 || (is_extended || is_empty) && !is_later
-        }
+        [0x86, 0xdd] => is_left_v6(packet, length(4)),
         _ => false,
     }
+}
+
+/// The part of [`is_left`] for a packet of IPv6 that states so many bytes after its header.
+fn is_left_v6(packet: &[u8], stated: Option<usize>) -> bool {
+    let Some(mut rest) = stated.and_then(|stated| packet.get(40..40 + stated)) else { return true };
+    let (mut next, mut is_later) = (packet[6], false);
+    if next == 44 {
+        let Some((fragment, payload)) = rest.split_first_chunk::<8>() else { return true };
+        is_later = fragment[2] != 0 || fragment[3] & 0xf8 != 0;
+        (next, rest) = (fragment[0], payload);
+    }
+    // No message of ICMPv6 is empty.
+    let is_unread = [0, 43, 44, 51, 60].contains(&next) || next == 58 && rest.is_empty();
+    packet[0] >> 4 != 6 || is_unread && !is_later
 }
 
 /// A command of `ip` in this namespace; what fails shows when the device is opened.
