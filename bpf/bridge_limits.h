@@ -4,10 +4,9 @@
  * at which each is full again (generic cell rate algorithm). A frame passes buckets that are not
  * empty and is then charged in full.
  *
- * A bucket is as deep as the queues behind it, so that it drops only what these would. Under a
- * flood, which fills them for as long as it lasts, it becomes as shallow as leaves them empty: the
- * limit is the same, what passes does not wait, and no timer is set for each packet (HTB: 36 % of
- * the time in soft interrupts).
+ * A bucket is as deep as the queues behind it, so that it drops only what these would. A flood
+ * would keep these full, so its bucket is shallow while it lasts: the rate is the same, what passes
+ * does not wait, and no queue sets a timer for each packet.
  */
 #ifndef WEIR_BRIDGE_LIMITS_H
 #define WEIR_BRIDGE_LIMITS_H
@@ -19,8 +18,14 @@ struct limit {
 	__u64 flood_depth;
 };
 
-/* It is a flood while so many more frames were dropped than have passed. */
-#define FLOOD_FRAMES 512
+/*
+ * In a flood, drops exceed passes by so many buffers, after one is forgotten each 131 us: 7600 a
+ * second. A super-frame is one buffer, as it is for the queues. A sender of bursts stays below this
+ * rate and has a deep bucket; a flood is forgotten after 0.13 s.
+ */
+#define FLOOD_BUFFERS 512
+/* 2^17 ns, in the unit of the buckets' times. */
+#define LEAK_SHIFT (17 + TIME_SHIFT)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -32,9 +37,11 @@ struct {
 /* When each bucket is full again; written by the programs alone. */
 struct fill {
 	__u64 full_at;
-	/* Frames dropped beyond those that passed, 2 * FLOOD_FRAMES at most; a race loses some. */
-	__u32 beyond;
-	__u32 reserved[13];
+	/* The time up to which excess drops are forgotten. */
+	__u64 leaked_at;
+	/* Drops in excess of passes, 2 * FLOOD_BUFFERS at most; processors that race lose some. */
+	__u32 excess_drops;
+	__u32 reserved[11];
 } __attribute__((aligned(64)));
 
 struct {
@@ -73,10 +80,10 @@ static __always_inline __u64 lacking_of(const struct limit *limit, __u64 full_at
 static __always_inline void charge(const struct limit *limit, struct fill *fill, __u64 time,
 				   __u64 now)
 {
-	__u32 beyond = *(volatile __u32 *)&fill->beyond;
+	__u32 excess = *(volatile __u32 *)&fill->excess_drops;
 
-	if (beyond)
-		*(volatile __u32 *)&fill->beyond = beyond - 1;
+	if (excess)
+		*(volatile __u32 *)&fill->excess_drops = excess - 1;
 	for (int i = 0; i < TRIES; i++) {
 		__u64 seen = *(volatile __u64 *)&fill->full_at;
 		__u64 next = now + lacking_of(limit, seen, now) + time;
@@ -88,16 +95,27 @@ static __always_inline void charge(const struct limit *limit, struct fill *fill,
 	__sync_fetch_and_add(&fill->full_at, time);
 }
 
+/* The drops in excess of passes that are not forgotten. */
+static __always_inline __u32 excess_of(const struct fill *fill, __u64 now)
+{
+	__u32 excess = *(volatile __u32 *)&fill->excess_drops;
+	__u64 leaked = (now - *(volatile __u64 *)&fill->leaked_at) >> LEAK_SHIFT;
+
+	return excess > leaked ? excess - leaked : 0;
+}
+
 /* Tells whether a bucket is empty, and counts the drop that this means. */
 static __always_inline int is_empty(const struct limit *limit, struct fill *fill, __u64 now)
 {
-	__u32 beyond = *(volatile __u32 *)&fill->beyond;
-	__u64 depth = beyond < FLOOD_FRAMES ? limit->depth : limit->flood_depth;
+	__u32 excess = excess_of(fill, now);
+	__u64 depth = excess < FLOOD_BUFFERS ? limit->depth : limit->flood_depth;
+	__u64 since;
 
 	if (lacking_of(limit, *(volatile __u64 *)&fill->full_at, now) < depth)
 		return 0;
-	if (beyond < 2 * FLOOD_FRAMES)
-		*(volatile __u32 *)&fill->beyond = beyond + 1;
+	since = now - *(volatile __u64 *)&fill->leaked_at;
+	*(volatile __u64 *)&fill->leaked_at = now - (since & ((1ull << LEAK_SHIFT) - 1));
+	*(volatile __u32 *)&fill->excess_drops = excess < 2 * FLOOD_BUFFERS ? excess + 1 : excess;
 	return 1;
 }
 

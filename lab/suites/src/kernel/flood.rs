@@ -77,6 +77,9 @@ fn judge(rec: &mut Recording<'_>, way: Way) -> Result {
     let own = [name(Plane::Weir, "flood")];
     let most = Bound::at_most(1.02 * float(LIMIT_PPS));
     rec.claim(format!("{}/limit", way.name()), text, Rule::Max, most, &own)?;
+    let text = format!("{} a vif: the flood at its limit of {LIMIT_PPS} pps, least", way.name());
+    let least = Bound::at_least(0.95 * float(LIMIT_PPS));
+    rec.claim(format!("{}/limit-used", way.name()), text, Rule::Min, least, &own)?;
     // Else the flood was none.
     let text = format!("{} a vif: packets of the flood a second, offered", way.name());
     let offered = Plane::ALL.map(|plane| name(plane, "offered"));
