@@ -142,10 +142,7 @@ impl HostView {
     pub(crate) fn present(&self, setup: &KernelSetup, tables: &dyn TablesView) -> KernelSetup {
         let has = |object: &&KernelObject| match object {
             KernelObject::Inbound(inbound) => self.numbers.contains_key(&inbound.device),
-            KernelObject::Root(root) => {
-                let there = |qdisc: &QdiscView| qdisc.root && is_tree(qdisc);
-                self.has_qdisc(&root.device, there)
-            }
+            KernelObject::Root(root) => self.has_tree(&root.device),
             KernelObject::Class(class) => {
                 self.classes.contains(&(class.device.clone(), class.minor))
             }
@@ -176,7 +173,7 @@ impl HostView {
                 let numbers = [device, to].map(|name| self.numbers.get(name).copied());
                 matches!(numbers, [Some(number), Some(to)] if tables.has_exit(number, to))
             }
-            KernelObject::Clsact(clsact) => self.has_qdisc(&clsact.device, is_clsact),
+            KernelObject::Clsact(clsact) => self.has_clsact(&clsact.device),
             KernelObject::Program(ProgramObject { device, hook }) => {
                 let number = self.numbers.get(device);
                 number.is_some_and(|number| tables.has_link(*number, *hook))
@@ -219,6 +216,16 @@ impl HostView {
             );
         }
         list
+    }
+
+    /// True if a tree of Weir is at a device.
+    pub(crate) fn has_tree(&self, device: &str) -> bool {
+        self.has_qdisc(device, |qdisc| qdisc.root && is_tree(qdisc))
+    }
+
+    /// True if a device has a place for filters at both hooks.
+    pub(crate) fn has_clsact(&self, device: &str) -> bool {
+        self.has_qdisc(device, is_clsact)
     }
 
     fn has_qdisc(&self, device: &str, wanted: impl Fn(&QdiscView) -> bool) -> bool {

@@ -38,13 +38,10 @@ pub(crate) fn removal(number: u32, hook: Hook) -> Command {
     ))
 }
 
-/// The command that removes a device's `clsact`, unless others have filters there.
+/// The command that removes a device's `clsact`, unless others have filters there. Linux allows a
+/// shell's characters in a device's name, so the script gets it as an argument.
 pub(crate) fn place_removal(device: &str) -> Command {
-    let script = format!(
-        "test -n \"$(tc filter show dev {device} ingress; tc filter show dev {device} egress)\" \
-         || tc qdisc del dev {device} clsact"
-    );
-    Command::new("sh", ["-c", &script])
+    Command::new("sh", ["-c", PLACE_REMOVAL, "sh", device])
 }
 
 fn filter(program: BorrowedFd<'_>, number: u32, hook: Hook) -> TcHook {
@@ -61,5 +58,7 @@ pub(crate) const fn is_ingress(hook: Hook) -> bool {
     matches!(hook, Hook::Send | Hook::Uplink)
 }
 
+const PLACE_REMOVAL: &str = "test -n \"$(tc filter show dev \"$1\" ingress; \
+    tc filter show dev \"$1\" egress)\" || tc qdisc del dev \"$1\" clsact";
 /// The priority (`pref`) of filters that run first.
 const FIRST: u32 = 1;

@@ -150,7 +150,7 @@ impl KernelPlane {
         let all = self.record.all();
         let mut view = self.view(&host, &all)?;
         self.forget_strangers(&all, &view);
-        if release_renamed(&all, &self.record.numbers, &view, &host) {
+        if release_renamed(&all, &self.record.numbers, &view, &host)? {
             view = self.view(&host, &all)?;
         }
         let before = view.present(&all, &self.tables);
@@ -439,12 +439,10 @@ impl KernelPlane {
                 Some(number) if gone => self.tables.remove_member(number),
                 Some(of) => {
                     let bridge = number(&member.bridge).unwrap_or(0);
-                    // One whose device or bridge was made again goes on counting.
-                    let known = |owners: &BTreeMap<String, u16>| {
-                        owners.values().any(|owner| *owner == member.owner)
-                    };
-                    let before = self.record.before.iter().chain([&self.record.setup]);
-                    let is_new = !before.map(|setup| &setup.owners).any(known);
+                    // One whose device or bridge was made again goes on counting. While a plan is
+                    // under way, the record's setup has those that it brings.
+                    let known = self.record.before.as_ref().unwrap_or(&self.record.setup);
+                    let is_new = !known.owners.values().any(|owner| *owner == member.owner);
                     self.tables.set_member(member, (of, bridge), is_new)
                 }
                 None => Ok(()),

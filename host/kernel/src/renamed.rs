@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use weir_kernel_plan::{KernelObject, KernelSetup, PlanStep};
 use weir_platform::run::{Command, Host, Platform};
 
+use crate::error::KernelPlaneError;
 use crate::facts::HostView;
 use crate::filter;
 
@@ -22,12 +23,15 @@ pub(crate) fn numbered(setup: &KernelSetup, view: &HostView) -> BTreeMap<String,
 
 /// Removes the trees of `setup` from devices that have other names now. `before` has the numbers of
 /// the devices by the names that the setup has. Returns true if there was such a device.
+///
+/// # Errors
+/// A command failed. The record still has the device, so that the next plan tries again.
 pub(crate) fn release_renamed(
     setup: &KernelSetup,
     before: &BTreeMap<String, u32>,
     view: &HostView,
     host: &Host,
-) -> bool {
+) -> Result<bool, KernelPlaneError> {
     let names: BTreeMap<u32, &String> =
         view.numbers.iter().map(|(name, number)| (*number, name)).collect();
     let mut found = false;
@@ -38,10 +42,11 @@ pub(crate) fn release_renamed(
             continue;
         }
         found = true;
-        // One that is gone already cannot be removed, and need not be.
-        let _gone = removal(object, name).map(|command| host.run(&command));
+        if let Some(command) = removal(object, name, view) {
+            host.run(&command)?;
+        }
     }
-    found
+    Ok(found)
 }
 
 /// The device of an object that is found by the device's name alone.
@@ -53,11 +58,15 @@ fn placed_at(object: &KernelObject) -> Option<&String> {
     }
 }
 
-/// The command that removes an object from its device, which is called `name` now.
-fn removal(object: &KernelObject, name: &str) -> Option<Command> {
-    let KernelObject::Root(root) = object else { return Some(filter::place_removal(name)) };
+/// The command that removes an object from its device, which is called `name` now; `None` if the
+/// object is not there.
+fn removal(object: &KernelObject, name: &str, view: &HostView) -> Option<Command> {
+    let KernelObject::Root(root) = object else {
+        return view.has_clsact(name).then(|| filter::place_removal(name));
+    };
     let mut root = root.clone();
     name.clone_into(&mut root.device);
     let step = PlanStep { before: Some(KernelObject::Root(root)), after: None };
-    Some(Command::batch("tc", step.tc_line()?.lines().map(str::to_owned).collect::<Vec<_>>()))
+    let lines = step.tc_line().filter(|_| view.has_tree(name))?;
+    Some(Command::batch("tc", lines.lines().map(str::to_owned).collect::<Vec<_>>()))
 }
