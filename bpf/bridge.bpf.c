@@ -14,8 +14,8 @@
  *                   of the port has a receive.min_rate, redirects the frame to the tree of an ifb,
  *                   in its vif's class; behind the tree the kernel receives it at this device
  *                   again, without this program
- *   weir_to_port    egress of a port's device, before the tree: counts what each class is offered,
- *                   and drops what the bridge floods although it is for a vif
+ *   weir_to_port    egress of a port's device, before the tree: counts what each class of the port
+ *                   is offered, and drops what the bridge floods although it is for a vif
  *
  * Frames that are not dropped go on to other programs at the hook. The exception is a frame
  * that leaves past the bridge (`exits`): programs after Weir's at that ingress do not see it.
@@ -113,6 +113,17 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } slices SEC(".maps");
+
+/*
+ * The ifindex of each vif's bridge, by owner; 0 for none. A bridge has one port: that with the vif's
+ * queue.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, OWNERS);
+	__type(key, __u32);
+	__type(value, __u32);
+} bridges SEC(".maps");
 
 enum way {
 	WAY_SEND,
@@ -514,31 +525,40 @@ int weir_from_port(struct __sk_buff *skb)
  * policy gives: while that vif is silent, the bridge does not know the address and floods the
  * frame. The vif has a copy of its own, and nobody beyond the port is to see one.
  */
-static __always_inline int is_flooded(struct __sk_buff *skb)
+static __always_inline int is_flooded(struct __sk_buff *skb, const struct uplink *uplink)
 {
-	__u32 ifindex = skb->ifindex;
-	struct uplink *uplink = bpf_map_lookup_elem(&uplinks, &ifindex);
 	const struct address *address = 0;
-	struct address_key to = {};
+	struct address_key to = { .bridge = uplink->bridge };
 
-	if (!uplink || bpf_skb_load_bytes(skb, 0, to.mac, sizeof(to.mac)))
+	if (bpf_skb_load_bytes(skb, 0, to.mac, sizeof(to.mac)))
 		return 0;
-	to.bridge = uplink->bridge;
 	return vif_of(&to, &address) && address && address->given;
+}
+
+/* Returns true if the queue of a vif is at this port: by another, its frames leave with the rest. */
+static __always_inline int is_at(const struct uplink *uplink, __u32 owner)
+{
+	__u32 *bridge = bpf_map_lookup_elem(&bridges, &owner);
+
+	return bridge && *bridge == uplink->bridge;
 }
 
 SEC("tc")
 int weir_to_port(struct __sk_buff *skb)
 {
-	__u32 class = class_at_egress(skb);
+	__u32 class = class_at_egress(skb), ifindex = skb->ifindex;
+	struct uplink *uplink = bpf_map_lookup_elem(&uplinks, &ifindex);
 	struct counts *counted;
 	struct tally size;
 
-	if (!class)
+	/* A device that was released keeps its program for a moment (deferred by the kernel). */
+	if (!class || !uplink)
 		return NEXT;
 	/* It is no loss, so nothing counts it. */
-	if (is_flooded(skb))
+	if (is_flooded(skb, uplink))
 		return DROP;
+	if (!is_at(uplink, class & 0xffff))
+		return NEXT;
 	skb->priority = class;
 	counted = counts_of(class & 0xffff, WAY_PORT);
 	if (!counted)

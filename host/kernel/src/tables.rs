@@ -83,6 +83,7 @@ impl Tables {
         }
         let tables = Self { object, folder, hooks, filled: adopted };
         if adopted {
+            tables.note_bridges()?;
             tables.renew_links()?;
         }
         Ok(tables)
@@ -175,8 +176,9 @@ impl Tables {
             self.addresses()?.keep(|owner| owner != member.owner)?;
         }
         self.addresses()?.give(member.owner, (number, bridge), &member.macs)?;
-        let slice = u32::from(member.slice);
-        self.update("slices", &u32::from(member.owner).to_ne_bytes(), &slice.to_ne_bytes())?;
+        let (owner, slice) = (u32::from(member.owner).to_ne_bytes(), u32::from(member.slice));
+        self.update("slices", &owner, &slice.to_ne_bytes())?;
+        self.update("bridges", &owner, &bridge.to_ne_bytes())?;
         self.update("members", &number.to_ne_bytes(), &value)
     }
 
@@ -192,8 +194,21 @@ impl Tables {
         found.map_err(|error| KernelPlaneError::bpf("read the vifs", error))
     }
 
-    /// Removes the vif of a device. Frames that still carry its number are of no slice then, unless
-    /// another device has the number by now.
+    /// Notes the bridge of each vif. An earlier version left no table of these.
+    fn note_bridges(&self) -> Result<(), KernelPlaneError> {
+        let members = self.map("members")?;
+        for number in members.keys().take(usize::from(OWNERS_MAX)) {
+            let number = u32::from_ne_bytes(bytes_at(&number, 0));
+            let Some(entry) = self.member(number)? else { continue };
+            let owner = u32::from(u16::from_ne_bytes(bytes_at(&entry, 0)));
+            let bridge: [u8; 4] = bytes_at(&entry, LIMITS.end);
+            self.update("bridges", &owner.to_ne_bytes(), &bridge)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the vif of a device. Frames that still carry its number are of no slice and of no
+    /// port then, unless another device has the number by now.
     pub(crate) fn remove_member(&self, number: u32) -> Result<(), KernelPlaneError> {
         let owner = self.member(number)?.map(|value| value[..2].to_vec());
         self.remove("members", number)?;
@@ -208,7 +223,8 @@ impl Tables {
         }
         let owner = [owner[0], owner[1]];
         let number = u32::from(u16::from_ne_bytes(owner)).to_ne_bytes();
-        self.update("slices", &number, &0_u32.to_ne_bytes())
+        self.update("slices", &number, &0_u32.to_ne_bytes())?;
+        self.update("bridges", &number, &0_u32.to_ne_bytes())
     }
 
     /// Lets frames of a device leave past the bridge. Frames of a vif leave by the port's device,
