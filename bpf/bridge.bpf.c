@@ -177,11 +177,35 @@ struct {
 	__type(value, struct tally);
 } unknown_slice SEC(".maps");
 
+/* What each port counts beside the frames of its vifs; the key is the ifindex of its device. */
+struct port_counts {
+	/* Copies that the bridge flooded to the port although they were for a vif: they are dropped. */
+	struct tally flooded;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, OWNERS);
+	__type(key, __u32);
+	__type(value, struct port_counts);
+} port_counts SEC(".maps");
+
 static __always_inline struct counts *counts_of(__u32 owner, enum way way)
 {
 	__u32 index = owner * WAYS + way;
 
 	return bpf_map_lookup_elem(&counts, &index);
+}
+
+/* The counters of a port, which begin with its first frame. */
+static __always_inline struct port_counts *port_counts_of(__u32 port)
+{
+	struct port_counts *found = bpf_map_lookup_elem(&port_counts, &port), zero = {};
+
+	if (found)
+		return found;
+	bpf_map_update_elem(&port_counts, &port, &zero, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&port_counts, &port);
 }
 
 static __always_inline void count(struct tally *tally, const struct tally *size)
@@ -554,19 +578,22 @@ int weir_to_port(struct __sk_buff *skb)
 	/* A device that was released keeps its program for a moment (deferred by the kernel). */
 	if (!class || !uplink)
 		return NEXT;
-	/* It is no loss, so nothing counts it. */
-	if (is_flooded(skb, uplink))
+	measure(skb, &size);
+	/* The tree behind counts the same, extension headers included. */
+	size.bytes = skb->wire_len;
+	if (is_flooded(skb, uplink)) {
+		struct port_counts *own = port_counts_of(ifindex);
+
+		if (own)
+			count(&own->flooded, &size);
 		return DROP;
+	}
 	if (!is_at(uplink, class & 0xffff))
 		return NEXT;
 	skb->priority = class;
 	counted = counts_of(class & 0xffff, WAY_PORT);
-	if (!counted)
-		return NEXT;
-	measure(skb, &size);
-	/* The tree behind counts the same, extension headers included. */
-	size.bytes = skb->wire_len;
-	count(&counted->passed, &size);
+	if (counted)
+		count(&counted->passed, &size);
 	return NEXT;
 }
 

@@ -81,8 +81,25 @@ pub struct PlaneCounts {
     pub members: BTreeMap<String, MemberCounts>,
     /// The trees that are there, by device.
     pub trees: BTreeMap<String, LeafCounts>,
-    /// Frames that came from beyond a port with the address of a vif, by the port's device.
-    pub moved: BTreeMap<String, CountPair>,
+    /// By the port's device.
+    pub ports: BTreeMap<String, PortCounts>,
+}
+
+/// The counters of one port, beside those of its vifs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounts {
+    /// Frames that came from beyond it with the address of a vif; dropped.
+    pub moved: CountPair,
+    /// Copies for a vif that its bridge flooded to it, since that vif was silent; dropped. The vif
+    /// has a copy of its own.
+    pub flooded: CountPair,
+}
+
+impl PortCounts {
+    /// Name of the drop reason of `moved`.
+    pub const MOVED: &str = "moved";
+    /// Name of the drop reason of `flooded`, which no vif has.
+    pub const FLOODED: &str = "flooded";
 }
 
 /// The counters of a vif at the time when its queue was made again. The new queue counts from zero.
@@ -413,14 +430,17 @@ mod tests {
         assert_eq!(later.dropped_of([100, 10_000], Some(&base)), [24, 2_400]);
     }
 
-    /// Goal: the manual explains every reason, in order, and no other.
+    /// Goal: the manual explains every reason, in order, those of ports last, and no other.
     #[test]
     fn the_manual_lists_the_reasons() {
         let page = include_str!("../../../docs/kernel.md");
         let section = page.split("\n## Drop reasons\n").nth(1).unwrap_or_default();
         let section = section.split("\n## ").next().unwrap_or_default();
         let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-        assert_eq!(rows.map(|(name, _)| name).collect::<Vec<_>>(), WayCounts::REASONS);
+        let own = [PortCounts::MOVED, PortCounts::FLOODED];
+        let own = own.into_iter().filter(|name| !WayCounts::REASONS.contains(name));
+        let all: Vec<&str> = WayCounts::REASONS.into_iter().chain(own).collect();
+        assert_eq!(rows.map(|(name, _)| name).collect::<Vec<_>>(), all);
     }
 
     #[test]

@@ -26,6 +26,8 @@ mod renamed;
 mod steps;
 mod tables;
 
-pub use counters::{CountPair, LeafCounts, MemberCounts, OwnerCounts, PlaneCounts, WayCounts};
+pub use counters::{
+    CountPair, LeafCounts, MemberCounts, OwnerCounts, PlaneCounts, PortCounts, WayCounts,
+};
 pub use error::KernelPlaneError;
 pub use plane::{AppliedPolicy, KernelPlane};

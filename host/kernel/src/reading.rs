@@ -46,10 +46,10 @@ impl KernelPlane {
                     }
                 }
                 KernelObject::Uplink(uplink) => {
-                    let moved =
-                        device_number(&uplink.device).map(|number| self.tables.moved(number));
-                    let moved = moved.transpose()?.flatten().unwrap_or_default();
-                    counts.moved.insert(uplink.device.clone(), moved);
+                    let port = device_number(&uplink.device).map(|number| self.tables.port(number));
+                    counts
+                        .ports
+                        .insert(uplink.device.clone(), port.transpose()?.unwrap_or_default());
                 }
                 KernelObject::Member(member) => {
                     let owner = member.owner;

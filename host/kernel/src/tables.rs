@@ -14,7 +14,7 @@ use weir_platform::program::load_object;
 use weir_ports::{Pins, link_program, now, pin_link, renew_link};
 
 use crate::addresses::{AddressTable, EtherAddress, HOST};
-use crate::counters::{CountPair, OwnerCounts, WayCounts, bytes_at, sum_of_pairs};
+use crate::counters::{CountPair, OwnerCounts, PortCounts, WayCounts, bytes_at, sum_of_pairs};
 use crate::error::KernelPlaneError;
 use crate::filter;
 
@@ -134,11 +134,20 @@ impl Tables {
     }
 
     pub(crate) fn remove_uplink(&self, number: u32) -> Result<(), KernelPlaneError> {
+        self.remove("port_counts", number)?;
         self.remove("uplinks", number)
     }
 
+    /// The counters of a port; zero without such a port.
+    pub(crate) fn port(&self, number: u32) -> Result<PortCounts, KernelPlaneError> {
+        let rows = self.map("port_counts")?.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY);
+        let rows = rows.map_err(|error| KernelPlaneError::bpf("read the counters", error))?;
+        let flooded = sum_of_pairs(&rows.unwrap_or_default());
+        Ok(PortCounts { moved: self.moved(number)?.unwrap_or_default(), flooded })
+    }
+
     /// Frames that came from beyond a port with the address of a vif; `None` without such a port.
-    pub(crate) fn moved(&self, number: u32) -> Result<Option<CountPair>, KernelPlaneError> {
+    fn moved(&self, number: u32) -> Result<Option<CountPair>, KernelPlaneError> {
         let value = self.uplink(number)?;
         Ok(value.map(|value| [8, 16].map(|at| u64::from_ne_bytes(bytes_at(&value, at)))))
     }
@@ -292,7 +301,7 @@ impl Tables {
                 self.detach(number, hook);
             }
         }
-        for name in ["members", "uplinks", "exits"] {
+        for name in ["members", "uplinks", "exits", "port_counts"] {
             let Ok(map) = self.map(name) else { continue };
             let keys: Vec<Vec<u8>> = map.keys().collect();
             for number in keys.iter().map(|key| u32::from_ne_bytes(bytes_at(key, 0))) {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use weir_kernel::{KernelPlane, MemberCounts, WayCounts};
+use weir_kernel::{KernelPlane, MemberCounts, PortCounts, WayCounts};
 use weir_kernel_plan::HookKind;
 use weir_platform::StateDir;
 use weir_platform::journal::Journal;
@@ -65,7 +65,7 @@ fn an_address_belongs_to_one_sender() {
     lab.wait("another vif", |lab| lab.dropped("t1", "moved") == 10);
     lab.send("wire0", &frame([0xff; 6], WIRE, &[0x08, 0]), 5);
     lab.send("wire0", &frame([0xff; 6], OWN, &[0x08, 0]), 10);
-    let moved = |lab: &TestBridge| lab.plane.counts().unwrap().moved["up0"][0];
+    let moved = |lab: &TestBridge| lab.port().moved[0];
     lab.wait("the wire", |lab| moved(lab) == 10);
     lab.send("g1", &frame([0xff; 6], WIRE, &[0x08, 0]), 10);
     lab.wait("the wire's", |lab| lab.dropped("t1", "moved") == 20);
@@ -199,7 +199,8 @@ fn an_address_waits_for_its_vif() {
 }
 
 /// Goal: while a vif with `mac` is silent, frames that another vif sends it reach it, and none
-/// leaves by the port, where the bridge floods them. Frames for an address that nobody has do.
+/// leaves by the port, where the bridge floods them: it counts each copy. Frames for an address that
+/// nobody has do leave.
 #[test]
 fn frames_for_a_silent_vif_stay_inside() {
     let Some(mut lab) = TestBridge::new("a_silent_vif") else { return };
@@ -215,6 +216,14 @@ fn frames_for_a_silent_vif_stay_inside() {
     // The flooded frames come behind the others.
     lab.wait("nobody's", |_| received("wire0") >= before + 20);
     assert_eq!(received("wire0"), before + 20);
+    let counted = lab.port().flooded;
+    assert_eq!(counted, [20, 20 * 60]);
+    assert_eq!(lab.member("t0").programs.port.passed[0], 20);
+    // It counts on when the port changes, and for the next process.
+    policy.ports[0].rate = weir_units::BitRate::from_mbps(900);
+    lab.apply(&policy);
+    lab.reopen(HookKind::Tcx);
+    assert_eq!(lab.port().flooded, counted);
 }
 
 /// Goal: the verifier walks a tenth of what it allows at most: kernels differ in what they walk,
@@ -986,6 +995,11 @@ impl TestBridge {
     /// The counters of a vif.
     fn member(&self, device: &str) -> MemberCounts {
         self.plane.counts().unwrap().members[device].clone()
+    }
+
+    /// The counters of the port.
+    fn port(&self) -> PortCounts {
+        self.plane.counts().unwrap().ports["up0"]
     }
 
     fn sent(&self, device: &str) -> WayCounts {

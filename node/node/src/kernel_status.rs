@@ -8,20 +8,21 @@
 use std::collections::BTreeMap;
 
 use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
-use weir_kernel::{CountPair, LeafCounts, MemberCounts, PlaneCounts, WayCounts};
+use weir_kernel::{CountPair, LeafCounts, MemberCounts, PlaneCounts, PortCounts, WayCounts};
 use weir_policy::{Policy, Vif};
 
 /// Fills a status.
 pub(crate) fn status(policy: &Policy, counts: &PlaneCounts, uptime_ns: u64) -> NodeStatus {
     let ports = policy.ports.iter().map(|port| {
         let tree = counts.trees.get(&port.device);
+        let counted = counts.ports.get(&port.device).copied().unwrap_or_default();
         IfaceStatus {
             name: port.name.clone(),
             device: port.device.clone(),
             driver: DRIVER.to_owned(),
             waiting: tree.is_none(),
-            send: tree.map(port_send).unwrap_or_default(),
-            receive: counts.moved.get(&port.device).copied().map(port_receive).unwrap_or_default(),
+            send: port_send(tree, counted.flooded),
+            receive: port_dropped(PortCounts::MOVED, counted.moved),
             ..IfaceStatus::default()
         }
     });
@@ -69,18 +70,27 @@ fn add_inbound(receive: &mut DirectionStatus, queue: &LeafCounts) {
     }
 }
 
-fn port_send(tree: &LeafCounts) -> DirectionStatus {
+/// The frames that came to a port's tree, and the copies dropped before it.
+fn port_send(tree: Option<&LeafCounts>, flooded: CountPair) -> DirectionStatus {
+    let dropped = port_dropped(PortCounts::FLOODED, flooded);
+    let Some(tree) = tree else { return dropped };
     let (sent, backlog) = (amount(tree.sent), amount(tree.backlog));
     let enqueued = sent.plus(backlog);
-    DirectionStatus { received: enqueued, enqueued, sent, backlog, ..DirectionStatus::default() }
+    DirectionStatus {
+        received: dropped.received.plus(enqueued),
+        enqueued,
+        sent,
+        backlog,
+        ..dropped
+    }
 }
 
-/// The frames from beyond a port that were dropped. Others are not counted there.
-fn port_receive(moved: CountPair) -> DirectionStatus {
-    let moved = amount(moved);
-    let dropped = (moved != Amount::default()).then(|| ("moved".to_owned(), moved));
+/// The frames that a port's program dropped. It counts no others.
+fn port_dropped(reason: &str, count: CountPair) -> DirectionStatus {
+    let count = amount(count);
+    let dropped = (count != Amount::default()).then(|| (reason.to_owned(), count));
     DirectionStatus {
-        received: moved,
+        received: count,
         dropped: dropped.into_iter().collect(),
         ..DirectionStatus::default()
     }
@@ -155,9 +165,10 @@ mod tests {
     #[test]
     fn the_report_knows_each_reason() {
         let is_shared = |name: &&str| Reason::ALL.iter().any(|reason| reason.name() == *name);
-        let own = WayCounts::REASONS.into_iter().filter(|name| !is_shared(name));
+        let all = || WayCounts::REASONS.into_iter().chain([PortCounts::MOVED, PortCounts::FLOODED]);
+        let own = all().filter(|name| !is_shared(name));
         assert_eq!(own.collect::<Vec<_>>(), KERNEL_REASONS);
-        assert_eq!(WayCounts::REASONS.into_iter().find(|name| !is_refusal(name)), None);
+        assert_eq!(all().find(|name| !is_refusal(name)), None);
         let queue = |in_packets| LeafCounts {
             in_packets,
             dropped: [2, 120],
@@ -196,6 +207,29 @@ mod tests {
             assert_eq!(status.enqueued, after);
             assert_eq!((status.dropped_after.packets, status.backlog.packets), (dropped, 4));
             assert_eq!(status.dropped_after_by["queue_bytes"], status.dropped_after);
+        }
+    }
+
+    /// Goal: a copy that is kept off a port is a drop of the port, under its reason, whether the
+    /// port has a tree or not; the identities hold.
+    #[test]
+    fn a_flooded_copy_is_a_drop_of_the_port() {
+        let policy = "version = 1\n[node]\nname = \"n\"\ndataplane = \"kernel\"\n[[port]]\n\
+            name = \"up\"\ndevice = \"eth0\"\nbridge = \"br0\"\nrate = \"1Gbit\"\n";
+        let policy = weir_policy::parse(policy).unwrap();
+        let port = PortCounts { moved: [3, 180], flooded: [2, 120] };
+        let mut counts = PlaneCounts::default();
+        counts.ports.insert("eth0".to_owned(), port);
+        let tree = LeafCounts { sent: [5, 500], backlog: [1, 100], ..LeafCounts::default() };
+        for (tree, enqueued) in [(None, 0), (Some(tree), 6)] {
+            counts.trees.extend(tree.map(|tree| ("eth0".to_owned(), tree)));
+            let status = status(&policy, &counts, 0).ports.remove(0);
+            assert_eq!(status.send.dropped["flooded"], amount([2, 120]));
+            assert_eq!(status.send.enqueued.packets, enqueued);
+            assert_eq!(status.send.received, status.send.enqueued.plus(amount([2, 120])));
+            let after = status.send.sent.plus(status.send.backlog);
+            assert_eq!(status.send.enqueued, after);
+            assert_eq!(status.receive.dropped["moved"], amount([3, 180]));
         }
     }
 

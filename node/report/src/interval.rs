@@ -205,9 +205,9 @@ pub(crate) fn headers_of(port: &Port, slice: &Slice, direction: Direction) -> u1
     }
 }
 
-/// Reasons of the kernel's data plane alone: the frame is another slice's, or nobody's. A test of
-/// weir-node holds them to the counters of the programs.
-pub const KERNEL_REASONS: [&str; 2] = ["foreign_slice", "unknown_slice"];
+/// Reasons of the kernel's data plane alone: the frame is another slice's, or nobody's, or a copy
+/// that a bridge flooded. A test of weir-node holds them to the counters of the programs.
+pub const KERNEL_REASONS: [&str; 3] = ["foreign_slice", "unknown_slice", "flooded"];
 
 /// Bytes of the shortest frame on a wire, without FCS.
 const FRAME_MIN: u64 = 60;
