@@ -115,8 +115,8 @@ struct {
 } slices SEC(".maps");
 
 /*
- * The ifindex of each vif's bridge, by owner; 0 for none. A bridge has one port: that with the vif's
- * queue.
+ * The ifindex of each vif's bridge, by owner; 0 for none. A bridge has one port, which has the
+ * vif's queue.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -176,6 +176,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct tally);
 } unknown_slice SEC(".maps");
+
+/* Copies that came to each vif although they are for another one: they are dropped. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, OWNERS);
+	__type(key, __u32);
+	__type(value, struct tally);
+} flooded SEC(".maps");
 
 /* What each port counts beside the frames of its vifs; the key is the ifindex of its device. */
 struct port_counts {
@@ -376,6 +384,58 @@ int weir_from_vif(struct __sk_buff *skb)
 	return exit ? bpf_redirect(exit, 0) : NEXT;
 }
 
+/* The vif that a frame is for, with its address; 0 if it is none. */
+static __always_inline struct member *vif_of(const struct address_key *to,
+					     const struct address **found)
+{
+	const struct address *address = bpf_map_lookup_elem(&addresses, to);
+	struct member *member;
+	__u32 device;
+
+	if (!address || !address->device)
+		return 0;
+	device = address->device;
+	member = bpf_map_lookup_elem(&members, &device);
+	/* The address may be that of a vif that was here before. */
+	if (!member || member->owner != address->owner)
+		return 0;
+	*found = address;
+	return member;
+}
+
+/*
+ * The vif of a bridge that a frame is for by an address that the policy gives; 0 if there is none.
+ * While that vif is silent, the bridge does not know the address and floods the frame. The vif has
+ * a copy of its own, and no other device is to have one.
+ */
+static __always_inline struct member *given_to(struct __sk_buff *skb, __u32 bridge)
+{
+	const struct address *address = 0;
+	struct address_key to = { .bridge = bridge };
+	struct member *member;
+
+	if (bpf_skb_load_bytes(skb, 0, to.mac, sizeof(to.mac)))
+		return 0;
+	member = vif_of(&to, &address);
+	return member && address && address->given ? member : 0;
+}
+
+/* Returns true, and counts the drop, if a frame is for another vif. */
+static __always_inline int is_anothers(struct __sk_buff *skb, const struct member *member,
+				       const struct tally *size)
+{
+	struct member *other = given_to(skb, member->bridge);
+	__u32 owner = member->owner;
+	struct tally *copies;
+
+	if (!other || other->owner == owner)
+		return 0;
+	copies = bpf_map_lookup_elem(&flooded, &owner);
+	if (copies)
+		count(copies, size);
+	return 1;
+}
+
 SEC("tc")
 int weir_to_vif(struct __sk_buff *skb)
 {
@@ -389,6 +449,8 @@ int weir_to_vif(struct __sk_buff *skb)
 		return NEXT;
 	measure(skb, &size);
 	if (!may_receive(member, class_at_egress(skb), counted, &size))
+		return DROP;
+	if (is_anothers(skb, member, &size))
 		return DROP;
 	if (!police(member, WAY_RECEIVE, &size, counted))
 		return DROP;
@@ -417,25 +479,6 @@ static __always_inline int is_beyond_limit(struct __sk_buff *skb, const struct m
 	measure(skb, &size);
 	count(&counted->policed[empty], &size);
 	return 1;
-}
-
-/* The vif that a frame from a port is for, with its address; 0 if it is none. */
-static __always_inline struct member *vif_of(const struct address_key *to,
-					     const struct address **found)
-{
-	const struct address *address = bpf_map_lookup_elem(&addresses, to);
-	struct member *member;
-	__u32 device;
-
-	if (!address || !address->device)
-		return 0;
-	device = address->device;
-	member = bpf_map_lookup_elem(&members, &device);
-	/* The address may be that of a vif that was here before. */
-	if (!member || member->owner != address->owner)
-		return 0;
-	*found = address;
-	return member;
 }
 
 /* Judges a frame from a port for the vif of an address, from a source that the bridge knows. */
@@ -544,22 +587,7 @@ int weir_from_port(struct __sk_buff *skb)
 	return is_plain ? towards_vif(skb, &to, now) : NEXT;
 }
 
-/*
- * Returns true if a frame that a vif sent is for another vif of the bridge, by an address that the
- * policy gives: while that vif is silent, the bridge does not know the address and floods the
- * frame. The vif has a copy of its own, and nobody beyond the port is to see one.
- */
-static __always_inline int is_flooded(struct __sk_buff *skb, const struct uplink *uplink)
-{
-	const struct address *address = 0;
-	struct address_key to = { .bridge = uplink->bridge };
-
-	if (bpf_skb_load_bytes(skb, 0, to.mac, sizeof(to.mac)))
-		return 0;
-	return vif_of(&to, &address) && address && address->given;
-}
-
-/* Returns true if the queue of a vif is at this port: by another, its frames leave with the rest. */
+/* Returns true if a vif's queue is at this port: by another, its frames leave with the rest. */
 static __always_inline int is_at(const struct uplink *uplink, __u32 owner)
 {
 	__u32 *bridge = bpf_map_lookup_elem(&bridges, &owner);
@@ -581,7 +609,7 @@ int weir_to_port(struct __sk_buff *skb)
 	measure(skb, &size);
 	/* The tree behind counts the same, extension headers included. */
 	size.bytes = skb->wire_len;
-	if (is_flooded(skb, uplink)) {
+	if (given_to(skb, uplink->bridge)) {
 		struct port_counts *own = port_counts_of(ifindex);
 
 		if (own)

@@ -329,7 +329,7 @@ impl Tables {
                 .map_err(|error| KernelPlaneError::bpf("read the counters", error))?;
             Ok::<_, KernelPlaneError>(sum_of_pairs(&rows.unwrap_or_default()))
         };
-        let receive = way(1)?.with_unknown_slice(sum("unknown_slice")?);
+        let receive = way(1)?.with_tables([sum("unknown_slice")?, sum("flooded")?]);
         Ok(OwnerCounts { send: way(0)?, receive, port: way(2)?, inbound: sum("inbound")? })
     }
 
@@ -344,7 +344,7 @@ impl Tables {
                 .map_err(|error| KernelPlaneError::bpf("clear the counters", error))?;
         }
         let zero = vec![vec![0_u8; size_of::<CountPair>()]; processors];
-        for table in ["inbound", "unknown_slice"] {
+        for table in ["inbound", "unknown_slice", "flooded"] {
             let number = u32::from(owner).to_ne_bytes();
             let cleared = self.map(table)?.update_percpu(&number, &zero, MapFlags::ANY);
             cleared.map_err(|error| KernelPlaneError::bpf("clear the counters", error))?;

@@ -199,8 +199,8 @@ fn an_address_waits_for_its_vif() {
 }
 
 /// Goal: while a vif with `mac` is silent, frames that another vif sends it reach it, and none
-/// leaves by the port, where the bridge floods them: it counts each copy. Frames for an address that
-/// nobody has do leave.
+/// leaves by the port, where the bridge floods them: it counts each copy. Frames for an address
+/// that nobody has do leave.
 #[test]
 fn frames_for_a_silent_vif_stay_inside() {
     let Some(mut lab) = TestBridge::new("a_silent_vif") else { return };
@@ -224,6 +224,27 @@ fn frames_for_a_silent_vif_stay_inside() {
     lab.apply(&policy);
     lab.reopen(HookKind::Tcx);
     assert_eq!(lab.port().flooded, counted);
+}
+
+/// Goal: a copy of what is for a silent vif with `mac` is neither delivered to another vif nor
+/// charged to its limit. One for an address that nobody has is.
+#[test]
+fn a_vif_gets_no_copy_of_anothers_frames() {
+    let Some(mut lab) = TestBridge::new("a_copy") else { return };
+    let mut policy = lab.policy();
+    let silent = [2, 0, 0, 0, 0, 0x0b];
+    policy.vifs[1].macs = vec![weir_policy::MacAddr(silent)];
+    policy.vifs[0].receive.max_pps = Some(PacketRate::from_pps(1));
+    lab.apply(&policy);
+    let of = |lab: &TestBridge, device: &str| lab.member(device).programs.receive;
+    let before = of(&lab, "t0");
+    lab.send("wire0", &frame(silent, WIRE, &[0x88, 0xb5]), 20);
+    lab.wait("its own", |lab| of(lab, "t1").passed[0] == 20);
+    lab.wait("copies", |lab| drops(&of(lab, "t0"), "flooded") == 20);
+    let after = of(&lab, "t0");
+    assert_eq!((after.passed, after.policed), (before.passed, before.policed));
+    lab.send("wire0", &frame([2, 0, 0, 0, 0, 0x0c], WIRE, &[0x88, 0xb5]), 20);
+    lab.wait("nobody's", |lab| of(lab, "t0").passed[0] == before.passed[0] + 20);
 }
 
 /// Goal: the verifier walks a tenth of what it allows at most: kernels differ in what they walk,
