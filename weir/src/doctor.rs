@@ -18,7 +18,8 @@ use weir_platform::failure::Failure;
 use weir_platform::output;
 
 /// Say what this kernel and host can do, found by trying, and what is missing and what that costs;
-/// and what the nodes that run here complain of. Exit status 1: a node cannot run here.
+/// and what the nodes that run here complain of, or do not enforce of their policies. Exit status
+/// 1: a node cannot run here.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     /// Print JSON
@@ -36,11 +37,12 @@ struct Report<'f> {
     nodes: &'f [NodeFindings],
 }
 
-/// The complaints of a running node.
+/// The complaints of a running node, and the keys of its policy that it does not enforce here.
 #[derive(Serialize)]
 struct NodeFindings {
     node: String,
     findings: Vec<String>,
+    unheld: Vec<String>,
 }
 
 impl Doctor {
@@ -70,11 +72,12 @@ fn running_nodes(state: &Path) -> Vec<NodeFindings> {
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
             let node = name.strip_prefix("node-")?.strip_suffix(".sock")?.to_owned();
-            let findings = match Client::new(&entry.path()).get::<Health>("/v1/health") {
-                Ok(health) => health.findings,
-                Err(error) => vec![error.to_string()],
+            let health = Client::new(&entry.path()).get::<Health>("/v1/health");
+            let (findings, unheld) = match health {
+                Ok(Health { findings, unheld, .. }) => (findings, unheld),
+                Err(error) => (vec![error.to_string()], Vec::new()),
             };
-            Some(NodeFindings { node, findings })
+            Some(NodeFindings { node, findings, unheld })
         })
         .collect();
     nodes.sort_by(|a, b| a.node.cmp(&b.node));
@@ -82,11 +85,15 @@ fn running_nodes(state: &Path) -> Vec<NodeFindings> {
 }
 
 fn node_lines(nodes: &[NodeFindings]) -> String {
-    let line = |NodeFindings { node, findings }: &NodeFindings| match findings.as_slice() {
-        [] => format!("node {node} runs: nothing is wrong\n"),
-        some => some.iter().map(|finding| format!("node {node}: {finding}\n")).collect(),
+    let lines = |NodeFindings { node, findings, unheld }: &NodeFindings| {
+        let wrong: String = match findings.as_slice() {
+            [] => format!("node {node} runs: nothing is wrong\n"),
+            some => some.iter().map(|finding| format!("node {node}: {finding}\n")).collect(),
+        };
+        let keys = unheld.iter().map(|key| format!("node {node}: not held: {key}\n"));
+        keys.fold(wrong, |page, line| page + &line)
     };
-    nodes.iter().map(line).collect()
+    nodes.iter().map(lines).collect()
 }
 
 /// Says whether guests of Xen could have a real-time class.

@@ -40,6 +40,37 @@ fn a_port_that_goes_wrong_stops_no_guest() {
     site.stop(node);
 }
 
+/// Goal: keys of the policy that the host does not hold are named by the status, `/v1/health` and
+/// `weir doctor`, until the policy asks for them no more; a node with such a key is not ill.
+#[test]
+fn keys_that_are_not_held_are_named() {
+    let policy = format!("{ON_A_BRIDGE}host_receive = {{ priority = 5 }}\n{VIF}");
+    let Some(site) = Site::up("weir-t-unheld", TOPOLOGY, &policy) else { return };
+    let _gone_before_the_site = BpfSystem::mount(&site);
+    site.bridge(&["up0", "gold0"], &[]);
+    let node = site.run(&[]);
+    site.wait_for_node();
+    let place = "port \"up0\".host_receive.priority: what the port brings is not scheduled";
+    let doctor = || String::from_utf8(site.weir(&["doctor"]).stdout).unwrap();
+    let said = doctor();
+    assert!(said.contains("runs: nothing is wrong\n"), "{said}");
+    assert!(said.contains(&format!(": not held: {place}")), "{said}");
+    let json = site.weir(&["doctor", "--json"]).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let names = |unheld: &serde_json::Value| {
+        let keys = unheld.as_array().into_iter().flatten();
+        keys.filter_map(|key| key.as_str()).any(|key| key.starts_with(place))
+    };
+    assert!(names(&json["nodes"][0]["unheld"]), "{json:#}");
+    assert!(names(&site.status()["unheld"]), "{:#}", site.status());
+    site.write(&format!("{ON_A_BRIDGE}{VIF}"));
+    let done = site.weir(&["node", "reload"]);
+    assert!(done.status.success(), "{done:?}");
+    assert!(!names(&site.status()["unheld"]), "{:#}", site.status());
+    assert!(!doctor().contains(place), "{}", doctor());
+    site.stop(node);
+}
+
 const VIF: &str = r#"
 [[slice]]
 name = "gold"

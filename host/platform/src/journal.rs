@@ -93,7 +93,7 @@ impl UndoReport {
 pub enum Scope {
     /// Journals whose owner died.
     Stale,
-    /// Also those that were kept when their owner ended: labs that are up.
+    /// Also those that were kept when their owner ended: nodes that left, labs that are up.
     All,
 }
 

@@ -58,7 +58,8 @@ pub(crate) async fn health(
     findings.extend(status.device_faults.iter().filter(|_| all).cloned());
     let drifted = status.cpu_model.as_ref().and_then(|model| model.reason.as_ref());
     findings.extend(drifted.filter(|_| all).map(|why| format!("CPU model: {why}")));
-    Ok(Json(Health { forwards: true, findings }))
+    let unheld = status.unheld.iter().filter(|_| all).cloned().collect();
+    Ok(Json(Health { forwards: true, findings, unheld }))
 }
 
 /// Counters, queues, drops by reason, lateness.

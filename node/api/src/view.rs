@@ -42,6 +42,7 @@ pub(crate) fn status<'s>(
         removed: None,
         report_failed: None,
         device_faults: Vec::new(),
+        unheld: Vec::new(),
         cpu_model: None,
         worker: None,
     })
@@ -239,6 +240,7 @@ mod tests {
         whole.removed = Some(RemovedPackets { queued: 6, ..RemovedPackets::default() });
         whole.report_failed = Some("no service report is kept: the disk is full".into());
         whole.device_faults = vec!["vif \"lead.0\".device: tc failed".into()];
+        whole.unheld = vec!["vif \"lead.0\".delay: not held by HTB here".into()];
         for name in ["gold", "lead"] {
             let (send, receive) = (Verdict::Limited, Verdict::Idle);
             whole.slices.push(SliceStatus { name: name.into(), send, receive });

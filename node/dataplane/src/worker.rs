@@ -501,6 +501,7 @@ impl Worker {
             slices: Vec::new(),
             report_failed: None,
             device_faults: Vec::new(),
+            unheld: Vec::new(),
             cpu_model: None,
             worker: Some(WorkerStatus {
                 turns: self.turns,

@@ -40,6 +40,8 @@ struct BridgePlane {
     in_effect: Mutex<Arc<Policy>>,
     /// The faults of devices that hold now.
     faults: Mutex<Vec<String>>,
+    /// The keys of the policy that this host does not enforce now.
+    unheld: Mutex<Vec<String>>,
 }
 
 /// [`KernelPlane::apply`], which refuses what fails at any device, or [`KernelPlane::follow`].
@@ -93,6 +95,7 @@ pub(crate) fn run<S>(
     };
     let lines: BTreeSet<String> = lines_of(&applied).collect();
     let faults = Mutex::new(faults_of(&applied).collect());
+    let unheld = Mutex::new(unheld_of(&applied).collect());
     let in_effect = Mutex::new(Arc::new(applied.compiled.policy));
     lines.iter().for_each(|line| report(line));
     let host = Arc::new(Mutex::new(Some(KernelHost { plane, journal })));
@@ -102,6 +105,7 @@ pub(crate) fn run<S>(
         told: Mutex::new(lines),
         in_effect,
         faults,
+        unheld,
     };
     let node = KernelNode::new(options, live, |_| plane);
     let ended = node.and_then(|node| {
@@ -153,7 +157,7 @@ fn undo(journal: Journal) -> Result<(), NodeError> {
 
 /// Lines for the operator: keys that are not held, ports and vifs that wait, programs of others.
 fn lines_of(applied: &AppliedPolicy) -> impl Iterator<Item = String> {
-    let unheld = applied.compiled.unheld.iter().map(|key| format!("not held: {key}"));
+    let unheld = unheld_of(applied).map(|key| format!("not held: {key}"));
     let waiting = applied.compiled.waiting.iter();
     let waits = waiting.map(|vif| format!("vif {vif} waits for its device"));
     let postponed = applied.compiled.postponed.iter();
@@ -167,6 +171,11 @@ fn lines_of(applied: &AppliedPolicy) -> impl Iterator<Item = String> {
 /// The faults of devices, each with its port or vif.
 fn faults_of(applied: &AppliedPolicy) -> impl Iterator<Item = String> {
     applied.compiled.faults.iter().map(ToString::to_string)
+}
+
+/// The keys of the policy that this host does not enforce, each with the reason.
+fn unheld_of(applied: &AppliedPolicy) -> impl Iterator<Item = String> {
+    applied.compiled.unheld.iter().map(ToString::to_string)
 }
 
 /// Answers requests until the node is to end.
@@ -236,6 +245,7 @@ impl BridgePlane {
         let Some(KernelHost { plane, journal }) = host.as_mut() else { return Ok(None) };
         let applied = make(plane, policy, journal)?;
         *lock(&self.faults) = faults_of(&applied).collect();
+        *lock(&self.unheld) = unheld_of(&applied).collect();
         let mut in_effect = lock(&self.in_effect);
         // Who follows the policy compares pointers.
         if **in_effect != applied.compiled.policy {
@@ -276,7 +286,8 @@ impl NodePlane for BridgePlane {
         let counts = counts.map_err(|error| Refusal::new(RefusalKind::Busy, error.to_string()))?;
         let uptime = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let device_faults = lock(&self.faults).clone();
-        Ok(NodeStatus { device_faults, ..kernel_status::status(policy, &counts, uptime) })
+        let unheld = lock(&self.unheld).clone();
+        Ok(NodeStatus { device_faults, unheld, ..kernel_status::status(policy, &counts, uptime) })
     }
 
     fn apply(&self, policy: &Policy, note: &dyn Fn(String)) -> Result<(), Refusal> {

@@ -353,6 +353,11 @@ export interface NodeStatus {
   report_failed?: string;
   /** Verdicts on the last second of each slice that has a vif with a device. */
   slices: SliceStatus[];
+  /**
+   * Keys of the policy that the kernel's data plane does not enforce on this host, each with the
+   * reason. Absent if there are none, and for a tenant.
+   */
+  unheld?: string[];
   /** Nanoseconds since the worker started. */
   uptime_ns: number;
   /** The vifs, in the policy's order. */
