@@ -125,103 +125,7 @@ struct {
 	__type(value, __u32);
 } bridges SEC(".maps");
 
-enum way {
-	WAY_SEND,
-	WAY_RECEIVE,
-	WAY_PORT,
-	WAYS,
-};
-
-/* The reason of a drop, limits aside; PASS for none. The names are in weir-kernel. */
-enum reason {
-	SPOOFED_MAC,
-	FOREIGN_SLICE,
-	UNEXPECTED_TAG,
-	NESTED_TAG,
-	BAD_SOURCE,
-	RESERVED_GROUP,
-	MOVED,
-	MACS_FULL,
-	REASONS,
-	PASS = REASONS,
-};
-
-/* The frames of one owner in one way. */
-struct counts {
-	struct tally passed;
-	struct tally dropped[REASONS];
-	/* Packets and bits of vif, router, slice. */
-	struct tally policed[2 * LEVELS];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, OWNERS *WAYS);
-	__type(key, __u32);
-	__type(value, struct counts);
-} counts SEC(".maps");
-
-/* The frames of each vif that came to the tree of what comes from a port. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, OWNERS);
-	__type(key, __u32);
-	__type(value, struct tally);
-} inbound SEC(".maps");
-
-/* The frames for each vif that carry the number of a vif which nobody knows: they are dropped. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, OWNERS);
-	__type(key, __u32);
-	__type(value, struct tally);
-} unknown_slice SEC(".maps");
-
-/* Copies that came to each vif although they are for another one: they are dropped. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, OWNERS);
-	__type(key, __u32);
-	__type(value, struct tally);
-} flooded SEC(".maps");
-
-/* What each port counts beside the frames of its vifs; the key is the ifindex of its device. */
-struct port_counts {
-	/* Copies that the bridge flooded to the port although they were for a vif: they are dropped. */
-	struct tally flooded;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, OWNERS);
-	__type(key, __u32);
-	__type(value, struct port_counts);
-} port_counts SEC(".maps");
-
-static __always_inline struct counts *counts_of(__u32 owner, enum way way)
-{
-	__u32 index = owner * WAYS + way;
-
-	return bpf_map_lookup_elem(&counts, &index);
-}
-
-/* The counters of a port, which begin with its first frame. */
-static __always_inline struct port_counts *port_counts_of(__u32 port)
-{
-	struct port_counts *found = bpf_map_lookup_elem(&port_counts, &port), zero = {};
-
-	if (found)
-		return found;
-	bpf_map_update_elem(&port_counts, &port, &zero, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&port_counts, &port);
-}
-
-static __always_inline void count(struct tally *tally, const struct tally *size)
-{
-	tally->packets += size->packets;
-	tally->bytes += size->bytes;
-}
-
+#include "bridge_counts.h"
 #include "bridge_limits.h"
 #include "bridge_addresses.h"
 
@@ -600,24 +504,28 @@ int weir_to_port(struct __sk_buff *skb)
 {
 	__u32 class = class_at_egress(skb), ifindex = skb->ifindex;
 	struct uplink *uplink = bpf_map_lookup_elem(&uplinks, &ifindex);
+	struct port_counts *own;
 	struct counts *counted;
 	struct tally size;
 
 	/* A device that was released keeps its program for a moment (deferred by the kernel). */
-	if (!class || !uplink)
+	if (!uplink)
 		return NEXT;
 	measure(skb, &size);
 	/* The tree behind counts the same, extension headers included. */
 	size.bytes = skb->wire_len;
-	if (given_to(skb, uplink->bridge)) {
-		struct port_counts *own = port_counts_of(ifindex);
-
+	if (class && given_to(skb, uplink->bridge)) {
+		own = port_counts_of(ifindex);
 		if (own)
 			count(&own->flooded, &size);
 		return DROP;
 	}
-	if (!is_at(uplink, class & 0xffff))
+	if (!class || !is_at(uplink, class & 0xffff)) {
+		own = port_counts_of(ifindex);
+		if (own)
+			count(&own->others, &size);
 		return NEXT;
+	}
 	skb->priority = class;
 	counted = counts_of(class & 0xffff, WAY_PORT);
 	if (counted)

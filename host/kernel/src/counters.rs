@@ -93,6 +93,10 @@ pub struct PortCounts {
     /// Copies for a vif that its bridge flooded to it, since that vif was silent; dropped. The vif
     /// has a copy of its own.
     pub flooded: CountPair,
+    /// Frames that no vif of the port sent (the host's own), as they came to its tree.
+    pub others: CountPair,
+    /// Counters of their queue in that tree.
+    pub host: LeafCounts,
 }
 
 impl PortCounts {
@@ -177,6 +181,8 @@ pub(crate) enum VifQueue {
     Receive,
     /// That in the tree for frames from its port.
     Inbound,
+    /// No vif's: that of the host's own frames at the port whose device has this number.
+    Host(u32),
 }
 
 impl ToldDrops {
@@ -216,18 +222,27 @@ impl ToldDrops {
         all.get(&of).copied().unwrap_or_default()
     }
 
-    /// Keeps those of these vifs alone: the number of one that is gone may become another's.
-    pub(crate) fn keep(&self, owners: &BTreeSet<u16>) {
+    /// Keeps those of these vifs and of the ports with these devices alone: the number of one that
+    /// is gone may become another's, and its counters begin at zero.
+    pub(crate) fn keep(&self, owners: &BTreeSet<u16>, ports: &BTreeSet<u32>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|(owner, _), _| owners.contains(owner));
+        all.retain(|(owner, queue), _| match queue {
+            VifQueue::Host(port) => ports.contains(port),
+            _ => owners.contains(owner),
+        });
     }
 }
 
 impl PlaneCounts {
-    /// Returns the base of a queue that is made again now; `None` if it belongs to no vif.
+    /// Returns the base of a queue that is made again now; `None` if it is neither a vif's nor that
+    /// of the host's own frames at a port.
     pub(crate) fn base_of(&self, leaf: &LeafObject) -> Option<LeafBase> {
         let LeafObject { device, minor, .. } = leaf;
-        let (offered, queue) = if *minor == OTHERS_CLASS {
+        let (offered, queue) = if *minor == OTHERS_CLASS
+            && let Some(port) = self.ports.get(device)
+        {
+            (port.others, port.host)
+        } else if *minor == OTHERS_CLASS {
             let member = self.members.get(device)?;
             (member.programs.receive.passed, member.receive.unwrap_or_default())
         } else if let Some(owner) = inbound_owner(*minor) {
@@ -248,8 +263,8 @@ fn inbound_owner(minor: u16) -> Option<u16> {
 }
 
 impl WayCounts {
-    /// Names of the drop reasons, limits aside: `enum reason` of `bpf/bridge.bpf.c`, then those of
-    /// the tables `unknown_slice` and `flooded`.
+    /// Names of the drop reasons, limits aside: `enum reason` of `bpf/bridge_counts.h`, then those
+    /// of the tables `unknown_slice` and `flooded`.
     pub const REASONS: [&str; 10] = [
         "spoofed_mac",
         "foreign_slice",
@@ -265,7 +280,7 @@ impl WayCounts {
     /// The reasons of `enum reason`.
     const IN_ROW: usize = Self::REASONS.len() - 2;
 
-    /// `struct counts` of `bpf/bridge.bpf.c`.
+    /// `struct counts` of `bpf/bridge_counts.h`.
     pub(crate) const BYTES: usize = (1 + Self::IN_ROW + 6) * 16;
 
     /// The sum of the rows of all processors.
@@ -294,15 +309,15 @@ impl WayCounts {
     }
 }
 
-/// The sum of the rows of all processors, each a pair.
-pub(crate) fn sum_of_pairs(rows: &[Vec<u8>]) -> CountPair {
-    let mut sum = [0_u64; 2];
+/// The sum of the rows of all processors, each so many pairs.
+pub(crate) fn sum_of_pairs<const N: usize>(rows: &[Vec<u8>]) -> [CountPair; N] {
+    let mut sums = [[0_u64; 2]; N];
     for row in rows {
-        for (at, sum) in [0, 8].into_iter().zip(&mut sum) {
-            *sum = sum.wrapping_add(u64::from_ne_bytes(bytes_at(row, at)));
+        for (at, sum) in sums.as_flattened_mut().iter_mut().enumerate() {
+            *sum = sum.wrapping_add(u64::from_ne_bytes(bytes_at(row, 8 * at)));
         }
     }
-    sum
+    sums
 }
 
 /// The bytes of a table's key or value from `at` on; zero beyond its end.
@@ -413,7 +428,16 @@ mod tests {
         assert_eq!(now(up, 1, 1, [180, 6_000]), [[180, 6_000], [120, 5_500]]);
         assert_eq!(now(own, 1, 0, [3, 300]), [[3, 300], [0, 0]]);
         assert_eq!(now(other, 1, 0, [3, 300]), [[3, 300], [0, 0]]);
-        told.keep(&BTreeSet::from([17]));
+        let (host, gone) = ((OTHERS_CLASS, VifQueue::Host(3)), (OTHERS_CLASS, VifQueue::Host(4)));
+        assert_eq!(
+            [now(host, 1, 0, [5, 500])[0], now(gone, 1, 0, [6, 600])[0]],
+            [[5, 500], [6, 600]]
+        );
+        told.keep(&BTreeSet::from([17]), &BTreeSet::from([3]));
+        assert_eq!(
+            [now(host, 1, 0, [4, 400])[0], now(gone, 1, 0, [1, 100])[0]],
+            [[5, 500], [1, 100]]
+        );
         assert_eq!(now(up, 1, 0, [1, 100]), [[1, 100], [0, 0]]);
         assert_eq!(now(own, 0, 0, [0, 0]), [[0, 0]; 2]);
         assert_eq!(now(other, 1, 0, [2, 200]), [[3, 300], [0, 0]]);

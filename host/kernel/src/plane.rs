@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use weir_kernel_plan::{
     ClsactObject, CompiledPolicy, HookKind, InboundObject, KernelObject, KernelPlan, KernelSetup,
-    LeafObject, PlanAction, PlanStep, ProgramObject, UplinkObject, compile,
+    LeafObject, OTHERS_CLASS, PlanAction, PlanStep, ProgramObject, UplinkObject, compile,
 };
 use weir_platform::journal::{Journal, JournalEntry};
 use weir_platform::run::{Command, Host, Platform};
@@ -19,7 +19,7 @@ use weir_policy::Policy;
 use weir_ports::device_number;
 
 use crate::addresses::{AddressOnBridge, HeardAddress};
-use crate::counters::{LeafBase, ToldDrops};
+use crate::counters::{LeafBase, ToldDrops, queues};
 use crate::error::KernelPlaneError;
 use crate::facts::{HostView, KernelSupport, addresses_beyond, hooks, read_facts};
 use crate::faults::{DeviceFaults, devices_of};
@@ -106,6 +106,9 @@ impl KernelPlane {
         }
         let tables = Tables::open(folder, hooks)?;
         let record = KernelRecord::read(&path).unwrap_or_default();
+        if tables.lacked_port_counts() {
+            begin_port_counts(&tables, &record)?;
+        }
         let mut support = KernelSupport::read()?;
         support.hooks = support.hooks.map(|_| hooks);
         let (faults, told) = (DeviceFaults::default(), ToldDrops::default());
@@ -350,7 +353,7 @@ impl KernelPlane {
         }
         let Some(error) = failed else {
             self.tables.fill();
-            self.told.keep(&owners);
+            self.told.keep(&owners, &ports_of(&after, view));
             self.record = KernelRecord { setup: after, before: None, ..begun };
             return self.record.write(&self.path);
         };
@@ -474,4 +477,28 @@ impl KernelPlane {
             | KernelObject::Joined(_) => Ok(()),
         }
     }
+}
+
+/// The numbers of the ports' devices.
+fn ports_of(setup: &KernelSetup, view: &HostView) -> BTreeSet<u32> {
+    let uplinks = setup.objects.iter().filter_map(|object| match object {
+        KernelObject::Uplink(uplink) => view.numbers.get(&uplink.device),
+        _ => None,
+    });
+    uplinks.copied().collect()
+}
+
+/// Begins the counters of ports that an earlier version left without any: the frames of the host
+/// that their queues have had by now were offered to them.
+fn begin_port_counts(tables: &Tables, record: &KernelRecord) -> Result<(), KernelPlaneError> {
+    let queues = queues(&Host::default())?;
+    for object in &record.setup.objects {
+        let KernelObject::Uplink(UplinkObject { device, .. }) = object else { continue };
+        let queue = queues.get(&(device.clone(), OTHERS_CLASS));
+        if let (Some(queue), Some(number)) = (queue, device_number(device)) {
+            let base = record.bases.iter().find(|base| base.is_of(device, OTHERS_CLASS));
+            tables.begin_port(number, queue.offered_of(base))?;
+        }
+    }
+    Ok(())
 }

@@ -14,7 +14,8 @@ use weir_platform::run::Host;
 use weir_ports::device_number;
 
 use crate::counters::{
-    CountPair, LeafCounts, MemberCounts, OwnerCounts, PlaneCounts, VifQueue, queues,
+    CountPair, LeafBase, LeafCounts, MemberCounts, OwnerCounts, PlaneCounts, PortCounts, VifQueue,
+    queues,
 };
 use crate::error::KernelPlaneError;
 use crate::plane::KernelPlane;
@@ -27,11 +28,12 @@ impl KernelPlane {
     pub fn counts(&self) -> Result<PlaneCounts, KernelPlaneError> {
         let mut counts = PlaneCounts::default();
         let programs = self.programs()?;
+        let ports = self.ports()?;
         let queues = queues(&Host::default())?;
         let at = |device: &str, minor| queues.get(&(device.to_owned(), minor)).copied();
         // A vif has a class on one port alone, and one in the tree for frames from that port. At
-        // the vif's own device, one queue has all frames.
-        let (mut sending, mut receiving) = (BTreeMap::new(), BTreeMap::new());
+        // the vif's own device, one queue has all frames; at a port's, those that no vif sent.
+        let (mut sending, mut others) = (BTreeMap::new(), BTreeMap::new());
         for object in &self.record.setup.objects {
             match object {
                 KernelObject::Root(root) => {
@@ -41,15 +43,15 @@ impl KernelPlane {
                 KernelObject::Leaf(leaf) => {
                     let queue = at(&leaf.device, leaf.minor).unwrap_or_default();
                     sending.insert(leaf.minor, (leaf.device.as_str(), queue));
-                    if counts.trees.contains_key(&leaf.device) && leaf.minor == OTHERS_CLASS {
-                        receiving.insert(leaf.device.as_str(), queue);
+                    if leaf.minor == OTHERS_CLASS {
+                        others.insert(leaf.device.as_str(), queue);
                     }
                 }
                 KernelObject::Uplink(uplink) => {
-                    let port = device_number(&uplink.device).map(|number| self.tables.port(number));
-                    counts
-                        .ports
-                        .insert(uplink.device.clone(), port.transpose()?.unwrap_or_default());
+                    let device = uplink.device.as_str();
+                    let queue = others.get(device).copied();
+                    let port = ports.get(device).map(|port| self.with_host(device, *port, queue));
+                    counts.ports.insert(uplink.device.clone(), port.unwrap_or_default());
                 }
                 KernelObject::Member(member) => {
                     let owner = member.owner;
@@ -61,10 +63,15 @@ impl KernelPlane {
                             let of = (owner, VifQueue::Send);
                             self.told(of, (port, owner), queue, programs.port.passed)
                         }
-                        None => self.without_queue(owner, programs.port.passed),
+                        None => {
+                            let is_own = |base: &LeafBase| base.minor == owner;
+                            let of = (owner, VifQueue::Send);
+                            self.without_queue(of, is_own, programs.port.passed)
+                        }
                     };
                     let device = member.device.as_str();
-                    let receive = receiving.get(device).copied();
+                    let receive = others.get(device).copied();
+                    let receive = receive.filter(|_| counts.trees.contains_key(device));
                     let receive = receive.map(|queue| {
                         let of = (owner, VifQueue::Receive);
                         self.told(of, (device, OTHERS_CLASS), queue, programs.receive.passed)
@@ -93,6 +100,36 @@ impl KernelPlane {
         members.map(|owner| Ok((owner, self.tables.counts(owner)?))).collect()
     }
 
+    /// The counters of the programs, by the port's device, each with the device's number.
+    fn ports(&self) -> Result<BTreeMap<&str, (u32, PortCounts)>, KernelPlaneError> {
+        let ports = self.record.setup.objects.iter().filter_map(|object| match object {
+            KernelObject::Uplink(uplink) => {
+                Some((uplink.device.as_str(), device_number(&uplink.device)?))
+            }
+            _ => None,
+        });
+        ports.map(|(device, number)| Ok((device, (number, self.tables.port(number)?)))).collect()
+    }
+
+    /// The counters of a port with those of its `queue` for frames that no vif sent; there is none
+    /// while the port has no tree.
+    fn with_host(
+        &self,
+        device: &str,
+        (number, port): (u32, PortCounts),
+        queue: Option<LeafCounts>,
+    ) -> PortCounts {
+        let of = (OTHERS_CLASS, VifQueue::Host(number));
+        let host = match queue {
+            Some(queue) => self.told(of, (device, OTHERS_CLASS), queue, port.others),
+            None => {
+                let is_own = |base: &LeafBase| base.is_of(device, OTHERS_CLASS);
+                self.without_queue(of, is_own, port.others)
+            }
+        };
+        PortCounts { host, ..port }
+    }
+
     /// The counters of a class's queue with what it dropped of those `offered`: at least what was
     /// told before.
     fn told(
@@ -108,11 +145,16 @@ impl KernelPlane {
         LeafCounts { offered: queue.offered_of(base), ..queue }
     }
 
-    /// The counters of a vif's queue at its port while there is none: what was dropped before.
-    fn without_queue(&self, owner: u16, offered: CountPair) -> LeafCounts {
-        let base = self.record.bases.iter().rfind(|base| base.minor == owner);
+    /// The counters of a queue at a port while there is none: what was dropped before.
+    fn without_queue(
+        &self,
+        of: (u16, VifQueue),
+        is_own: impl Fn(&LeafBase) -> bool,
+        offered: CountPair,
+    ) -> LeafCounts {
+        let base = self.record.bases.iter().rfind(|base| is_own(base));
         let dropped = base.map_or([0; 2], |base| base.dropped);
-        let LeafCounts { dropped_early, in_packets, .. } = self.told.last((owner, VifQueue::Send));
+        let LeafCounts { dropped_early, in_packets, .. } = self.told.last(of);
         LeafCounts { dropped, dropped_early, in_packets, offered, ..LeafCounts::default() }
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Tables {
     hooks: HookKind,
     /// True if the tables hold a setup: one of an earlier process, or of this one.
     filled: bool,
+    /// True if an earlier version left tables without counters of ports.
+    lacked_port_counts: bool,
 }
 
 impl Tables {
@@ -69,6 +71,7 @@ impl Tables {
             }
             Ok(open)
         };
+        let lacked_port_counts = adopted && !folder.join("port_counts").exists();
         let mut object = load_object(open, failed)?;
         for mut map in object.maps_mut() {
             let path = folder.join(map.name());
@@ -81,12 +84,17 @@ impl Tables {
             fs::create_dir_all(&links)
                 .map_err(|error| KernelPlaneError::io("make the folder", &links, error))?;
         }
-        let tables = Self { object, folder, hooks, filled: adopted };
+        let tables = Self { object, folder, hooks, filled: adopted, lacked_port_counts };
         if adopted {
             tables.note_bridges()?;
             tables.renew_links()?;
         }
         Ok(tables)
+    }
+
+    /// True if an earlier version left tables without counters of ports.
+    pub(crate) const fn lacked_port_counts(&self) -> bool {
+        self.lacked_port_counts
     }
 
     /// Notes that the tables hold a setup.
@@ -138,12 +146,30 @@ impl Tables {
         self.remove("uplinks", number)
     }
 
-    /// The counters of a port; zero without such a port.
+    /// The counters of a port, its queue aside; zero without such a port.
     pub(crate) fn port(&self, number: u32) -> Result<PortCounts, KernelPlaneError> {
         let rows = self.map("port_counts")?.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY);
         let rows = rows.map_err(|error| KernelPlaneError::bpf("read the counters", error))?;
-        let flooded = sum_of_pairs(&rows.unwrap_or_default());
-        Ok(PortCounts { moved: self.moved(number)?.unwrap_or_default(), flooded })
+        let [flooded, others] = sum_of_pairs(&rows.unwrap_or_default());
+        let moved = self.moved(number)?.unwrap_or_default();
+        Ok(PortCounts { moved, flooded, others, ..PortCounts::default() })
+    }
+
+    /// Begins the counter of a port's frames that no vif sent.
+    pub(crate) fn begin_port(
+        &self,
+        number: u32,
+        others: CountPair,
+    ) -> Result<(), KernelPlaneError> {
+        let failed = |error| KernelPlaneError::bpf("begin the counters of a port", error);
+        let processors = libbpf_rs::num_possible_cpus().map_err(failed)?;
+        // `struct port_counts` of `bpf/bridge_counts.h`; the sum of all rows counts.
+        let row =
+            |others: CountPair| [[0; 2], others].concat().into_iter().flat_map(u64::to_ne_bytes);
+        let mut rows: Vec<Vec<u8>> = vec![row([0; 2]).collect(); processors];
+        rows[0] = row(others).collect();
+        let map = self.map("port_counts")?;
+        map.update_percpu(&number.to_ne_bytes(), &rows, MapFlags::ANY).map_err(failed)
     }
 
     /// Frames that came from beyond a port with the address of a vif; `None` without such a port.
@@ -327,7 +353,8 @@ impl Tables {
                 .map(table)?
                 .lookup_percpu(&u32::from(owner).to_ne_bytes(), MapFlags::ANY)
                 .map_err(|error| KernelPlaneError::bpf("read the counters", error))?;
-            Ok::<_, KernelPlaneError>(sum_of_pairs(&rows.unwrap_or_default()))
+            let [sum] = sum_of_pairs(&rows.unwrap_or_default());
+            Ok::<_, KernelPlaneError>(sum)
         };
         let receive = way(1)?.with_tables([sum("unknown_slice")?, sum("flooded")?]);
         Ok(OwnerCounts { send: way(0)?, receive, port: way(2)?, inbound: sum("inbound")? })

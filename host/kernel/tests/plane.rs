@@ -717,6 +717,49 @@ fn what_a_queue_dropped_never_falls() {
     assert!(last[0] > 0 && end.send.dropped[0] >= last[0], "{last:?} {end:?}");
 }
 
+/// Goal: frames that no vif sent and that find no room at the port are drops of the port, exactly
+/// as many as were dropped. The count goes on when the tree is made again, and begins where an
+/// earlier version counted none. Method: a device on the bridge that nobody names, whose frames
+/// have the class of the host's.
+#[test]
+fn the_hosts_frames_without_room_are_drops_of_the_port() {
+    let Some(mut lab) = TestBridge::new("the_hosts_frames") else { return };
+    run("ip link add t9 type veth peer name g9");
+    run("ip link set t9 master br0 up");
+    run("ip link set g9 up");
+    let mut policy = lab.policy();
+    policy.ports[0].rate = weir_units::BitRate::from_mbps(100);
+    lab.apply(&policy);
+    let floods = |lab: &TestBridge, queue_before: u64| {
+        let before = lab.port();
+        // One socket has fewer frames under way than the queue has room for.
+        std::thread::scope(|scope| {
+            (0..5).for_each(|_| drop(scope.spawn(|| send_at("g9", &long_frame(), 2_000))));
+        });
+        lab.wait("all left", |lab| {
+            let PortCounts { host, others, .. } = lab.port();
+            host.backlog == [0; 2] && others[0] >= before.others[0] + 10_000
+        });
+        let PortCounts { host, others, .. } = lab.port();
+        let more = host.drops - queue_before;
+        assert!(more > 0, "{host:?}");
+        let dropped = [0, 1].map(|at| host.dropped[at] - before.host.dropped[at]);
+        assert_eq!(dropped, [more, more * 1514]);
+        assert_eq!(others[0] - before.others[0], 10_000);
+        host
+    };
+    let first = floods(&lab, 0);
+    run("tc qdisc del dev up0 root");
+    assert_eq!(lab.port().host.dropped, first.dropped);
+    lab.apply(&policy);
+    assert_eq!(lab.port().host.dropped, first.dropped);
+    let second = floods(&lab, 0);
+    fs::remove_file(lab.tables().join("port_counts")).unwrap();
+    lab.reopen(HookKind::Tcx);
+    floods(&lab, second.drops);
+    assert_eq!(lab.member("t0").send.dropped, [0; 2]);
+}
+
 /// Goal: Weir's programs come before those that are there; one that comes before them later is
 /// named.
 #[test]

@@ -21,7 +21,7 @@ pub(crate) fn status(policy: &Policy, counts: &PlaneCounts, uptime_ns: u64) -> N
             device: port.device.clone(),
             driver: DRIVER.to_owned(),
             waiting: tree.is_none(),
-            send: port_send(tree, counted.flooded),
+            send: port_send(tree, &counted),
             receive: port_dropped(PortCounts::MOVED, counted.moved),
             ..IfaceStatus::default()
         }
@@ -70,18 +70,23 @@ fn add_inbound(receive: &mut DirectionStatus, queue: &LeafCounts) {
     }
 }
 
-/// The frames that came to a port's tree, and the copies dropped before it.
-fn port_send(tree: Option<&LeafCounts>, flooded: CountPair) -> DirectionStatus {
-    let dropped = port_dropped(PortCounts::FLOODED, flooded);
-    let Some(tree) = tree else { return dropped };
+/// The frames that came to a port's tree, and the copies dropped before it. What its queues dropped
+/// is counted at the vifs, but for the frames of the host itself.
+fn port_send(tree: Option<&LeafCounts>, counted: &PortCounts) -> DirectionStatus {
+    let before = port_dropped(PortCounts::FLOODED, counted.flooded);
+    let tree = tree.copied().unwrap_or_default();
     let (sent, backlog) = (amount(tree.sent), amount(tree.backlog));
-    let enqueued = sent.plus(backlog);
+    let dropped_after = amount(counted.host.dropped);
+    let by = dropped_by(&counted.host).map(|(name, amount)| (name.to_owned(), amount));
+    let enqueued = sent.plus(backlog).plus(dropped_after);
     DirectionStatus {
-        received: dropped.received.plus(enqueued),
+        received: before.received.plus(enqueued),
         enqueued,
+        dropped_after,
+        dropped_after_by: by.collect(),
         sent,
         backlog,
-        ..dropped
+        ..before
     }
 }
 
@@ -209,25 +214,29 @@ mod tests {
         }
     }
 
-    /// Goal: a copy that is kept off a port is a drop of the port, under its reason, whether the
-    /// port has a tree or not; the identities hold.
+    /// Goal: a copy that is kept off a port, and a frame of the host without room in its queue, are
+    /// drops of the port, under their reasons, whether the port has a tree or not; the identities
+    /// hold.
     #[test]
-    fn a_flooded_copy_is_a_drop_of_the_port() {
+    fn copies_and_frames_of_the_host_are_drops_of_the_port() {
         let policy = "version = 1\n[node]\nname = \"n\"\ndataplane = \"kernel\"\n[[port]]\n\
             name = \"up\"\ndevice = \"eth0\"\nbridge = \"br0\"\nrate = \"1Gbit\"\n";
         let policy = weir_policy::parse(policy).unwrap();
-        let port = PortCounts { moved: [3, 180], flooded: [2, 120] };
+        let host = LeafCounts { dropped: [4, 400], ..LeafCounts::default() };
+        let (moved, flooded) = ([3, 180], [2, 120]);
+        let port = PortCounts { moved, flooded, host, ..PortCounts::default() };
         let mut counts = PlaneCounts::default();
         counts.ports.insert("eth0".to_owned(), port);
         let tree = LeafCounts { sent: [5, 500], backlog: [1, 100], ..LeafCounts::default() };
-        for (tree, enqueued) in [(None, 0), (Some(tree), 6)] {
+        for (tree, enqueued) in [(None, 4), (Some(tree), 10)] {
             counts.trees.extend(tree.map(|tree| ("eth0".to_owned(), tree)));
             let status = status(&policy, &counts, 0).ports.remove(0);
             assert_eq!(status.send.dropped["flooded"], amount([2, 120]));
             assert_eq!(status.send.enqueued.packets, enqueued);
             assert_eq!(status.send.received, status.send.enqueued.plus(amount([2, 120])));
             let after = status.send.sent.plus(status.send.backlog);
-            assert_eq!(status.send.enqueued, after);
+            assert_eq!(status.send.enqueued, after.plus(amount([4, 400])));
+            assert_eq!(status.send.dropped_after_by["queue_bytes"], amount([4, 400]));
             assert_eq!(status.receive.dropped["moved"], amount([3, 180]));
         }
     }
