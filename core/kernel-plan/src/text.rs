@@ -275,7 +275,7 @@ fn bucket_text(f: &mut fmt::Formatter<'_>, bucket: &BucketObject, gone: bool) ->
     if gone {
         return write!(f, "# table limits: {owner:x} {unit}: none");
     }
-    write!(f, "# table limits: {owner:x} {unit}: cost {cost} depth {depth} {flood_depth}")
+    write!(f, "# table limits: {owner:x} {unit}: cost {cost} depth {depth} flood {flood_depth}")
 }
 
 fn member_text(f: &mut fmt::Formatter<'_>, member: &MemberObject, gone: bool) -> fmt::Result {

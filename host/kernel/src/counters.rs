@@ -148,7 +148,7 @@ impl LeafCounts {
     }
 
     /// The packets that wait, of those `offered`. The queue counts a super-frame as one, so they
-    /// are told from its bytes, by the mean length of a packet.
+    /// are computed from its bytes, by the mean length of a packet.
     fn waiting_packets(&self, [packets, bytes]: CountPair) -> u64 {
         let [frames, waiting] = self.backlog;
         let by_bytes = u128::from(waiting) * u128::from(packets);
@@ -168,9 +168,9 @@ impl LeafCounts {
     }
 }
 
-/// The drops of queues that were told, by vif: a count that was told never falls.
+/// Counters already reported, by queue: none decreases.
 #[derive(Debug, Default)]
-pub(crate) struct ToldDrops(Mutex<BTreeMap<(u16, VifQueue), LeafCounts>>);
+pub(crate) struct ReportedDrops(Mutex<BTreeMap<(u16, VifQueue), LeafCounts>>);
 
 /// A queue of a vif.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -185,10 +185,10 @@ pub(crate) enum VifQueue {
     Host(u32),
 }
 
-impl ToldDrops {
-    /// Fills in what a queue `dropped` by now, or what was told before if that is more. The queue
-    /// counts a super-frame as one, so what is new is shared by the reasons as its own new drops
-    /// are.
+impl ReportedDrops {
+    /// Fills in what a queue `dropped` by now, or what was reported before if that is more. The
+    /// queue counts a super-frame as one, so what is new is shared by the reasons as its own new
+    /// drops are.
     pub(crate) fn raise(
         &self,
         of: (u16, VifQueue),
@@ -196,10 +196,10 @@ impl ToldDrops {
         queue: LeafCounts,
     ) -> LeafCounts {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = all.get(&of).copied().unwrap_or_default();
+        let last = all.get(&of).copied().unwrap_or_default();
         // A queue that was made again counts from zero.
-        let goes_on = queue.drops >= told.drops && queue.early >= told.early;
-        let begun = if goes_on { (told.drops, told.early) } else { (0, 0) };
+        let goes_on = queue.drops >= last.drops && queue.early >= last.early;
+        let begun = if goes_on { (last.drops, last.early) } else { (0, 0) };
         let (mut drops, mut early) = (queue.drops - begun.0, queue.early - begun.1);
         if drops == 0 {
             (drops, early) = (queue.drops, queue.early);
@@ -208,15 +208,29 @@ impl ToldDrops {
             let part = u128::from(count) * u128::from(early) / u128::from(drops.max(1));
             u64::try_from(part).unwrap_or(u64::MAX)
         };
-        let dropped = [0, 1].map(|at| dropped[at].max(told.dropped[at]));
+        let dropped = [0, 1].map(|at| dropped[at].max(last.dropped[at]));
         let dropped_early =
-            [0, 1].map(|at| told.dropped_early[at] + part(dropped[at] - told.dropped[at]));
-        let now = LeafCounts { dropped, dropped_early, ..queue };
+            [0, 1].map(|at| last.dropped_early[at] + part(dropped[at] - last.dropped[at]));
+        let now = LeafCounts { dropped, dropped_early, offered: last.offered, ..queue };
         all.insert(of, now);
         now
     }
 
-    /// The counters that were told of a queue last.
+    /// Fills in what a queue was offered, or what was reported before if that is more. The rest was
+    /// taken for drops while it was on its way to the queue; it counts as waiting.
+    pub(crate) fn raise_offered(&self, of: (u16, VifQueue), mut queue: LeafCounts) -> LeafCounts {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = all.entry(of).or_default();
+        for at in [0, 1] {
+            let missing = last.offered[at].saturating_sub(queue.offered[at]);
+            queue.offered[at] += missing;
+            queue.backlog[at] += missing;
+        }
+        last.offered = queue.offered;
+        queue
+    }
+
+    /// The counters last reported of a queue.
     pub(crate) fn last(&self, of: (u16, VifQueue)) -> LeafCounts {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&of).copied().unwrap_or_default()
@@ -409,14 +423,14 @@ mod tests {
         assert_eq!(queue.dropped_of(offered, None)[0], 60);
     }
 
-    /// Goal: drops that were told never fall, neither all nor those for a reason, and those of
+    /// Goal: drops that were reported never fall, neither all nor those for a reason, and those of
     /// another vif begin anew.
     #[test]
-    fn drops_that_were_told_never_fall() {
-        let told = ToldDrops::default();
+    fn drops_that_were_reported_never_fall() {
+        let reported = ReportedDrops::default();
         let now = |at, drops, early, dropped| {
             let queue = LeafCounts { drops, early, ..LeafCounts::default() };
-            let LeafCounts { dropped, dropped_early, .. } = told.raise(at, dropped, queue);
+            let LeafCounts { dropped, dropped_early, .. } = reported.raise(at, dropped, queue);
             [dropped, dropped_early]
         };
         let [up, own, other] =
@@ -433,7 +447,7 @@ mod tests {
             [now(host, 1, 0, [5, 500])[0], now(gone, 1, 0, [6, 600])[0]],
             [[5, 500], [6, 600]]
         );
-        told.keep(&BTreeSet::from([17]), &BTreeSet::from([3]));
+        reported.keep(&BTreeSet::from([17]), &BTreeSet::from([3]));
         assert_eq!(
             [now(host, 1, 0, [4, 400])[0], now(gone, 1, 0, [1, 100])[0]],
             [[5, 500], [1, 100]]
@@ -441,6 +455,28 @@ mod tests {
         assert_eq!(now(up, 1, 0, [1, 100]), [[1, 100], [0, 0]]);
         assert_eq!(now(own, 0, 0, [0, 0]), [[0, 0]; 2]);
         assert_eq!(now(other, 1, 0, [2, 200]), [[3, 300], [0, 0]]);
+    }
+
+    /// Goal: what a queue was offered never falls: what was dropped there is found to have waited
+    /// before, and all that it was offered still left, waits or was dropped.
+    #[test]
+    fn what_a_queue_was_offered_never_falls() {
+        let reported = ReportedDrops::default();
+        let now = |sent, backlog, dropped| {
+            let queue = LeafCounts {
+                sent: [sent, 100 * sent],
+                backlog: [backlog, 100 * backlog],
+                ..LeafCounts::default()
+            };
+            let queue = reported.raise((16, VifQueue::Send), [dropped, 100 * dropped], queue);
+            let offered = queue.offered_of(None);
+            reported.raise_offered((16, VifQueue::Send), LeafCounts { offered, ..queue })
+        };
+        assert_eq!(now(80, 20, 10).offered, [110, 11_000]);
+        assert_eq!(now(84, 22, 10).offered, [116, 11_600]);
+        let later = now(85, 17, 10);
+        assert_eq!((later.offered, later.backlog), ([116, 11_600], [21, 2_100]));
+        assert_eq!(now(100, 10, 10).offered, [120, 12_000]);
     }
 
     /// Goal: what a queue dropped never falls, and jumps by no packet, when the queue is made again
@@ -456,7 +492,7 @@ mod tests {
         assert_eq!(later.dropped_of([100, 10_000], Some(&base)), [24, 2_400]);
     }
 
-    /// Goal: the manual explains every reason, in order, and no other; ports have none of their own.
+    /// Goal: the manual explains every reason, in order, and no other; a port has none of its own.
     #[test]
     fn the_manual_lists_the_reasons() {
         let page = include_str!("../../../docs/kernel.md");

@@ -19,7 +19,7 @@ use weir_policy::Policy;
 use weir_ports::device_number;
 
 use crate::addresses::{AddressOnBridge, HeardAddress};
-use crate::counters::{LeafBase, ToldDrops, queues};
+use crate::counters::{LeafBase, ReportedDrops, queues};
 use crate::error::KernelPlaneError;
 use crate::facts::{HostView, KernelSupport, addresses_beyond, hooks, read_facts};
 use crate::faults::{DeviceFaults, devices_of};
@@ -44,7 +44,7 @@ pub struct KernelPlane {
     /// first plan.
     reserved: Option<Vec<AddressOnBridge>>,
     pub(crate) faults: DeviceFaults,
-    pub(crate) told: ToldDrops,
+    pub(crate) reported: ReportedDrops,
 }
 
 /// The result of making a host enforce a policy.
@@ -111,8 +111,8 @@ impl KernelPlane {
         }
         let mut support = KernelSupport::read()?;
         support.hooks = support.hooks.map(|_| hooks);
-        let (faults, told) = (DeviceFaults::default(), ToldDrops::default());
-        Ok(Self { tables, record, path, support, reserved: None, faults, told })
+        let (faults, reported) = (DeviceFaults::default(), ReportedDrops::default());
+        Ok(Self { tables, record, path, support, reserved: None, faults, reported })
     }
 
     /// Returns the plan of a start with `policy`, from those recorded objects that the host still
@@ -353,7 +353,7 @@ impl KernelPlane {
         }
         let Some(error) = failed else {
             self.tables.fill();
-            self.told.keep(&owners, &ports_of(&after, view));
+            self.reported.keep(&owners, &ports_of(&after, view));
             self.record = KernelRecord { setup: after, before: None, ..begun };
             return self.record.write(&self.path);
         };

@@ -4,8 +4,8 @@
 //! No queue counts what it dropped in frames as they are on the wire: a super-frame is one. That is
 //! what it was offered, which a program counts before it, less what left it and what waits. The two
 //! are not read at one time. The programs are read first, so that no frame which comes in between
-//! is taken for a drop; what is told is therefore at most what was dropped. A count that was told
-//! never falls.
+//! is taken for a drop; what is reported is therefore at most what was dropped. No reported
+//! counter falls.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ impl KernelPlane {
                     let send = match port {
                         Some((port, queue)) => {
                             let of = (owner, VifQueue::Send);
-                            self.told(of, (port, owner), queue, programs.port.passed)
+                            self.queue_counts(of, (port, owner), queue, programs.port.passed)
                         }
                         None => {
                             let is_own = |base: &LeafBase| base.minor == owner;
@@ -74,13 +74,18 @@ impl KernelPlane {
                     let receive = receive.filter(|_| counts.trees.contains_key(device));
                     let receive = receive.map(|queue| {
                         let of = (owner, VifQueue::Receive);
-                        self.told(of, (device, OTHERS_CLASS), queue, programs.receive.passed)
+                        self.queue_counts(
+                            of,
+                            (device, OTHERS_CLASS),
+                            queue,
+                            programs.receive.passed,
+                        )
                     });
                     let minor = INBOUND_CLASS | owner;
                     let inbound = sending.get(&minor).copied();
                     let inbound = inbound.map(|(device, queue)| {
                         let of = (owner, VifQueue::Inbound);
-                        self.told(of, (device, minor), queue, programs.inbound)
+                        self.queue_counts(of, (device, minor), queue, programs.inbound)
                     });
                     let of_member = MemberCounts { owner, programs, send, receive, inbound };
                     counts.members.insert(member.device.clone(), of_member);
@@ -121,7 +126,7 @@ impl KernelPlane {
     ) -> PortCounts {
         let of = (OTHERS_CLASS, VifQueue::Host(number));
         let host = match queue {
-            Some(queue) => self.told(of, (device, OTHERS_CLASS), queue, port.others),
+            Some(queue) => self.queue_counts(of, (device, OTHERS_CLASS), queue, port.others),
             None => {
                 let is_own = |base: &LeafBase| base.is_of(device, OTHERS_CLASS);
                 self.without_queue(of, is_own, port.others)
@@ -131,8 +136,8 @@ impl KernelPlane {
     }
 
     /// The counters of a class's queue with what it dropped of those `offered`: at least what was
-    /// told before.
-    fn told(
+    /// reported before.
+    fn queue_counts(
         &self,
         of: (u16, VifQueue),
         (device, minor): (&str, u16),
@@ -141,8 +146,8 @@ impl KernelPlane {
     ) -> LeafCounts {
         let base = self.record.bases.iter().find(|base| base.is_of(device, minor));
         let now = queue.dropped_of(offered, base);
-        let queue = self.told.raise(of, now, queue);
-        LeafCounts { offered: queue.offered_of(base), ..queue }
+        let queue = self.reported.raise(of, now, queue);
+        self.reported.raise_offered(of, LeafCounts { offered: queue.offered_of(base), ..queue })
     }
 
     /// The counters of a queue at a port while there is none: what was dropped before.
@@ -154,7 +159,7 @@ impl KernelPlane {
     ) -> LeafCounts {
         let base = self.record.bases.iter().rfind(|base| is_own(base));
         let dropped = base.map_or([0; 2], |base| base.dropped);
-        let LeafCounts { dropped_early, in_packets, .. } = self.told.last(of);
+        let LeafCounts { dropped_early, in_packets, .. } = self.reported.last(of);
         LeafCounts { dropped, dropped_early, in_packets, offered, ..LeafCounts::default() }
     }
 }

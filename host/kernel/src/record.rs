@@ -31,7 +31,7 @@ pub(crate) struct KernelRecord {
     /// The devices of the policy in force, present or not.
     #[serde(default)]
     pub(crate) devices: BTreeSet<String>,
-    /// The numbers of the devices that have trees: one that was renamed is found by it.
+    /// The numbers of the devices with trees, to find a renamed device.
     #[serde(default)]
     pub(crate) numbers: BTreeMap<String, u32>,
 }
