@@ -22,7 +22,7 @@ use crate::realtime_check;
 use crate::rule_check::{self, check_sums, of_rule};
 use crate::xtc_check;
 use crate::{
-    Direction, Filter, Idle, Kind, MacAddr, Policy, PortId, Queue, Reservation, Share, Vif,
+    Direction, Filter, Idle, Kind, MacAddr, Policy, Port, PortId, Queue, Reservation, Share, Vif,
 };
 
 /// Adds the problems of `policy`. References that lead nowhere are skipped: they were reported when
@@ -93,9 +93,12 @@ pub struct RingFrames {
     pub transmit: u32,
 }
 
+impl Port {
+    /// The default of `receive_ring`: a worker that is away for 1 ms misses none of 1 Mpps.
+    pub const RECEIVE_RING_DEFAULT: u32 = 1024;
+}
+
 impl RingFrames {
-    /// A port's rings.
-    pub const PORT: Self = Self { receive: 1024, transmit: 256 };
     /// The rings of each of the first [`Self::DEEP_VIFS`] vifs that are opened.
     pub const DEEP_VIF: Self = Self { receive: 512, transmit: 256 };
     /// The rings of each further vif.
@@ -109,6 +112,12 @@ impl RingFrames {
     /// their own, since the kernel keeps some 128 bytes a frame for each socket that shares it:
     /// here 4 MiB. Then no frame of the pool lies in their rings.
     pub const SHARED_POOL_MAX: u32 = 32_768;
+
+    /// Returns a port's rings.
+    #[must_use]
+    pub const fn of_port(receive_ring: u32) -> Self {
+        Self { receive: receive_ring, transmit: 256 }
+    }
 
     fn sum(self) -> u64 {
         u64::from(self.receive) + u64::from(self.transmit)
@@ -132,14 +141,14 @@ fn queue_frames(policy: &Policy) -> u64 {
 
 /// The frames of the pool that devices may hold in their rings.
 fn ring_frames(policy: &Policy) -> u64 {
-    let count = |kinds: &mut dyn Iterator<Item = Kind>| {
-        let (linux, memory): (Vec<_>, Vec<_>) = kinds.partition(|kind| is_on_linux(*kind));
-        (linux.len() as u64, memory.len() as u64)
+    let of_port = |port: &Port| match is_on_linux(port.kind) {
+        true => RingFrames::of_port(port.receive_ring).sum(),
+        false => FRAMES_IN_MEMORY,
     };
-    let (ports, ports_in_memory) = count(&mut policy.ports.iter().map(|port| port.kind));
-    let (vifs, vifs_in_memory) = count(&mut policy.vifs.iter().map(|vif| vif.kind));
+    let vifs = policy.vifs.iter().filter(|vif| is_on_linux(vif.kind)).count() as u64;
+    let vifs_in_memory = policy.vifs.len() as u64 - vifs;
     let of_ports =
-        ports * RingFrames::PORT.sum() + (ports_in_memory + vifs_in_memory) * FRAMES_IN_MEMORY;
+        policy.ports.iter().map(of_port).sum::<u64>() + vifs_in_memory * FRAMES_IN_MEMORY;
     let deep = vifs.min(RingFrames::DEEP_VIFS as u64);
     let of_vifs = deep * RingFrames::DEEP_VIF.sum() + (vifs - deep) * RingFrames::VIF.sum();
     let shared_max = u64::from(RingFrames::SHARED_POOL_MAX);

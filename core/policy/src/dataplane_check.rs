@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::dataplane::Dataplane;
 use crate::finding::Finding;
 use crate::format::quoted;
-use crate::model::{Kind, Policy};
+use crate::model::{Kind, Policy, Port};
 use crate::share::Direction;
 
 /// Adds the problems of keys that the policy's data plane does not have.
@@ -27,6 +27,13 @@ fn check_switch(policy: &Policy, findings: &mut Vec<Finding>) {
     for (index, _) in policy.ports.iter().enumerate().filter(|(_, port)| !port.rules.is_empty()) {
         let message = "needs node.dataplane = \"kernel\", where guests' devices stay on a bridge";
         findings.push(Finding::new("port", index, "rule", message));
+    }
+    let has_ring = |port: &Port| matches!(port.kind, Kind::Auto | Kind::Xdp);
+    let sized = |port: &Port| port.receive_ring != Port::RECEIVE_RING_DEFAULT;
+    let ports = policy.ports.iter().enumerate();
+    for (index, _) in ports.filter(|(_, port)| sized(port) && !has_ring(port)) {
+        let message = "is for ports of kind \"auto\" or \"xdp\": others have no ring";
+        findings.push(Finding::new("port", index, "receive_ring", message));
     }
     for (index, port) in policy.ports.iter().enumerate() {
         let given = |direction: &Direction| port.host_share(*direction).is_some();
@@ -47,6 +54,11 @@ fn check_kernel(policy: &Policy, findings: &mut Vec<Finding>) {
             findings.push(Finding::new("port", index, "bridge", message));
             continue;
         };
+        if port.receive_ring != Port::RECEIVE_RING_DEFAULT {
+            let message =
+                "is for the switch: node.dataplane = \"kernel\" leaves devices to the kernel";
+            findings.push(Finding::new("port", index, "receive_ring", message));
+        }
         if let Some(first) = bridges.insert(bridge, &port.name) {
             let message = format!("is that of port {} already", quoted(first));
             findings.push(Finding::new("port", index, "bridge", message));

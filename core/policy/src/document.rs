@@ -84,10 +84,10 @@ pub(crate) struct NodeTable {
     #[schemars(extend("default" = "pinned"))]
     pub(crate) reservation: Option<Reservation>,
     /// Frames in the pool that all devices share. Must hold what all queues may hold and what
-    /// is in the rings of devices: 1280 for each port, 768 for each of eight vifs, 192 for each
-    /// further one, 64 for one in memory or a file. A vif's `send` queue counts twice, since
-    /// frames to the port and frames to other vifs wait apart, but once behind a smooth window,
-    /// which bounds both together; a queue of flows counts with 256 at most.
+    /// is in the rings of devices: 256 and `receive_ring` for each port, 768 for each of eight
+    /// vifs, 192 for each further one, 64 for one in memory or a file. A vif's `send` queue counts
+    /// twice, since frames to the port and frames to other vifs wait apart, but once behind a
+    /// smooth window, which bounds both together; a queue of flows counts with 256 at most.
     #[schemars(range(min = 64, max = FRAMES_MAX))]
     #[schemars(extend("x-default" = "what is needed, at least 16384"))]
     pub(crate) frames: Option<u32>,
@@ -164,6 +164,13 @@ pub(crate) struct PortTable {
     #[schemars(extend("default" = Port::CATCH_UP_DEFAULT.to_string()))]
     #[schemars(extend("x-minimum" = 0, "x-maximum" = SECOND))]
     pub(crate) catch_up: Option<Text<Nanos>>,
+    /// Frames from the link that may wait for the worker in the ring of the device. A node that is
+    /// overloaded keeps it full, and each frame waits for all before it; a short one loses frames
+    /// while the worker is away. The device's receive queues share it, at least 64 each. Only
+    /// with `node.dataplane = "switch"`; set when the device is opened.
+    #[schemars(extend("enum" = [64, 128, 256, 512, 1024, 2048, 4096]))]
+    #[schemars(extend("default" = Port::RECEIVE_RING_DEFAULT))]
+    pub(crate) receive_ring: Option<u32>,
     /// The form in which frames on this link say which parallel internet they belong to
     /// (`slice.pih`). With `byte`, every slice with a vif on the port needs a number.
     #[schemars(extend("default" = "header"))]

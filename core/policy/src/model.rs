@@ -21,7 +21,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
-use crate::bounds::CATCH_UP_DEFAULT;
 use crate::{
     Api, Dataplane, DevicePattern, Direction, Filter, FiveTuple, MacAddr, NameTemplate,
     Overbooking, PihForm, Queue, QueueKind, Report, RouterRealtime, RouterXtc, Share, SmoothWindow,
@@ -126,6 +125,8 @@ pub struct Port {
     pub scheduler: SchedulerKind,
     /// Lateness of the worker that the port compensates while packets wait.
     pub catch_up: Nanos,
+    /// Frames that the device's receive ring holds: a power of two from 64 to 4096.
+    pub receive_ring: u32,
     /// The form of the numbers of parallel internets on the link.
     pub pih: PihForm,
     /// The cycle of phases in which slices send; `None`: all may send at any time.
@@ -437,6 +438,7 @@ impl Port {
             overhead: 0,
             scheduler: SchedulerKind::Hfsc,
             catch_up: Self::CATCH_UP_DEFAULT,
+            receive_ring: Self::RECEIVE_RING_DEFAULT,
             pih: PihForm::Header,
             cycle: None,
         }
@@ -462,7 +464,7 @@ impl Port {
     /// Largest `overhead`: ample for stacked tunnels.
     pub const OVERHEAD_MAX: i32 = 256;
     /// The default of `catch_up`: on a shared machine one wake-up in a thousand is up to 3 ms late.
-    pub const CATCH_UP_DEFAULT: Nanos = CATCH_UP_DEFAULT;
+    pub const CATCH_UP_DEFAULT: Nanos = crate::bounds::CATCH_UP_DEFAULT;
 }
 
 impl Slice {

@@ -340,6 +340,7 @@ fn port(table: &PortTable) -> Port {
         overhead: table.overhead.unwrap_or(base.overhead),
         scheduler: table.scheduler.unwrap_or(base.scheduler),
         catch_up: table.catch_up.map_or(base.catch_up, |text| text.0),
+        receive_ring: table.receive_ring.unwrap_or(base.receive_ring),
         pih: table.pih.unwrap_or(base.pih),
         cycle,
         ..base

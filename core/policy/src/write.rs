@@ -161,6 +161,7 @@ fn port(port: &Port) -> PortTable {
         overhead: Some(port.overhead),
         scheduler: Some(port.scheduler),
         catch_up: Some(Text(port.catch_up)),
+        receive_ring: Some(port.receive_ring),
         pih: Some(port.pih),
         cycle: port.cycle.as_ref().map(CycleTable::of),
         host_send: port.host_send.as_ref().map(HostShareTable::of),

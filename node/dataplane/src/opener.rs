@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use weir_policy::{Kind, Policy, RingFrames};
+use weir_policy::{Kind, Policy, Port, RingFrames};
 use weir_ports::{
     AnyPort, BindMode, DeviceRole, Devices, GateId, LentChunks, PacketConfig, PacketPort, Pins,
     PlaneLimits, Pool, PortError, Questions, Region, TapConfig, TapPort, XdpConfig, XdpPlane,
@@ -91,14 +91,16 @@ impl Opener {
         policy: &Policy,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<Vec<AttachedDevice>, PortError> {
-        let ports = policy.ports.iter().map(|port| (&port.name, &port.device, port.kind, true));
-        let vifs = policy.vifs.iter().map(|vif| (&vif.name, &vif.device, vif.kind, false));
+        let ports = policy.ports.iter();
+        let ports =
+            ports.map(|port| (&port.name, &port.device, port.kind, Some(port.receive_ring)));
+        let vifs = policy.vifs.iter().map(|vif| (&vif.name, &vif.device, vif.kind, None));
         let mut opened = Vec::new();
-        for (name, device, kind, is_port) in ports.chain(vifs) {
+        for (name, device, kind, port_ring) in ports.chain(vifs) {
             if !wanted(device) {
                 continue;
             }
-            match self.open_one(name, device, kind, is_port) {
+            match self.open_one(name, device, kind, port_ring) {
                 Ok(attached) => opened.push(attached),
                 Err(error) => {
                     self.give_up(opened);
@@ -146,13 +148,16 @@ impl Opener {
         name: &str,
         device: &str,
         kind: Kind,
-        is_port: bool,
+        port_ring: Option<u32>,
     ) -> Result<AttachedDevice, PortError> {
-        let gates = self.take_gates(device, is_port)?;
-        let bounce = !is_port && self.region.frames() > RingFrames::SHARED_POOL_MAX;
+        let gates = self.take_gates(device, port_ring.is_some())?;
+        let bounce = port_ring.is_none() && self.region.frames() > RingFrames::SHARED_POOL_MAX;
         let is_of_many = self.vifs_max > RingFrames::FEW_VIFS + VIFS_SPARE;
         let (role, rings) = match gates {
-            DeviceGates::Port(flood) => (DeviceRole::Port(flood), RingFrames::PORT),
+            DeviceGates::Port(flood) => {
+                let receive = port_ring.unwrap_or(Port::RECEIVE_RING_DEFAULT);
+                (DeviceRole::Port(flood), RingFrames::of_port(receive))
+            }
             DeviceGates::Vif([send, _])
                 if self.deep_vifs.len() < RingFrames::DEEP_VIFS && !(bounce && is_of_many) =>
             {

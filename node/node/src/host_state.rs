@@ -247,6 +247,12 @@ pub(crate) enum UnfitPolicy {
          bring it again"
     )]
     RoleChange { device: String },
+    /// The ring of a device that is open keeps its size.
+    #[error(
+        "device {device}: receive_ring is read when it is opened; start the node again, or take \
+         the port and its vifs out and bring them again"
+    )]
+    RingChange { device: String },
     /// A vif of kind `host` can only be made at the start.
     #[error("device {device}: a vif of kind \"host\" comes with the node; start the node again")]
     HostVifComes { device: String },
@@ -295,9 +301,10 @@ fn devices_may_change(old: &Policy, new: &Policy) -> Result<(), UnfitPolicy> {
     };
     for (device, role) in all(new) {
         match role_of(old, &device) {
-            Some(before) if before != role => {
+            Some(before) if before.kind != role.kind || before.is_port() != role.is_port() => {
                 return Err(UnfitPolicy::RoleChange { device });
             }
+            Some(before) if before != role => return Err(UnfitPolicy::RingChange { device }),
             None if role.kind == Kind::Host => return Err(UnfitPolicy::HostVifComes { device }),
             _ => {}
         }
@@ -315,14 +322,21 @@ fn devices_may_change(old: &Policy, new: &Policy) -> Result<(), UnfitPolicy> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct DeviceRole {
     kind: Kind,
-    port: bool,
+    /// The receive ring of a port; `None` for a vif.
+    port_ring: Option<u32>,
+}
+
+impl DeviceRole {
+    const fn is_port(&self) -> bool {
+        self.port_ring.is_some()
+    }
 }
 
 fn role_of(policy: &Policy, device: &str) -> Option<DeviceRole> {
     let port = policy.ports.iter().find(|port| port.device == device);
     let vif = || policy.vifs.iter().find(|vif| vif.device == device);
-    port.map(|port| DeviceRole { kind: port.kind, port: true })
-        .or_else(|| vif().map(|vif| DeviceRole { kind: vif.kind, port: false }))
+    port.map(|port| DeviceRole { kind: port.kind, port_ring: Some(port.receive_ring) })
+        .or_else(|| vif().map(|vif| DeviceRole { kind: vif.kind, port_ring: None }))
 }
 
 fn devices(policy: &Policy) -> impl Iterator<Item = &str> {
@@ -364,6 +378,13 @@ mod tests {
         new.vifs[0] = Vif { kind: Kind::Tap, ..old.vifs[0].clone() };
         let refused = devices_may_change(&old, &new).unwrap_err().to_string();
         assert!(refused.starts_with("device a: it changes its kind"), "{refused}");
+        new.vifs[0] = old.vifs[0].clone();
+        new.ports[0].receive_ring = 256;
+        let refused = devices_may_change(&old, &new).unwrap_err().to_string();
+        assert!(refused.starts_with("device up0: receive_ring is read"), "{refused}");
+        new.ports[0].device = "up1".to_owned();
+        assert_eq!(devices_may_change(&old, &new), Ok(()));
+        new.ports[0] = old.ports[0].clone();
         new.vifs[0] = Vif { kind: Kind::Host, device: "h".to_owned(), ..old.vifs[0].clone() };
         assert!(
             devices_may_change(&old, &new).unwrap_err().to_string().contains("comes with the node")
