@@ -11,7 +11,7 @@
 //! slices out; a new way gives each slice to the kind where it is cheapest at the weights (Dantzig
 //! and Wolfe 1960). It has few rows however many slices there are.
 
-use crate::loads::{BoundDepth, KindWeights, LoadProgram, SliceLoads};
+use crate::loads::{BoundDepth, LoadProgram, PerResource, SliceLoads};
 use crate::request::PlanRequest;
 use crate::shapes::ShapedRequest;
 
@@ -21,7 +21,7 @@ pub(crate) struct CapacityBound {
     /// It is proven that the slices do not fit.
     pub(crate) falls_short: bool,
     /// The weight of each resource of each kind; positive where it is scarce.
-    pub(crate) weights: Vec<KindWeights>,
+    pub(crate) weights: Vec<PerResource>,
 }
 
 /// Tells whether the linear bound proves that some slices of a request, given by number, do not fit
@@ -56,7 +56,7 @@ pub(crate) type SharedOut = Vec<Option<usize>>;
 pub(crate) fn cheapest_kinds(
     request: &ShapedRequest,
     counts: &[u32],
-    weights: &[KindWeights],
+    weights: &[PerResource],
 ) -> Option<SharedOut> {
     let kind_of = |shape: usize| {
         if counts[shape] == 0 {

@@ -39,6 +39,8 @@ pub struct SliceDemand {
 /// A reason why a slice cannot be on a node of a kind, however empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KindMismatch {
+    /// The kind has no nodes.
+    NoNodes,
     /// The request names other kinds.
     NotAllowed,
     /// The phase that the request names is shorter than rate, frames and delay need.
@@ -71,6 +73,7 @@ pub enum KindMismatch {
 impl fmt::Display for KindMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoNodes => f.write_str("there is no node of it"),
             Self::NotAllowed => f.write_str("is not among its nodes"),
             Self::PhaseTooShort { phase, needs } => {
                 write!(f, "phase is {phase}, rate, frames and delay need at least {needs}")
@@ -159,6 +162,9 @@ impl SliceRequest {
     /// The reason why the slice cannot be on a node of `kind`, however empty; `None` if it can.
     #[must_use]
     pub fn mismatch(&self, index: usize, kind: &NodeKind) -> Option<KindMismatch> {
+        if kind.count == 0 {
+            return Some(KindMismatch::NoNodes);
+        }
         let needs = match self.demand(index, kind) {
             Ok(demand) => demand.amounts,
             Err(mismatch) => return Some(mismatch),

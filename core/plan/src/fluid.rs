@@ -11,7 +11,7 @@
 //! is near the truth. Where they have few, the master program's is.
 
 use crate::capacity::{SharedOut, cheapest_kinds};
-use crate::loads::KindWeights;
+use crate::loads::PerResource;
 use crate::lp::{LinearProgram, LinearRow};
 use crate::proof::{BoundedKind, VALUE, lower_bound};
 use crate::resource::{Resource, float, whole};
@@ -21,7 +21,7 @@ use crate::shapes::ShapedRequest;
 pub(crate) fn fluid_bound(request: &ShapedRequest, counts: &[u32]) -> u128 {
     let mut program = FluidProgram::new(request);
     let dearest = request.kinds.iter().map(|kind| kind.cost).max().unwrap_or(1).max(1);
-    let mut weights: Vec<KindWeights> = request
+    let mut weights: Vec<PerResource> = request
         .kinds
         .iter()
         .map(|kind| [float(kind.cost) / float(dearest) / 4.0; Resource::ALL.len()])
@@ -65,7 +65,7 @@ impl<'r> FluidProgram<'r> {
         Self { request, linear }
     }
 
-    fn weights(&self) -> Vec<KindWeights> {
+    fn weights(&self) -> Vec<PerResource> {
         let prices = self.linear.prices();
         let weight = |kind: usize| {
             let mut weights = [0.0; Resource::ALL.len()];
@@ -97,7 +97,7 @@ impl<'r> FluidProgram<'r> {
 }
 
 /// The bound that weights prove, in integers.
-fn proven(request: &ShapedRequest, counts: &[u32], weights: &[KindWeights], dearest: u64) -> u128 {
+fn proven(request: &ShapedRequest, counts: &[u32], weights: &[PerResource], dearest: u64) -> u128 {
     let unit = float(dearest * VALUE);
     let exact: Vec<_> = weights.iter().map(|of| of.map(|weight| whole(weight * unit))).collect();
     let mut value = 0;

@@ -5,6 +5,8 @@
 //! afterwards: each known way then loads less, and mostly the basis of before already shows that
 //! the rest fits.
 
+use std::cell::Cell;
+
 use crate::lp::{LinearProgram, LinearRow};
 use crate::resource::{Resource, float, whole};
 use crate::shapes::ShapedRequest;
@@ -18,8 +20,8 @@ pub(crate) enum BoundDepth {
     Weights,
 }
 
-/// The weight of each resource of a kind of node.
-pub(crate) type KindWeights = [f64; Resource::ALL.len()];
+/// A number for each resource of a kind of node: its weight, or the share that is taken.
+pub(crate) type PerResource = [f64; Resource::ALL.len()];
 
 /// The shapes of some slices, with the share of all nodes of a kind that one slice takes.
 pub(crate) struct SliceLoads<'r> {
@@ -27,7 +29,9 @@ pub(crate) struct SliceLoads<'r> {
     /// The shapes, by entry.
     shapes: Vec<usize>,
     /// By entry, then by kind; `None` where a slice does not fit.
-    shares: Vec<Option<KindWeights>>,
+    shares: Vec<Option<PerResource>>,
+    /// Times that a program of these loads was solved with new ways.
+    solved: Cell<u32>,
 }
 
 impl<'r> SliceLoads<'r> {
@@ -47,7 +51,12 @@ impl<'r> SliceLoads<'r> {
         let each = shapes.iter().copied();
         let each = each.flat_map(|shape| (0..kinds).map(move |kind| (kind, shape)));
         let shares = each.map(|(kind, shape)| share(shape, kind)).collect();
-        Self { request, shapes, shares }
+        Self { request, shapes, shares, solved: Cell::new(0) }
+    }
+
+    /// The number of times that a program of these loads was solved with new ways.
+    pub(crate) fn solved(&self) -> u32 {
+        self.solved.get()
     }
 
     /// The counts by entry, of those by shape.
@@ -62,12 +71,12 @@ impl<'r> SliceLoads<'r> {
         entries
     }
 
-    fn load(&self, entry: usize, kind: usize) -> KindWeights {
+    fn load(&self, entry: usize, kind: usize) -> PerResource {
         self.shares[entry * self.request.kinds.len() + kind].unwrap_or_default()
     }
 
     /// The kind where a slice weighs least, and its price there; `None` if it fits nowhere.
-    fn cheapest(&self, entry: usize, weights: &[KindWeights]) -> Option<(usize, f64)> {
+    fn cheapest(&self, entry: usize, weights: &[PerResource]) -> Option<(usize, f64)> {
         let kinds = weights.len();
         let mut best: Option<(usize, f64)> = None;
         for (kind, shares) in self.shares[entry * kinds..][..kinds].iter().enumerate() {
@@ -84,7 +93,7 @@ impl<'r> SliceLoads<'r> {
 /// Weights and the integers that they prove a bound with.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadProof {
-    pub(crate) weights: Vec<KindWeights>,
+    pub(crate) weights: Vec<PerResource>,
     exact: Vec<[u128; Resource::ALL.len()]>,
     /// The weight of all that nodes have. Slices that weigh more do not fit.
     pub(crate) all: u128,
@@ -92,7 +101,7 @@ pub(crate) struct LoadProof {
 
 impl LoadProof {
     /// Makes integers of weights.
-    pub(crate) fn of(weights: &[KindWeights]) -> Self {
+    pub(crate) fn of(weights: &[PerResource]) -> Self {
         let exact: Vec<_> =
             weights.iter().map(|of| of.map(|w| u128::from(whole(w * WEIGHT)))).collect();
         let all = exact.iter().flatten().sum::<u128>() << PROOF_BITS;
@@ -143,7 +152,7 @@ pub(crate) struct LoadProgram<'l> {
     /// The row of each resource of each kind; `None` where the kind has none of it.
     rows: Vec<[Option<usize>; Resource::ALL.len()]>,
     row_count: usize,
-    weights: Vec<KindWeights>,
+    weights: Vec<PerResource>,
 }
 
 impl<'l> LoadProgram<'l> {
@@ -173,13 +182,14 @@ impl<'l> LoadProgram<'l> {
     }
 
     /// The weight of each resource of each kind, of all nodes together.
-    pub(crate) fn weights(&self) -> &[KindWeights] {
+    pub(crate) fn weights(&self) -> &[PerResource] {
         &self.weights
     }
 
     /// Adds ways until it is known whether the slices fit, or until the load is the lowest; returns
     /// a proof that they do not fit.
     pub(crate) fn solve(&mut self, depth: BoundDepth) -> Option<LoadProof> {
+        self.loads.solved.set(self.loads.solved.get() + 1);
         let mut proof = None;
         for _ in 0..ROUNDS_MAX {
             let Some((kinds, need)) = self.cheapest_kinds() else {
@@ -223,7 +233,7 @@ impl<'l> LoadProgram<'l> {
         Some((kinds, need))
     }
 
-    fn priced(&self) -> Vec<KindWeights> {
+    fn priced(&self) -> Vec<PerResource> {
         let prices = self.linear.prices();
         let weight = |row: Option<usize>| row.map_or(0.0, |row| (-prices[row]).max(0.0));
         self.rows.iter().map(|rows| rows.map(weight)).collect()
@@ -295,12 +305,14 @@ impl<'l> LoadProgram<'l> {
     }
 
     /// The ways of a mixture, each with its part.
-    fn parts(&self, mixture: &[(usize, f64)]) -> impl Iterator<Item = (&LoadWay, f64)> {
-        let of_way = |(column, part): &(usize, f64)| {
+    fn parts<'p>(
+        &'p self,
+        mixture: &'p [(usize, f64)],
+    ) -> impl Iterator<Item = (&'p LoadWay, f64)> {
+        mixture.iter().filter_map(|(column, part)| {
             let way = self.ways.get(column.checked_sub(self.first)?)?;
             Some((way, part.max(0.0)))
-        };
-        mixture.iter().filter_map(of_way).collect::<Vec<_>>().into_iter()
+        })
     }
 
     /// The load of the fullest resource, with parts that add up to one.

@@ -52,11 +52,13 @@ impl ShapedRequest {
         Self { kinds: request.kinds.iter().map(numbers).collect(), shapes, shape_of }
     }
 
-    /// The demand of a slice on a kind; `None` where it cannot be, or does not fit.
+    /// The demand of a slice on a kind; `None` where it cannot be, does not fit, or there is no
+    /// node.
     pub(crate) fn demand(&self, slice: usize, kind: usize) -> Option<&ResourceAmounts> {
+        let numbers = &self.kinds[kind];
         self.shapes[self.shape_of[slice]][kind]
             .as_ref()
-            .filter(|demand| demand.fits(&self.kinds[kind].capacity))
+            .filter(|demand| numbers.count > 0 && demand.fits(&numbers.capacity))
     }
 
     /// The size of a slice: the least share of a node, over the kinds where it fits, summed over
@@ -68,9 +70,12 @@ impl ShapedRequest {
 
     /// All slices that fit nowhere.
     pub(crate) fn homeless(&self) -> Vec<usize> {
-        let kinds = 0..self.kinds.len();
-        let fits = |slice: usize| kinds.clone().any(|kind| self.demand(slice, kind).is_some());
-        (0..self.shape_of.len()).filter(|slice| !fits(*slice)).collect()
+        (0..self.shape_of.len()).filter(|slice| !self.has_home(*slice)).collect()
+    }
+
+    /// Tells whether a slice fits on some node while that is empty.
+    pub(crate) fn has_home(&self, slice: usize) -> bool {
+        (0..self.kinds.len()).any(|kind| self.demand(slice, kind).is_some())
     }
 
     /// The number of the given slices of each shape.

@@ -18,75 +18,74 @@ use crate::shapes::ShapedRequest;
 /// Finds an irreducible conflict among `order`, which falls short all together; the first ones are
 /// preferred. At most `programs` linear programs get new ways.
 pub(crate) fn shrink(request: &ShapedRequest, order: &[usize], programs: u32) -> SliceConflict {
+    debug_assert!(
+        order.iter().all(|slice| request.has_home(*slice)),
+        "a slice that fits nowhere is refused by itself, and no weights prove it"
+    );
     let counts = request.counts(order);
     let loads = SliceLoads::of(request, &counts);
     let entries = loads.entries();
     let entry_of: Vec<usize> =
         order.iter().filter_map(|slice| entries[request.shape_of[*slice]]).collect();
-    let mut search = ShrinkSearch { loads: &loads, programs, solved: 0 };
+    let search = ShrinkSearch { loads: &loads, programs };
     let Some((high, program, proof)) = search.prefix(&entry_of, loads.counts(&counts)) else {
         let slices = order.to_vec();
-        return SliceConflict { slices, is_irreducible: false, checks: search.solved };
+        return SliceConflict { slices, is_irreducible: false, checks: loads.solved() };
     };
     let (kept, is_irreducible) = search.filter(&entry_of[..high], program, proof);
     let mut slices: Vec<usize> = kept.into_iter().map(|at| order[at]).collect();
     slices.sort_unstable();
-    SliceConflict { slices, is_irreducible, checks: search.solved }
+    SliceConflict { slices, is_irreducible, checks: loads.solved() }
 }
 
 struct ShrinkSearch<'l> {
     loads: &'l SliceLoads<'l>,
     programs: u32,
-    solved: u32,
 }
 
 impl<'l> ShrinkSearch<'l> {
-    /// Counts a linear program; `None` when they are used up.
-    fn count(&mut self) -> Option<()> {
-        self.solved = self.solved.checked_add(1).filter(|solved| *solved <= self.programs)?;
-        Some(())
+    /// Tells whether another linear program may get new ways.
+    fn may_solve(&self) -> bool {
+        self.loads.solved() < self.programs
     }
 
     /// The length of the shortest prefix that falls short, with its program and proof. `None` if
     /// not even all are proven to fall short.
     fn prefix(
-        &mut self,
+        &self,
         entry_of: &[usize],
         counts: Vec<u32>,
     ) -> Option<(usize, LoadProgram<'l>, LoadProof)> {
-        self.count()?;
-        let mut program = LoadProgram::new(self.loads, counts);
-        let mut proof = program.solve(BoundDepth::Weights)?;
-        let mut counts = program.counts().to_vec();
-        let mut high = entry_of.len();
-        loop {
-            let length = shortest_proven(self.loads, entry_of, &proof);
-            entry_of[length..high].iter().for_each(|entry| counts[*entry] -= 1);
-            high = length;
-            let Some(last) = high.checked_sub(1) else { break };
-            if self.count().is_none() {
-                break;
-            }
-            counts[entry_of[last]] -= 1;
-            let mut without = LoadProgram::new(self.loads, counts.clone());
-            match without.solve(BoundDepth::Weights) {
-                Some(shorter) => (high, proof) = (last, shorter),
-                None => {
-                    counts[entry_of[last]] += 1;
-                    break;
-                }
-            }
+        if !self.may_solve() {
+            return None;
         }
         let mut program = LoadProgram::new(self.loads, counts);
+        let mut proof = program.solve(BoundDepth::Weights)?;
+        // `is_solved`: the program's ways are of this prefix, not of a longer one.
+        let (mut high, mut is_solved) = (entry_of.len(), true);
+        loop {
+            let length = shortest_proven(self.loads, &entry_of[..high], &proof);
+            entry_of[length..high].iter().for_each(|entry| program.remove(*entry));
+            (high, is_solved) = (length, is_solved && length == high);
+            let Some(last) = high.checked_sub(1).filter(|_| self.may_solve()) else { break };
+            let mut counts = program.counts().to_vec();
+            counts[entry_of[last]] -= 1;
+            let mut without = LoadProgram::new(self.loads, counts);
+            let Some(shorter) = without.solve(BoundDepth::Weights) else { break };
+            (high, program, proof, is_solved) = (last, without, shorter, true);
+        }
         // The proof at hand holds in any case; a better one spares more slices.
-        let proof = program.solve(BoundDepth::Weights).unwrap_or(proof);
+        if !is_solved && self.may_solve() {
+            program = LoadProgram::new(self.loads, program.counts().to_vec());
+            proof = program.solve(BoundDepth::Weights).unwrap_or(proof);
+        }
         Some((high, program, proof))
     }
 
     /// Takes away what the conflict does not need, the last first; returns the positions that stay,
     /// and whether all of them are needed.
     fn filter(
-        &mut self,
+        &self,
         entry_of: &[usize],
         mut program: LoadProgram<'l>,
         mut proof: LoadProof,
@@ -107,7 +106,7 @@ impl<'l> ShrinkSearch<'l> {
                 continue;
             }
             if !program.nearby_mixture_fits() && !program.known_ways_fit() {
-                if self.count().is_none() {
+                if !self.may_solve() {
                     program.put_back(entry);
                     kept.extend(0..=at);
                     return (kept, false);
@@ -213,7 +212,7 @@ mod tests {
         for round in 0..60_usize {
             let request = random_slices(&mut state, 9, true);
             let order: Vec<usize> = (0..request.shape_of.len()).collect();
-            for programs in (0..80).step_by(8) {
+            for programs in (0..4).chain((8..80).step_by(8)) {
                 if !conflicts(&request, &order) {
                     continue;
                 }

@@ -271,6 +271,28 @@ fn a_slice_that_fits_on_no_node_is_told_why() {
     assert!(text.starts_with("phase is 20us, rate, frames and delay need at least 1"), "{text}");
 }
 
+/// Goal: a kind without nodes is no place for a slice, and its refusal says so. Other slices do not
+/// hide it: the sums of these two fall short whatever the rest.
+#[test]
+fn a_slice_that_fits_only_where_there_is_no_node_is_told_why() {
+    let mut draw = Draw(1);
+    let mut request = small_request(&mut draw);
+    request.kinds.truncate(2);
+    for (kind, (count, percent)) in request.kinds.iter_mut().zip([(0, 300), (1, 100)]) {
+        (kind.count, kind.cpu) = (count, CpuShare::from_percent(percent));
+    }
+    request.slices.truncate(2);
+    for (slice, percent) in request.slices.iter_mut().zip([200, 10]) {
+        slice.cpu = vec![CpuShare::from_percent(percent); 2];
+    }
+    let refusal = refused(&request, &PlanEffort::default());
+    assert_eq!(refusal.conflict.slices, [0]);
+    let RefusalGround::NoNode(reasons) = refusal.ground else { panic!("{:?}", refusal.ground) };
+    let texts: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+    assert_eq!(texts, ["there is no node of it", "cpu is 200%, a node has 100%"]);
+    assert!(falls_short(&request, &[0]) && !falls_short(&request, &[1]));
+}
+
 /// The example has a plan, and phases that do not overlap.
 #[test]
 fn the_example_is_placed() {
