@@ -53,6 +53,9 @@ pub enum ResetTime {
     NotBack(Nanos),
     /// The reset itself failed, for this reason.
     Failed(String),
+    /// No reset was made, since the DUT gave the tester no link: an earlier reset may have left it
+    /// so. The text names the interface.
+    NoLink(String),
 }
 
 /// The time from the end of an overload of `over` to the last lost packet of a stream of `pps`

@@ -87,6 +87,7 @@ pub use recovery::Recovery;
 pub use repetitions::Repetitions;
 pub use report::{CpuFit, MeasurementReport, NativeBaseline, check_goals, cpu_fits};
 pub use scale::{packets_in, scaled};
+pub use schedule::SizeTest;
 pub use search::{Search, SearchConfig, Step, TrialStep};
 pub use sizes::{FramePattern, FramePatternError, IpVersion, TEXT_SIZES};
 pub use suite::{BackToBack, BenchmarkProgress, LadderPoint, SizeResult, SuiteResult};

@@ -15,6 +15,7 @@ use crate::limits::THROUGHPUT_PERCENT;
 use crate::repetitions::Repetitions;
 use crate::report::{MeasurementReport, busy, kilo, offered_kpps};
 use crate::scale::{float, seconds};
+use crate::schedule::SizeTest;
 use crate::suite::{LadderPoint, SizeResult};
 
 impl MeasurementReport {
@@ -64,9 +65,11 @@ impl MeasurementReport {
             lines.push(format!("INCOMPLETE: the measurement ended before these sizes: {sizes}."));
         }
         for size in &self.suite.sizes {
-            if let Some(test) = &size.ended_in {
+            if let Some(test) = size.ended_in {
                 let frame = self.frame(size);
-                let at = if test == "reset" { "in or before" } else { "in" };
+                // Resets are made last: until then every size is to have one.
+                let at = if test == SizeTest::Reset { "in or before" } else { "in" };
+                let test = test.name();
                 lines.push(format!("INCOMPLETE: {frame}: the measurement ended {at}: {test}."));
             }
         }

@@ -177,12 +177,12 @@ impl<M: Measurer> SizeRun<'_, M> {
             }
             self.note_line(test);
             if let Err(error) = self.test(test, throughput, result) {
-                result.ended_in = Some(test.name().to_owned());
+                result.ended_in = Some(test);
                 return Err(error);
             }
         }
         // It is made when all sizes are done; until then this size is incomplete.
-        result.ended_in = choice.reset.then(|| SizeTest::Reset.name().to_owned());
+        result.ended_in = choice.reset.then_some(SizeTest::Reset);
         Ok(())
     }
 
@@ -193,8 +193,8 @@ impl<M: Measurer> SizeRun<'_, M> {
         if max < line && matches!(test, SizeTest::LossRate | SizeTest::BackToBack) {
             // Without a number, so that the page has it once for all sizes.
             self.notes.push(format!(
-                "{}: from the most on that the tester sends, less than the line's rate, which the \
-                 RFC asks for",
+                "{}: the greatest load is the tester's own limit, below the line rate that the RFC \
+                 asks for",
                 test.name()
             ));
         }
@@ -445,9 +445,13 @@ impl<M: Measurer> SizeRun<'_, M> {
             ));
         }
         if found.missed > 0 {
+            let meaning = match found.is_lossy_at_end {
+                true => "whether the device recovered is not known",
+                false => "the device took at most the time that is shown",
+            };
             self.notes.push(format!(
                 "recovery: the tester itself missed {} packets, which may have been the last ones \
-                 that are missing: the device took at most the time that is shown",
+                 that are missing: {meaning}",
                 found.missed
             ));
         }

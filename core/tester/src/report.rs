@@ -13,6 +13,7 @@ use crate::measurer::{CpuLoad, NodeLoad, TrialResult};
 use crate::model::{CpuLine, CpuPoint, CpuSurface};
 use crate::outcome::Outcome;
 use crate::repetitions::Repetitions;
+use crate::schedule::SizeTest;
 use crate::suite::{LadderPoint, SizeResult, SuiteResult};
 
 /// A measurement of a device under test.
@@ -109,7 +110,7 @@ impl MeasurementReport {
         }
         for size in &self.suite.sizes {
             let name = size.profile.sizes.to_string();
-            if let Some(test) = &size.ended_in {
+            if let Some(test) = size.ended_in.map(SizeTest::name) {
                 let _written = writeln!(csv, "INCOMPLETE,{name},,ended in {test},,");
             }
             let mut line = |test: &str, pps: u64, quantity: &str, unit: &str, value: String| {

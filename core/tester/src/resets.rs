@@ -21,12 +21,12 @@ pub(crate) fn run_resets<M: Measurer>(
     let (of, each) = (suite.sizes.len(), schedule.test(SizeTest::Reset).as_nanos());
     let (duration, patience) = (schedule.limits.overload, schedule.limits.reset_patience);
     let test = SizeTest::Reset.name();
-    let mut is_away = false;
+    let mut away: Option<&str> = None;
     for done in 0..of {
         let Some(size) = suite.sizes.get_mut(done) else { break };
         let pps = size.goals.first().map_or(0, GoalResult::throughput);
-        if pps == 0 || is_away {
-            let why = if is_away { STILL_AWAY } else { NO_THROUGHPUT };
+        let without = (pps == 0).then_some(NO_THROUGHPUT);
+        if let Some(why) = away.or(without) {
             size.notes.push(format!("reset left out: {why}"));
         } else {
             let left = Nanos::new(each.saturating_mul((of - done) as u64));
@@ -34,7 +34,11 @@ pub(crate) fn run_resets<M: Measurer>(
             let profile = size.profile.clone();
             let request = ResetRequest { profile, pps, duration, patience };
             let answer = measurer.reset(&request)?;
-            is_away = matches!(answer, Some(ResetTime::NotBack(_)));
+            away = match answer {
+                Some(ResetTime::NotBack(_)) => Some(NOT_BACK),
+                Some(ResetTime::NoLink(_)) => Some(NO_LINK),
+                _ => None,
+            };
             add(size, answer);
         }
         size.ended_in = None;
@@ -48,8 +52,10 @@ fn add(size: &mut SizeResult, answer: Option<ResetTime>) {
         Some(ResetTime::Back(time)) => size.reset_ns = Some(time.as_nanos()),
         Some(ResetTime::NotBack(time)) => size.not_back_ns = Some(time.as_nanos()),
         Some(ResetTime::Failed(why)) => size.notes.push(format!("reset failed: {why}")),
+        Some(ResetTime::NoLink(why)) => size.notes.push(format!("reset left out: {why}")),
         None => size.notes.push("reset left out: the device cannot be reset".to_owned()),
     }
 }
 
-const STILL_AWAY: &str = "the device did not come back from the reset before";
+const NOT_BACK: &str = "the device did not come back from the reset before";
+const NO_LINK: &str = "the device gave no link for the reset before";

@@ -2,6 +2,7 @@
 //! How long a suite takes, told while it runs: the rest of the present test, the tests of the
 //! present size that follow, and the sizes behind it.
 
+use serde::{Deserialize, Serialize};
 use weir_units::Nanos;
 
 use crate::goal::Goal;
@@ -10,12 +11,20 @@ use crate::limits::{
 };
 
 /// A test behind the search, in the order in which they are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum SizeTest {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SizeTest {
+    /// Frame loss rate.
+    #[serde(rename = "loss rate")]
     LossRate,
+    /// Latency, and the load of processors.
     Latency,
+    /// The longest bursts without loss.
+    #[serde(rename = "back to back")]
     BackToBack,
+    /// System recovery after an overload.
     Recovery,
+    /// Time without forwarding after a reset.
     Reset,
 }
 
@@ -31,7 +40,9 @@ impl SizeTest {
     pub(crate) const ALL: [Self; 5] =
         [Self::LossRate, Self::Latency, Self::BackToBack, Self::Recovery, Self::Reset];
 
-    pub(crate) const fn name(self) -> &'static str {
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::LossRate => "loss rate",
             Self::Latency => "latency",

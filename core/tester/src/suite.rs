@@ -8,6 +8,7 @@ use crate::bounds::GoalResult;
 use crate::measurer::{TrafficProfile, TrialResult};
 use crate::outcome::Outcome;
 use crate::recovery::Recovery;
+use crate::schedule::SizeTest;
 
 /// The progress of a suite, reported before each trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +91,7 @@ pub struct SizeResult {
     /// The test in which or before which the measurement ended early, or which is still to come;
     /// its results and those of later tests are missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_in: Option<String>,
+    pub ended_in: Option<SizeTest>,
     /// Tests that were left out, loads and times that were cut, each with its reason.
     #[serde(default)]
     pub notes: Vec<String>,

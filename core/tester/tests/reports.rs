@@ -5,8 +5,8 @@
 use weir_tester::{
     BenchmarkError, BenchmarkLimits, CpuLoad, DutNoise, DutOutages, FakeDut, FramePattern, Goal,
     IpVersion, MeasurementReport, Measurer, NativeBaseline, Outcome, OutcomeError, RecoveryRequest,
-    RecoveryTime, ResetRequest, ResetTime, SearchEnd, SuiteChoice, SuiteResult, TrafficProfile,
-    TrialRequest, TrialResult, cpu_fits, run_suite,
+    RecoveryTime, ResetRequest, ResetTime, SearchEnd, SizeTest, SuiteChoice, SuiteResult,
+    TrafficProfile, TrialRequest, TrialResult, cpu_fits, run_suite,
 };
 use weir_units::Nanos;
 
@@ -198,7 +198,10 @@ fn a_loss_rate_below_the_line_is_noted() {
     let (found, _) = suite(&mut dut(), 1, SuiteChoice { loss_rate: true, ..NONE }, &limits);
     let found = found.unwrap();
     let notes = &found.sizes[0].notes;
-    assert!(notes[0].starts_with("loss rate: from the most on that the tester"), "{notes:?}");
+    assert!(
+        notes[0].starts_with("loss rate: the greatest load is the tester's own limit"),
+        "{notes:?}"
+    );
     let page = report(found).page();
     assert!(page.contains("<td>100 %</td><td>4222972</td><td>50 %</td>"), "of the line: {page}");
 }
@@ -240,7 +243,7 @@ fn a_failure_leaves_what_was_measured_and_says_where_it_ended() {
     let (result, last) = suite(&mut failing, 2, choice, &limits);
     assert!(result.is_err());
     let size = &last.sizes[0];
-    assert_eq!((last.sizes.len(), size.ended_in.as_deref()), (1, Some("latency")));
+    assert_eq!((last.sizes.len(), size.ended_in), (1, Some(SizeTest::Latency)));
     assert!(!size.loss_rate.is_empty() && size.goals[0].throughput() > 0);
     let report = report(last);
     assert!(report.page().contains("INCOMPLETE: 128 bytes: the measurement ended in: latency."));
@@ -340,6 +343,53 @@ fn a_device_that_a_reset_ends_costs_no_other_result() {
     assert!(others.clone().all(|(_, left)| *left >= resets[0]), "{told:?}");
 }
 
+/// A device whose first reset fails and leaves the tester without a link.
+struct LinkGone {
+    dut: FakeDut,
+    resets: usize,
+}
+
+impl Measurer for LinkGone {
+    type Error = OutcomeError;
+
+    fn trial(&mut self, request: &TrialRequest) -> Result<TrialResult, OutcomeError> {
+        self.dut.trial(request)
+    }
+
+    fn recovery(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, OutcomeError> {
+        self.dut.recovery(request)
+    }
+
+    fn reset(&mut self, _: &ResetRequest) -> Result<Option<ResetTime>, OutcomeError> {
+        self.resets += 1;
+        Ok(Some(match self.resets {
+            1 => ResetTime::Failed("exit status: 1".to_owned()),
+            _ => ResetTime::NoLink("interface eth1 has had no carrier for 10 s".to_owned()),
+        }))
+    }
+}
+
+/// Goal: a link that stays away is waited for once, and not again at each size.
+#[test]
+fn a_link_that_a_reset_took_away_is_waited_for_once() {
+    let mut gone = LinkGone { dut: dut(), resets: 0 };
+    let (found, _) = suite(&mut gone, 4, SuiteChoice { reset: true, ..NONE }, &LIMITS);
+    let found = found.unwrap();
+    assert_eq!(gone.resets, 2);
+    let notes: Vec<&[String]> = found.sizes.iter().map(|size| &size.notes[..]).collect();
+    let later = "reset left out: the device gave no link for the reset before";
+    assert_eq!(
+        notes,
+        [
+            ["reset failed: exit status: 1"],
+            ["reset left out: interface eth1 has had no carrier for 10 s"],
+            [later],
+            [later],
+        ]
+    );
+    assert!(found.sizes.iter().all(|size| size.ended_in.is_none()));
+}
+
 /// A tester that misses some of the packets of a recovery.
 struct Missing(FakeDut, u64);
 
@@ -368,13 +418,16 @@ fn a_recovery_with_packets_that_the_tester_missed_is_a_bound() {
         let choice = SuiteChoice { recovery: true, ..NONE };
         let mut missing = Missing(dut().with_outages(outages), 3);
         let found = report(suite(&mut missing, 1, choice, &LIMITS).0.unwrap());
-        assert!(found.suite.sizes[0].notes[0].contains("the tester itself missed 3 packets"));
-        (found.page(), found.csv())
+        let note = found.suite.sizes[0].notes[0].clone();
+        assert!(note.contains("the tester itself missed 3 packets"), "{note}");
+        (found.page(), found.csv(), note)
     };
-    let (page, csv) = recovery(300);
+    let (page, csv, note) = recovery(300);
+    assert!(note.ends_with("the device took at most the time that is shown"), "{note}");
     assert!(page.contains("<td>≤ 300 ms</td>"), "{page}");
     assert!(csv.contains("recovery: at most,ns,"), "{csv}");
-    let (page, csv) = recovery(5_000);
+    let (page, csv, note) = recovery(5_000);
+    assert!(note.ends_with("whether the device recovered is not known"), "{note}");
     assert!(page.contains("<td>not known: the tester itself missed packets</td>"), "{page}");
     assert!(csv.contains("recovery: unknown; packets missing for,ns,"), "{csv}");
 }
@@ -458,7 +511,7 @@ fn the_page_explains_its_terms_and_units() {
     let page = report.page();
     for words in [
         "<dd>10 Gbit/s</dd>",
-        "<li>128, 256 bytes: loss rate: from the most on that the tester sends",
+        "<li>128, 256 bytes: loss rate: the greatest load is the tester's own limit, below",
         "<td>&lt; 0.001 %</td>",
         "upper bound, packets/s</th>",
         "tester's own limit, packets/s</th>",

@@ -22,6 +22,17 @@ pub enum TrafficError {
     /// A namespace could not be entered, or a device is not there.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// An interface of the tester has had no carrier for too long.
+    #[error(
+        "interface {device} has had no carrier for {seconds} s: connect the device under test, and \
+         see that its port is up"
+    )]
+    NoCarrier {
+        /// The interface.
+        device: String,
+        /// The length of the wait.
+        seconds: u64,
+    },
     /// A device that cannot do what was asked, and what to do about it.
     #[error("{0}")]
     Device(String),

@@ -30,7 +30,7 @@ pub(super) enum LinkState {
 /// and a program that is attached take the link away for seconds.
 ///
 /// # Errors
-/// The interface is down, or has no carrier even then.
+/// The interface is down, or has no carrier even then ([`TrafficError::NoCarrier`]).
 pub(super) fn await_link(
     netns: Option<&str>,
     device: &str,
@@ -42,11 +42,8 @@ pub(super) fn await_link(
             LinkState::Up => return Ok(()),
             LinkState::NoCarrier if begun.elapsed() < CARRIER_MAX => {}
             LinkState::NoCarrier => {
-                let seconds = CARRIER_MAX.as_secs();
-                return Err(TrafficError::Device(format!(
-                    "interface {device} has had no carrier for {seconds} s: connect the device \
-                     under test, and see that its port is up"
-                )));
+                let (device, seconds) = (device.to_owned(), CARRIER_MAX.as_secs());
+                return Err(TrafficError::NoCarrier { device, seconds });
             }
             LinkState::Down => return Err(is_down(device)),
         }

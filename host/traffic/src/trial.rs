@@ -263,6 +263,26 @@ impl<'a> WireMeasurer<'a> {
         Ok((trials, Nanos::new(span)))
     }
 
+    /// Makes a trial. Calls `begin` before its packets are sent, and again if a lost link has the
+    /// trial repeated: nothing that was observed before the last call counts.
+    pub fn trial_from(
+        &mut self,
+        request: &TrialRequest,
+        begin: &mut dyn FnMut(),
+    ) -> Result<TrialResult, TrafficError> {
+        let intended = request
+            .burst
+            .unwrap_or_else(|| scaled(request.pps, request.duration.as_nanos(), 1_000_000_000));
+        if intended == 0 {
+            return Ok(TrialResult::default());
+        }
+        self.with_links(|tester| {
+            begin();
+            let streams = tester.streams(&request.profile, Some(request.pps), Some(intended))?;
+            Ok(tester.measure(streams, intended, request.duration)?.result)
+        })
+    }
+
     fn check_stopped(&self) -> Result<(), TrafficError> {
         match self.stop.load(std::sync::atomic::Ordering::Relaxed) {
             true => Err(TrafficError::Device("stopped by a signal".to_owned())),
@@ -466,16 +486,7 @@ impl Measurer for WireMeasurer<'_> {
     type Error = TrafficError;
 
     fn trial(&mut self, request: &TrialRequest) -> Result<TrialResult, TrafficError> {
-        let intended = request
-            .burst
-            .unwrap_or_else(|| scaled(request.pps, request.duration.as_nanos(), 1_000_000_000));
-        if intended == 0 {
-            return Ok(TrialResult::default());
-        }
-        self.with_links(|tester| {
-            let streams = tester.streams(&request.profile, Some(request.pps), Some(intended))?;
-            Ok(tester.measure(streams, intended, request.duration)?.result)
-        })
+        self.trial_from(request, &mut || ())
     }
 
     fn recovery(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, TrafficError> {
@@ -489,9 +500,13 @@ impl Measurer for WireMeasurer<'_> {
     fn reset(&mut self, request: &ResetRequest) -> Result<Option<ResetTime>, TrafficError> {
         let Some(command) = self.reset_command.clone() else { return Ok(None) };
         self.needs_records("reset")?;
-        // A device that an earlier reset has left without a link: that is the answer.
-        if let Err(error) = self.await_links() {
-            return Ok(Some(ResetTime::Failed(error.to_string())));
+        match self.await_links() {
+            // A device that an earlier reset has left without a link: that is the answer.
+            Err(error @ TrafficError::NoCarrier { .. }) => {
+                return Ok(Some(ResetTime::NoLink(error.to_string())));
+            }
+            // An interface that somebody took down or away is the tester's own.
+            links => links?,
         }
         let most = u64::from(self.sink.records_max());
         let duration = request.duration.saturating_add(request.patience);

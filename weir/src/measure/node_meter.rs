@@ -5,9 +5,11 @@
 //!
 //! A trial ends in silence, at least 100 ms in which late packets may come, and begins in it. Over
 //! both a load of 200 ms would look a third lower than it is. So the counters are read all the
-//! time, and the load is that between two readings while packets flow.
+//! time, and the load is that between two readings while packets flow. A trial within which a link
+//! is lost is repeated, and has the readings of the repetition alone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -67,15 +69,33 @@ fn counts_after(
     }
 }
 
-/// Reads the counters in this interval until the trial is over. A reading that fails is left out:
-/// those before and after the trial tell what is wrong.
-fn readings(client: &Client, interval: Duration, is_over: &AtomicBool) -> Vec<WorkerCounts> {
-    let mut all = Vec::new();
-    while !is_over.load(Ordering::Relaxed) {
-        all.extend(counts(client));
-        thread::sleep(interval);
+/// The readings since a trial began, in the order of their times: one is made at a time. A reading
+/// that fails is left out: those before and after the trial tell what is wrong.
+struct TrialReadings<F> {
+    read: F,
+    readings: Mutex<Vec<WorkerCounts>>,
+}
+
+impl<F: Fn() -> Option<WorkerCounts>> TrialReadings<F> {
+    fn new(read: F) -> Self {
+        Self { read, readings: Mutex::default() }
     }
-    all
+
+    /// Drops all readings so far, which are of a trial that is repeated, and makes the first.
+    fn begin(&self) {
+        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        readings.clear();
+        readings.extend((self.read)());
+    }
+
+    fn add(&self) {
+        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        readings.extend((self.read)());
+    }
+
+    fn into_readings(self) -> Vec<WorkerCounts> {
+        self.readings.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The load of a worker while packets flow: between the first and the last reading at which more
@@ -108,15 +128,21 @@ impl Measurer for NodeMeter<'_> {
         let (begun, is_over) = (Instant::now(), AtomicBool::new(false));
         let interval = Duration::from_nanos(request.duration.as_nanos() / READINGS);
         let interval = interval.clamp(READ_MIN, READ_MAX);
-        let (result, readings) = thread::scope(|scope| {
-            let reading = scope.spawn(|| readings(client, interval, &is_over));
-            let result = self.wire.trial(request);
+        let readings = TrialReadings::new(|| counts(client).ok());
+        let result = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    readings.add();
+                    thread::sleep(interval);
+                }
+            });
+            let result = self.wire.trial_from(request, &mut || readings.begin());
             is_over.store(true, Ordering::Relaxed);
-            (result, reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        });
-        let result = result?;
-        let after = counts_after(client, &before, begun.elapsed())?;
-        let node = load_within(&[vec![before], readings, vec![after]].concat());
+            result
+        })?;
+        let mut readings = readings.into_readings();
+        readings.push(counts_after(client, &before, begun.elapsed())?);
+        let node = load_within(&readings);
         let node =
             node.map(|load| NodeLoad::of(load.span_ns, load.packets, load.bytes, load.cpu_ns));
         Ok(TrialResult { node, ..result })
@@ -141,14 +167,20 @@ const READ_MAX: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, WorkerStatus};
 
     use super::*;
 
     /// The counters of a worker that had 1000 packets/s and half a processor from 50 to 250 ms.
     fn at(ms: u64) -> WorkerCounts {
+        counted(ms, ms.clamp(50, 250) - 50)
+    }
+
+    /// The counters of a worker that has forwarded `flowed` packets, each in half a millisecond.
+    fn counted(ms: u64, flowed: u64) -> WorkerCounts {
         let mut status = NodeStatus { now_ns: ms * 1_000_000, ..NodeStatus::default() };
-        let flowed = ms.clamp(50, 250) - 50;
         let used = flowed * 500_000;
         status.worker =
             Some(WorkerStatus { cpu_ns: used, busy_ns: used, ..WorkerStatus::default() });
@@ -171,5 +203,26 @@ mod tests {
         assert_eq!((load.packets, load.span_ns), (200, 360_000_000));
         assert_eq!(load_within(&[at(300), at(360)]), None, "no packets");
         assert_eq!(load_within(&[]), None);
+    }
+
+    /// Goal: the packets of a trial whose link was lost, and the wait for the link, are no part of
+    /// the load. Method: 100 packets, no link for 4 s, then the repetition with 200.
+    #[test]
+    fn a_trial_that_is_repeated_has_the_load_of_its_repetition() {
+        let now = Cell::new(0);
+        let flowed = |ms: u64| ms.min(100) + ms.clamp(4_100, 4_300) - 4_100;
+        let readings = TrialReadings::new(|| Some(counted(now.get(), flowed(now.get()))));
+        for trial in [0..4_000, 4_000..4_500] {
+            now.set(trial.start);
+            readings.begin();
+            for ms in trial.step_by(20) {
+                now.set(ms);
+                readings.add();
+            }
+        }
+        let load = load_within(&readings.into_readings()).unwrap();
+        assert_eq!(load.span_ns, load.packets * 1_000_000, "1000 packets/s: {load:?}");
+        assert_eq!(load.cpu_ns * 2, load.span_ns, "half a processor: {load:?}");
+        assert!((100..=200).contains(&load.packets), "{load:?}");
     }
 }

@@ -87,6 +87,7 @@ const NAMES: [&str; 3] = ["report.json", "report.csv", PAGE];
 
 #[cfg(test)]
 mod tests {
+    use weir_tester::SizeTest;
     use weir_units::Nanos;
 
     use super::*;
@@ -131,7 +132,7 @@ mod tests {
         let sizes = missing.suite.sizes.drain(..);
         missing.missing = sizes.map(|size| size.profile.sizes.to_string()).collect();
         let mut ended = complete.clone();
-        ended.suite.sizes[0].ended_in = Some("latency".to_owned());
+        ended.suite.sizes[0].ended_in = Some(SizeTest::Latency);
         for failed in [&missing, &ended, &missing] {
             write(&folder, failed).unwrap();
             set_aside(&folder).unwrap();
@@ -150,6 +151,25 @@ mod tests {
         set_aside(&folder).unwrap();
         assert!(texts()[0].contains("a switch"));
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Goal: a report names the test in which it ended as its page does, also to later versions.
+    #[test]
+    fn a_test_has_its_name_in_a_report() {
+        let mut ended = report(Nanos::from_secs(30));
+        for (test, name) in [
+            (SizeTest::LossRate, "loss rate"),
+            (SizeTest::Latency, "latency"),
+            (SizeTest::BackToBack, "back to back"),
+            (SizeTest::Recovery, "recovery"),
+            (SizeTest::Reset, "reset"),
+        ] {
+            ended.suite.sizes[0].ended_in = Some(test);
+            let json = serde_json::to_value(&ended).unwrap();
+            assert_eq!(json["suite"]["sizes"][0]["ended_in"], name);
+            assert_eq!(serde_json::from_value::<MeasurementReport>(json).unwrap(), ended);
+            assert!(ended.page().contains(&format!(": {name}.")), "{test:?}");
+        }
     }
 
     /// Goal: a disk that is full leaves no part of a file. Method: a folder in the place of one.
@@ -176,7 +196,7 @@ mod tests {
         assert_eq!(read(&native, profile()).unwrap().dut, "a cable");
         let other = TrafficProfile { streams: 2, ..profile() };
         assert!(read(&native, other).unwrap_err().contains("none of the frame sizes"));
-        native.suite.sizes[0].ended_in = Some("latency".to_owned());
+        native.suite.sizes[0].ended_in = Some(SizeTest::Latency);
         assert!(read(&native, profile()).unwrap_err().contains("it is incomplete"));
         std::fs::write(&path, "{}").unwrap();
         let why = baseline(&path, &[profile()]).unwrap_err().to_string();

@@ -69,9 +69,16 @@ fn a_device_that_does_not_come_back_is_told() {
     assert!(away >= Nanos::from_millis(400), "{away}");
     // A device that is still away: its link is the answer, and no error that ends a measurement.
     let answer = measurer(&pair, Some("true".to_owned()), &stop).reset(&request).unwrap();
-    let Some(ResetTime::Failed(text)) = answer else { panic!("no link: {answer:?}") };
+    let Some(ResetTime::NoLink(text)) = answer else { panic!("no link: {answer:?}") };
     assert!(text.contains("interface wa has had no carrier"), "{text}");
     pair::ip(&format!("-n {} link set wb up", pair.b));
+    // An interface of the tester that somebody took down is no answer of the device.
+    let mut own = measurer(&pair, Some("true".to_owned()), &stop);
+    pair::ip(&format!("-n {} link set wa down", pair.a));
+    let error = own.reset(&request).unwrap_err().to_string();
+    assert!(error.starts_with("interface wa of the tester is down"), "{error}");
+    drop(own);
+    pair::ip(&format!("-n {} link set wa up", pair.a));
     // The command may take until sending ends, and how it failed is the answer.
     for (command, why) in [("sleep 20", "took longer than 3000 ms"), ("exit 3", "exit status: 3")] {
         let answer = measurer(&pair, Some(command.to_owned()), &stop).reset(&request).unwrap();
@@ -208,6 +215,7 @@ fn a_link_that_is_lost_within_a_trial_is_not_the_devices_loss() {
     let request = TrialRequest { profile, pps: 1_000, duration, burst: None };
     let port = |state: &str| pair::ip(&format!("-n {} link set wb {state}", pair.b));
     let millis = std::time::Duration::from_millis;
+    let mut begun = Vec::new();
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(millis(400));
@@ -215,8 +223,12 @@ fn a_link_that_is_lost_within_a_trial_is_not_the_devices_loss() {
             std::thread::sleep(millis(200));
             port("up");
         });
-        measurer.trial(&request).unwrap()
+        let mut begin = || begun.push(std::time::Instant::now());
+        measurer.trial_from(&request, &mut begin).unwrap()
     });
+    // Whoever observes the trial is told of the repetition, once the link is there.
+    let [first, second] = begun[..] else { panic!("{begun:?}") };
+    assert!(second - first >= millis(1_500), "{:?}", second - first);
     // On a busy machine the generator falls behind.
     assert!(result.outcome.offered > 100 && result.outcome.lost == 0, "{result:?}");
     let totals = measurer.totals();
