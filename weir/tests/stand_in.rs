@@ -87,8 +87,8 @@ fn five_tuples_hold_without_a_node() {
 }
 
 /// Goal: a start with more devices than there is time for has the other stand-ins attached soon
-/// after it; a node that leaves before that attaches them first; a device that goes takes its own
-/// along.
+/// after it; a node that leaves before that attaches them first; devices that go take their own
+/// along, and those that go before they have one are no failure.
 #[test]
 fn a_node_with_many_devices_gets_its_stand_ins_after_it_answers() {
     let Some(site) = Site::up("weir-t-many", &many_ends(), &many_vifs()) else { return };
@@ -107,22 +107,39 @@ fn a_node_with_many_devices_gets_its_stand_ins_after_it_answers() {
     assert!(flush.unwrap().success());
     assert!(site.reaches("a", "10.9.0.9"), "tenant a is the last in the policy");
     assert!(site.weir(&["clean"]).status.success());
+    let link = |arguments: &[&str]| {
+        let done = site.inside("sw", "ip").arg("link").args(arguments).status();
+        assert!(done.unwrap().success());
+    };
     let node = site.run(&[]);
     site.wait_for_node();
-    let last = format!("x{}", FURTHER - 1);
-    let gone = site.inside("sw", "ip").args(["link", "del", &last]).status();
-    assert!(gone.unwrap().success());
+    link(&["del", &format!("x{}", FURTHER - 1)]);
     assert!(site.weir(&["node", "leave"]).status.success());
     assert!(node.end().status.success());
     assert!(system.stand_ins().len() >= devices - 1, "none lacks when the node has left");
     let node = site.run(&[]);
     site.wait_for_node();
     site.stop(node);
+    for vif in FURTHER - GOING..FURTHER - 1 {
+        link(&["set", &format!("x{vif}"), "group", "7"]);
+    }
+    let node = site.run(&[]);
+    site.wait_for_node();
+    // All in one step, while the first of them wait.
+    link(&["del", "group", "7"]);
+    assert!(soon(|| system.stand_ins().len() == devices - GOING), "{:?}", system.stand_ins());
+    assert!(site.weir(&["node", "stop"]).status.success());
+    let ended = node.end();
+    assert!(ended.status.success());
+    let said = [ended.stdout, ended.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
+    assert!(said.contains("waits for its device") && !said.contains("no stand-in"), "{said}");
     assert_eq!(system.left(), [""; 0], "nothing is left on the BPF file system");
 }
 
 /// Vifs beside those of [`FOUR_ENDS`].
 const FURTHER: usize = 60;
+/// Those of them whose devices go, the last ones: more than have their stand-in when it answers.
+const GOING: usize = 40;
 
 fn many_ends() -> String {
     let further = |vif| format!("[[link]]\na = \"sw:x{vif}\"\nb = \"c:x{vif}\"\n");

@@ -23,34 +23,16 @@ pub(crate) struct DeviceWatch {
 }
 
 impl DeviceWatch {
-    /// Starts the thread. It calls `follow` at once, after each event of a device of this network
-    /// namespace, and whenever `look`, which it calls every [`END_POLL`], returns true. While
-    /// `follow` returns true (it failed), it is called again after [`RETRY`], twice that and so on,
-    /// up to [`RETRY_MAX`]. `wish` is the reservation of the thread: on the worker's processor it
-    /// would wait up to a second for its turn.
+    /// Starts the thread. It calls `follow` at once, after each of these `events` of a device, and
+    /// whenever `look`, which it calls every [`END_POLL`], returns true. While `follow` returns
+    /// true (it failed), it is called again after [`RETRY`], twice that and so on, up to
+    /// [`RETRY_MAX`]. `wish` is the reservation of the thread: on the worker's processor it would
+    /// wait up to a second for its turn.
     ///
     /// # Errors
-    /// The kernel reports no events, or no thread can be made.
+    /// No thread can be made.
     pub(crate) fn start(
-        wish: Option<CpuRequest>,
-        look: impl FnMut() -> bool + Send + 'static,
-        follow: impl FnMut() -> bool + Send + 'static,
-    ) -> io::Result<Self> {
-        Self::of(LinkEvents::open()?, wish, look, follow)
-    }
-
-    /// Starts the thread as [`Self::start`] does, for events of queueing disciplines as well.
-    ///
-    /// # Errors
-    /// See [`Self::start`].
-    pub(crate) fn with_disciplines(
-        follow: impl FnMut() -> bool + Send + 'static,
-    ) -> io::Result<Self> {
-        Self::of(LinkEvents::with_disciplines()?, None, || false, follow)
-    }
-
-    fn of(
-        events: LinkEvents,
+        events: Option<LinkEvents>,
         wish: Option<CpuRequest>,
         mut look: impl FnMut() -> bool + Send + 'static,
         mut follow: impl FnMut() -> bool + Send + 'static,
@@ -62,11 +44,17 @@ impl DeviceWatch {
             let _reserved = reservation::take(wish);
             let (mut due, mut pause) = (Some(Instant::now()), RETRY);
             while !end.load(Ordering::Relaxed) {
-                // If the socket fails, each round counts as an event.
-                let happened = events.wait(END_POLL).unwrap_or_else(|_| {
-                    std::thread::sleep(END_POLL);
-                    true
-                });
+                let happened = match &events {
+                    // If the socket fails, each round counts as an event.
+                    Some(events) => events.wait(END_POLL).unwrap_or_else(|_| {
+                        std::thread::sleep(END_POLL);
+                        true
+                    }),
+                    None => {
+                        std::thread::sleep(END_POLL);
+                        false
+                    }
+                };
                 if happened {
                     // A device is made in several steps, each of which is an event.
                     std::thread::sleep(SETTLE);
@@ -120,12 +108,33 @@ mod tests {
             let _gone = told.send(Instant::now());
             calls == 1
         };
-        let watch = DeviceWatch::start(None, || false, follow);
-        let watch = watch.unwrap();
+        let events = LinkEvents::open().unwrap();
+        let watch = DeviceWatch::start(Some(events), None, || false, follow).unwrap();
         let first = tells.recv_timeout(Duration::from_secs(5)).unwrap();
         let second = tells.recv_timeout(Duration::from_secs(5)).unwrap();
         // A device of the machine may change meanwhile, which is another reason for a call.
         assert!(second > first);
         watch.end();
+    }
+
+    /// Goal: a node that hears of no device still looks after those that it has.
+    #[test]
+    fn it_looks_and_retries_without_events() {
+        let (told, tells) = mpsc::channel();
+        let (mut looks, mut calls) = (0, 0);
+        let look = move || {
+            looks += 1;
+            looks == 3
+        };
+        let follow = move || {
+            calls += 1;
+            let _gone = told.send(calls);
+            calls == 2
+        };
+        let watch = DeviceWatch::start(None, None, look, follow).unwrap();
+        let called: Vec<u32> = tells.iter().take(3).collect();
+        assert_eq!(called, [1, 2, 3], "at once, after a look, and since that failed");
+        watch.end();
+        assert!(tells.recv().is_err(), "nothing else happened");
     }
 }

@@ -17,6 +17,7 @@ use weir_kernel::{AppliedPolicy, KernelPlane, KernelPlaneError};
 use weir_platform::journal::{self, Journal};
 use weir_platform::{StateDir, Undo};
 use weir_policy::{Dataplane, Policy};
+use weir_ports::LinkEvents;
 
 use crate::control::{self, Control, Refusal, RefusalKind};
 use crate::controlled::{ControlledNode, EndWatch, NodePlane};
@@ -196,7 +197,9 @@ fn serve_until_end<S>(
     report(&format!("node {name}: the kernel forwards; control socket {socket}"));
     supervisor.ready();
     let follower = Arc::clone(node);
-    let watch = DeviceWatch::with_disciplines(move || follow(&follower));
+    let watch = LinkEvents::with_disciplines().and_then(|events| {
+        DeviceWatch::start(Some(events), None, || false, move || follow(&follower))
+    });
     if let Err(error) = &watch {
         report(&format!("devices that come and go are not followed: {error}"));
     }

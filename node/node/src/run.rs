@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use weir_platform::{HostError, StateDir, text};
 use weir_policy::{Dataplane, Direction, Kind, Policy, Vif};
-use weir_ports::{Devices, Pins, Pool, Questions, device_number};
+use weir_ports::{Devices, LinkEvents, Pins, Pool, Questions, device_number};
 
 use crate::control::{self, Control, Refusal, RefusalKind};
 use crate::controlled::{ControlledNode, EndWatch, NodePlane, SharedNotes};
@@ -177,10 +177,7 @@ fn forward<S>(
     let why = served.map(|_server| {
         report(&format!("node {name} forwards; control socket {}", socket.display()));
         supervisor.ready();
-        let watch = node.watch_devices(&devices);
-        if let Err(error) = &watch {
-            report(&format!("devices that come and go are not followed: {error}"));
-        }
+        let watch = node.watch_devices(&devices, report);
         let watch_end = EndWatch {
             is_over: &|| thread.is_finished(),
             // The node is alive if its worker answers.
@@ -190,8 +187,8 @@ fn forward<S>(
         let ended = node.await_end(options.confirm, report, &mut supervisor, &watch_end);
         supervisor.stopping();
         watch.into_iter().for_each(DeviceWatch::end);
-        if matches!(ended, NodeEnd::Left) && node.attach_stand_ins(&devices, Duration::MAX) {
-            node.follow_devices(true);
+        if matches!(ended, NodeEnd::Left) {
+            node.attach_all_stand_ins(&devices);
         }
         ended
     });
@@ -316,18 +313,47 @@ impl Node {
         while begun.elapsed() < most {
             match devices.attach_next_stand_in() {
                 Some(Ok(attached)) => any |= attached,
-                Some(Err(error)) => self.tell(format!("nothing outlives the node there: {error}")),
+                Some(Err(error)) => self.tell(format!("a device has no stand-in: {error}")),
                 None => break,
             }
         }
         any
     }
 
+    /// Attaches the stand-ins of all devices that wait for theirs.
+    fn attach_all_stand_ins(&self, devices: &Devices) {
+        if self.attach_stand_ins(devices, Duration::MAX) {
+            self.follow_devices(true);
+        }
+    }
+
     /// Follows the host's devices until the watch ends, and attaches the stand-ins of those that
-    /// are opened.
-    fn watch_devices(self: &Arc<Self>, devices: &Arc<Devices>) -> std::io::Result<DeviceWatch> {
+    /// are opened. Reports if it cannot: without events it only looks after the devices that are
+    /// there, without a thread it attaches their stand-ins at once.
+    fn watch_devices(
+        self: &Arc<Self>,
+        devices: &Arc<Devices>,
+        report: &mut dyn FnMut(&str),
+    ) -> Option<DeviceWatch> {
+        let mut not_followed = |error: std::io::Error| {
+            report(&format!("devices that come and go are not followed: {error}"));
+        };
+        let events = LinkEvents::open().map_err(&mut not_followed).ok();
+        let watch = self.start_watch(events, Arc::clone(devices));
+        watch
+            .map_err(|error| {
+                not_followed(error);
+                self.attach_all_stand_ins(devices);
+            })
+            .ok()
+    }
+
+    fn start_watch(
+        self: &Arc<Self>,
+        events: Option<LinkEvents>,
+        devices: Arc<Devices>,
+    ) -> std::io::Result<DeviceWatch> {
         let (node, asking) = (Arc::clone(self), Arc::clone(self));
-        let devices = Arc::clone(devices);
         let abilities_changed = Arc::new(AtomicBool::new(false));
         let changed = Arc::clone(&abilities_changed);
         let look = move || {
@@ -336,7 +362,8 @@ impl Node {
             changed.load(Ordering::Relaxed)
         };
         let mut told = Vec::new();
-        DeviceWatch::start(reservation::beside(&self.policy_now().node), look, move || {
+        let wish = reservation::beside(&self.policy_now().node);
+        DeviceWatch::start(events, wish, look, move || {
             let anew = abilities_changed.swap(false, Ordering::Relaxed);
             let FollowedDevices { notes, failed } = node.follow_devices(anew);
             // A failure is noted once, however often it is tried again.

@@ -262,11 +262,11 @@ impl Devices {
     }
 
     /// Attaches the stand-in to the ingress hook of the next device that waits for it, before all
-    /// other programs. Returns whether it is there; `None` if no device waits. The call takes some
-    /// 20 ms. One thread at a time makes it.
+    /// other programs. Returns whether it is there: not on an old kernel, nor if the device is
+    /// gone. `None` if no device waits. The call takes some 20 ms. One thread at a time makes it.
     ///
     /// # Errors
-    /// The kernel refuses for another reason than its age. The device does not wait any more.
+    /// The kernel refuses for another reason. The device does not wait any more.
     pub fn attach_next_stand_in(&self) -> Option<Result<bool, PortError>> {
         let device = self.waiting().begin()?;
         let (program, hook) = (self.stand_in.as_fd(), libbpf_sys::BPF_TCX_INGRESS);
@@ -276,7 +276,7 @@ impl Devices {
         match (attached, &self.pins) {
             _ if !waiting.end(device.ifindex) => Some(Ok(false)),
             (Ok(link), Some(pins)) => Some(self.keep_stand_in(device, &link, pins)),
-            (Err(error), _) if !is_unknown_hook(&error) => {
+            (Err(error), _) if !is_unknown_hook(&error) && !is_gone(&error) => {
                 Some(Err(PortError::system(&device.name, "attach the stand-in", error)))
             }
             _ => Some(Ok(false)),
@@ -381,6 +381,11 @@ pub(super) fn failed(step: &'static str, error: &libbpf_rs::Error) -> PortError 
 /// Tells whether the kernel has no such hook (before Linux 6.6).
 fn is_unknown_hook(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP))
+}
+
+/// Tells whether the device is not there any more.
+fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENODEV)
 }
 
 /// The place in the table of near devices.
