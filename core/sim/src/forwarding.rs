@@ -134,7 +134,8 @@ impl PacketCost {
 }
 
 impl StationState {
-    fn ask(&mut self) {
+    /// Updates the time at which the station lets its next packet go.
+    fn refresh_due(&mut self) {
         self.due = match &self.station {
             ForwardingStation::Bottleneck(bottleneck) => bottleneck.next(),
             ForwardingStation::Processors { .. } => None,
@@ -162,7 +163,7 @@ impl ForwardingNetwork {
         let state = |station| {
             let (waiting, in_work, busy) = (VecDeque::new(), 0, Nanos::ZERO);
             let mut state = StationState { station, waiting, in_work, busy, due: None };
-            state.ask();
+            state.refresh_due();
             state
         };
         let counts = ForwardingCounts::default();
@@ -240,7 +241,7 @@ impl ForwardingNetwork {
             return None;
         }
         let released = bottleneck.release(self.now, &mut self.lost);
-        state.ask();
+        state.refresh_due();
         released
     }
 
@@ -271,7 +272,7 @@ impl ForwardingNetwork {
             ForwardingStation::Bottleneck(bottleneck) => {
                 let crossing = Crossing { id, flow, backwards: false, bytes, offered: self.now };
                 bottleneck.offer(self.now, crossing, &mut self.lost);
-                state.ask();
+                state.refresh_due();
                 self.forget_lost();
             }
             ForwardingStation::Processors { count, .. } if state.in_work < (*count).max(1) => {

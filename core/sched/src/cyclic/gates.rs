@@ -165,8 +165,8 @@ impl CycleGates {
         if self.enter() {
             passed(self.open);
         }
-        // A caller that was away for long is told of the gates of the last two cycles, and of all
-        // before a change, which is never far.
+        // A caller that was away for long is told of the gates of the last two cycles only. If a
+        // change fell into these, also of the gates before it: at most a cycle more.
         let (change, cycle) = (self.pending.as_ref().map_or(0, |next| next.0), self.following(now));
         let recent = now.saturating_sub(cycle.length.saturating_mul(2));
         if recent > self.open.end.max(change) && cycle.gates.len() > 1 {
