@@ -101,10 +101,12 @@ impl App {
         question: impl FnOnce(&dyn Control) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Rejection> {
         let _turn = self.turn.lock().await;
-        self.ask(question).await
+        let answer = self.ask(question).await;
+        *self.status.lock().await = None;
+        answer
     }
 
-    /// Returns the node's status, not older than [`STATUS_AGE_MAX`].
+    /// Returns the node's status, not older than [`STATUS_AGE_MAX`] nor than the last change.
     pub(crate) async fn status(&self) -> Result<Arc<NodeStatus>, Rejection> {
         let mut last = self.status.lock().await;
         if let Some((when, status)) = last.as_ref()

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,8 @@ struct Node {
     /// A change waits for it; it is refused then.
     disk: Mutex<()>,
     changing: AtomicBool,
+    /// Times that the status was asked for; its `uptime_ns`.
+    asked: AtomicU64,
 }
 
 fn absent<T>() -> Result<T, Refusal> {
@@ -42,7 +44,8 @@ fn absent<T>() -> Result<T, Refusal> {
 
 impl Control for Node {
     fn status(&self) -> Result<NodeStatus, Refusal> {
-        Ok(NodeStatus::default())
+        let uptime_ns = self.asked.fetch_add(1, Ordering::Relaxed);
+        Ok(NodeStatus { uptime_ns, ..NodeStatus::default() })
     }
     fn policy(&self) -> Result<InForce, Refusal> {
         let policy = Arc::clone(&self.policy.read().unwrap());
@@ -150,7 +153,8 @@ impl Site {
         let policy = Arc::new(policy);
         let held = RwLock::new(Arc::clone(&policy));
         let (notes, disk) = (Mutex::default(), Mutex::default());
-        let node = Node { policy: held, notes, disk, changing: AtomicBool::new(false) };
+        let (changing, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+        let node = Node { policy: held, notes, disk, changing, asked };
         let node = Arc::new(node);
         let control = Arc::clone(&node) as Arc<dyn Control>;
         let socket = folder.join("node-edge.sock");
@@ -257,6 +261,29 @@ fn guesses_lock_nobody_out() {
     assert_eq!([ask("guess"), ask("guess")], ["401", "429"]);
     assert_eq!(ask(&all.0), "200");
     assert_eq!(ask("guess"), "429");
+}
+
+/// Goal: a status is kept for those who ask at the same time, but none from before a change is
+/// given after it.
+#[test]
+fn no_status_is_older_than_a_change() {
+    let site = Site::up("status", |_| {});
+    let asked = || site.node.asked.load(Ordering::Relaxed);
+    let (mut kept, mut renewed) = (0, 0);
+    while kept < 3 || renewed < 3 {
+        let begun = Instant::now();
+        site.over_unix(STATUS);
+        let first = asked();
+        site.over_unix(STATUS);
+        let second = asked();
+        site.over_unix("POST /v1/reload HTTP/1.1\r\ncontent-length: 0");
+        site.over_unix(STATUS);
+        assert!(asked() > second, "the status is from before the change");
+        renewed += 1;
+        // A slow machine renews it by itself.
+        kept += i32::from(second == first);
+        assert!(renewed < 200, "no status was kept: {:?} for four requests", begun.elapsed());
+    }
 }
 
 #[test]
