@@ -328,10 +328,16 @@ static __always_inline struct member *given_to(struct __sk_buff *skb, __u32 brid
 static __always_inline int is_anothers(struct __sk_buff *skb, const struct member *member,
 				       const struct tally *size)
 {
-	struct member *other = given_to(skb, member->bridge);
 	__u32 owner = member->owner;
+	struct member *other;
 	struct tally *copies;
+	__u16 to[ETH_ALEN / 2];
 
+	/* Most frames are for the vif itself, or for a group. */
+	if (bpf_skb_load_bytes(skb, 0, to, sizeof(to)) || to[0] & bpf_htons(0x0100) ||
+	    is_given(member, to))
+		return 0;
+	other = given_to(skb, member->bridge);
 	if (!other || other->owner == owner)
 		return 0;
 	copies = bpf_map_lookup_elem(&flooded, &owner);
@@ -491,7 +497,10 @@ int weir_from_port(struct __sk_buff *skb)
 	return is_plain ? towards_vif(skb, &to, now) : NEXT;
 }
 
-/* Returns true if a vif's queue is at this port: by another, its frames leave with the rest. */
+/*
+ * Returns true if this port has the vif's queue. A frame that the host routed to another port waits
+ * there in the class of the rest.
+ */
 static __always_inline int is_at(const struct uplink *uplink, __u32 owner)
 {
 	__u32 *bridge = bpf_map_lookup_elem(&bridges, &owner);
@@ -514,7 +523,7 @@ int weir_to_port(struct __sk_buff *skb)
 	measure(skb, &size);
 	/* The tree behind counts the same, extension headers included. */
 	size.bytes = skb->wire_len;
-	if (class && given_to(skb, uplink->bridge)) {
+	if (given_to(skb, uplink->bridge)) {
 		own = port_counts_of(ifindex);
 		if (own)
 			count(&own->flooded, &size);

@@ -19,9 +19,9 @@ struct limit {
 };
 
 /*
- * In a flood, drops exceed passes by so many buffers, after one is forgotten each 131 us: 7600 a
- * second. A super-frame is one buffer, as it is for the queues. A sender of bursts stays below this
- * rate and has a deep bucket; a flood is forgotten after 0.13 s.
+ * It is a flood once so many more buffers were dropped than passed. One such drop is forgotten each
+ * 131 us, 7600 a second, so that a sender that exceeds its limit by less is no flood. A super-frame
+ * is one buffer, as it is for the queues.
  */
 #define FLOOD_BUFFERS 512
 /* 2^17 ns, in the unit of the buckets' times. */
@@ -95,11 +95,19 @@ static __always_inline void charge(const struct limit *limit, struct fill *fill,
 	__sync_fetch_and_add(&fill->full_at, time);
 }
 
+/* The time since drops were forgotten last; another processor may have been later. */
+static __always_inline __u64 since_leak(const struct fill *fill, __u64 now)
+{
+	__s64 since = now - *(volatile __u64 *)&fill->leaked_at;
+
+	return since > 0 ? since : 0;
+}
+
 /* The drops in excess of passes that are not forgotten. */
 static __always_inline __u32 excess_of(const struct fill *fill, __u64 now)
 {
 	__u32 excess = *(volatile __u32 *)&fill->excess_drops;
-	__u64 leaked = (now - *(volatile __u64 *)&fill->leaked_at) >> LEAK_SHIFT;
+	__u64 leaked = since_leak(fill, now) >> LEAK_SHIFT;
 
 	return excess > leaked ? excess - leaked : 0;
 }
@@ -109,12 +117,10 @@ static __always_inline int is_empty(const struct limit *limit, struct fill *fill
 {
 	__u32 excess = excess_of(fill, now);
 	__u64 depth = excess < FLOOD_BUFFERS ? limit->depth : limit->flood_depth;
-	__u64 since;
 
 	if (lacking_of(limit, *(volatile __u64 *)&fill->full_at, now) < depth)
 		return 0;
-	since = now - *(volatile __u64 *)&fill->leaked_at;
-	*(volatile __u64 *)&fill->leaked_at = now - (since & ((1ull << LEAK_SHIFT) - 1));
+	*(volatile __u64 *)&fill->leaked_at += since_leak(fill, now) & ~((1ull << LEAK_SHIFT) - 1);
 	*(volatile __u32 *)&fill->excess_drops = excess < 2 * FLOOD_BUFFERS ? excess + 1 : excess;
 	return 1;
 }

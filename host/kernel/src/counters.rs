@@ -170,7 +170,7 @@ impl LeafCounts {
 
 /// Counters already reported, by queue: none decreases.
 #[derive(Debug, Default)]
-pub(crate) struct ReportedDrops(Mutex<BTreeMap<(u16, VifQueue), LeafCounts>>);
+pub(crate) struct ReportedCounters(Mutex<BTreeMap<(u16, VifQueue), LeafCounts>>);
 
 /// A queue of a vif.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -185,7 +185,7 @@ pub(crate) enum VifQueue {
     Host(u32),
 }
 
-impl ReportedDrops {
+impl ReportedCounters {
     /// Fills in what a queue `dropped` by now, or what was reported before if that is more. The
     /// queue counts a super-frame as one, so what is new is shared by the reasons as its own new
     /// drops are.
@@ -427,7 +427,7 @@ mod tests {
     /// another vif begin anew.
     #[test]
     fn drops_that_were_reported_never_fall() {
-        let reported = ReportedDrops::default();
+        let reported = ReportedCounters::default();
         let now = |at, drops, early, dropped| {
             let queue = LeafCounts { drops, early, ..LeafCounts::default() };
             let LeafCounts { dropped, dropped_early, .. } = reported.raise(at, dropped, queue);
@@ -461,7 +461,7 @@ mod tests {
     /// before, and all that it was offered still left, waits or was dropped.
     #[test]
     fn what_a_queue_was_offered_never_falls() {
-        let reported = ReportedDrops::default();
+        let reported = ReportedCounters::default();
         let now = |sent, backlog, dropped| {
             let queue = LeafCounts {
                 sent: [sent, 100 * sent],

