@@ -24,8 +24,7 @@ pub fn write(root: &Path, result: Option<&ResultFile>) -> Result<PathBuf> {
     let files = PageFiles::make(root, "iip")?;
     let origin = &result.origin();
     let made = format!("{}: {}.", command_and_day(origin), machine(origin));
-    let note = if origin.start.as_str() < WORKER_SLEEPS_SINCE { WORKER_AWAKE } else { "" };
-    let mut text = format!("{HEAD}{note}{END}\n{}", wrapped(&made, "", ""));
+    let mut text = format!("{HEAD}{END}\n{}", wrapped(&made, "", ""));
     for figure in &FIGURES {
         let drawn = draw(figure, result)?;
         for (name, svg) in &drawn {
@@ -209,8 +208,6 @@ fn coefficients(all: &[FigureLoads]) -> Result<String> {
 const TEXT_LEAST: f64 = 79.0;
 /// A part of the packets that a saturated node exceeds by far.
 const HARDLY_ANY: f64 = 0.02;
-/// The time of 69c1b751.
-const WORKER_SLEEPS_SINCE: &str = "2026-11-25T15:27:23Z";
 
 const SURFACE: &str = "
 One surface a guest: CPU = b + kpps · (α + β · bytes); then with counted wake-ups as a term; then
@@ -236,12 +233,8 @@ saturate earlier: what can be compared is shapes and ratios. A run takes 1 s, an
 before it. Numbers are medians of three runs, of ten for random sizes, and single runs of the
 machine alone, without phases, and for routing and translation. Processor time is that of the
 guests' threads; what the kernel does for them elsewhere is not in it. Loads end at 50 kpps of each
-stream. Others compiled on the machine meanwhile; the run's session had its turn before theirs.
-";
-
-const WORKER_AWAKE: &str = "
-The figures are of a run before 69c1b751. Since then a worker that shares its processor with guests
-sleeps between packets: more is forwarded and delays are shorter than here.
+stream. Queues hold 32 frames, so that delays past saturation are short, and a pause of a processor
+costs frames.
 ";
 
 const END: &str = "
