@@ -29,11 +29,20 @@ impl SessionPriority {
     /// # Errors
     /// The right is missing (EPERM), or /proc is read-only.
     pub fn raise(nice: i32) -> io::Result<Option<Self>> {
+        if leads_session() { Self::raise_shared(nice) } else { Ok(None) }
+    }
+
+    /// Like [`Self::raise`], also where another process leads the session: all of its processes
+    /// gain.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn raise_shared(nice: i32) -> io::Result<Option<Self>> {
         let file = PathBuf::from("/proc/self/autogroup");
         let Some(before) = fs::read_to_string(&file).ok().and_then(|text| nice_of(&text)) else {
             return Ok(None);
         };
-        if before <= nice || !leads_session() {
+        if before <= nice {
             return Ok(None);
         }
         fs::write(&file, nice.to_string())?;

@@ -17,6 +17,7 @@ use weir_experiment::prelude::*;
 use weir_experiment::run_folder::RunFolder;
 use weir_experiment::{build_lab, clock, provide_frames, wait_until_forwarding};
 use weir_platform::StateDir;
+use weir_platform::autogroup::SessionPriority;
 use weir_platform::netns::Namespace;
 use weir_platform::run::{Command, Host, Platform};
 use weir_policy::{Idle, Layer, MacAddr, PortCycle, Reservation, Slice, Vif};
@@ -52,6 +53,9 @@ pub(crate) struct GuestLab {
     node: Option<NodeProcess>,
     lab: Lab,
     _place: RunFolder,
+    /// Guests share a processor with the node's worker, whose session has this priority: else they
+    /// would wait for it, and forward half as much.
+    _priority: Option<SessionPriority>,
 }
 
 /// A guest's process.
@@ -80,6 +84,8 @@ impl GuestLab {
         }
         // From here on a signal ends the run, which takes down what was built.
         weir_traffic::stop_on_signals()?;
+        let priority = SessionPriority::raise_shared(SESSION_NICE)
+            .map_err(|error| ExperimentError::io("the session's priority", error))?;
         let place = RunFolder::take(name, &StateDir::from_env())?;
         let lab = build_lab(&topology(name, middle), &place)?;
         for (node, device) in receiving() {
@@ -98,7 +104,8 @@ impl GuestLab {
             }
         };
         let name = name.to_owned();
-        Ok(Self { name, middle, guests: Vec::new(), node, lab, _place: place })
+        let guests = Vec::new();
+        Ok(Self { name, middle, guests, node, lab, _place: place, _priority: priority })
     }
 
     /// Takes everything down.
@@ -272,6 +279,8 @@ pub(super) const fn mac(internet: ParallelInternet, end: LabEnd) -> MacAddr {
 /// The node's queues are short, so that a guest beyond its throughput delays little: the text's
 /// grew to seconds.
 const QUEUE_PACKETS: u32 = 32;
+/// The nice value of a node's session.
+const SESSION_NICE: i32 = -20;
 /// The text's link.
 const LINK: BitRate = BitRate::from_mbps(1_000);
 /// The text's phase.
