@@ -308,19 +308,15 @@ static __always_inline struct member *vif_of(const struct address_key *to,
 }
 
 /*
- * The vif of a bridge that a frame is for by an address that the policy gives; 0 if there is none.
- * While that vif is silent, the bridge does not know the address and floods the frame. The vif has
- * a copy of its own, and no other device is to have one.
+ * The vif of an address that the policy gives; 0 if there is none. While that vif is silent, the
+ * bridge does not know the address and floods the frame. The vif has a copy of its own, and no
+ * other device is to have one.
  */
-static __always_inline struct member *given_to(struct __sk_buff *skb, __u32 bridge)
+static __always_inline struct member *given_to(const struct address_key *to)
 {
 	const struct address *address = 0;
-	struct address_key to = { .bridge = bridge };
-	struct member *member;
+	struct member *member = vif_of(to, &address);
 
-	if (bpf_skb_load_bytes(skb, 0, to.mac, sizeof(to.mac)))
-		return 0;
-	member = vif_of(&to, &address);
 	return member && address && address->given ? member : 0;
 }
 
@@ -328,16 +324,16 @@ static __always_inline struct member *given_to(struct __sk_buff *skb, __u32 brid
 static __always_inline int is_anothers(struct __sk_buff *skb, const struct member *member,
 				       const struct tally *size)
 {
+	struct address_key to = { .bridge = member->bridge };
 	__u32 owner = member->owner;
 	struct member *other;
 	struct tally *copies;
-	__u16 to[ETH_ALEN / 2];
 
 	/* Most frames are for the vif itself, or for a group. */
-	if (bpf_skb_load_bytes(skb, 0, to, sizeof(to)) || to[0] & bpf_htons(0x0100) ||
-	    is_given(member, to))
+	if (bpf_skb_load_bytes(skb, 0, to.mac, sizeof(to.mac)) ||
+	    to.mac[0] & bpf_htons(0x0100) || is_given(member, to.mac))
 		return 0;
-	other = given_to(skb, member->bridge);
+	other = given_to(&to);
 	if (!other || other->owner == owner)
 		return 0;
 	copies = bpf_map_lookup_elem(&flooded, &owner);
@@ -513,6 +509,7 @@ int weir_to_port(struct __sk_buff *skb)
 {
 	__u32 class = class_at_egress(skb), ifindex = skb->ifindex;
 	struct uplink *uplink = bpf_map_lookup_elem(&uplinks, &ifindex);
+	struct address_key to = {};
 	struct port_counts *own;
 	struct counts *counted;
 	struct tally size;
@@ -523,7 +520,8 @@ int weir_to_port(struct __sk_buff *skb)
 	measure(skb, &size);
 	/* The tree behind counts the same, extension headers included. */
 	size.bytes = skb->wire_len;
-	if (given_to(skb, uplink->bridge)) {
+	to.bridge = uplink->bridge;
+	if (!bpf_skb_load_bytes(skb, 0, to.mac, sizeof(to.mac)) && given_to(&to)) {
 		own = port_counts_of(ifindex);
 		if (own)
 			count(&own->flooded, &size);

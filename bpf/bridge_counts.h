@@ -41,29 +41,20 @@ struct {
 	__type(value, struct counts);
 } counts SEC(".maps");
 
+/* A count of frames for each vif, by its number. */
+struct tally_by_owner {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, OWNERS);
+	__type(key, __u32);
+	__type(value, struct tally);
+};
+
 /* The frames of each vif that came to the tree of what comes from a port. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, OWNERS);
-	__type(key, __u32);
-	__type(value, struct tally);
-} inbound SEC(".maps");
-
+struct tally_by_owner inbound SEC(".maps");
 /* The frames for each vif that carry the number of a vif which nobody knows: they are dropped. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, OWNERS);
-	__type(key, __u32);
-	__type(value, struct tally);
-} unknown_slice SEC(".maps");
-
+struct tally_by_owner unknown_slice SEC(".maps");
 /* Copies that came to each vif although they are for another one: they are dropped. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, OWNERS);
-	__type(key, __u32);
-	__type(value, struct tally);
-} flooded SEC(".maps");
+struct tally_by_owner flooded SEC(".maps");
 
 /* What each port counts beside the frames of its vifs; the key is the ifindex of its device. */
 struct port_counts {

@@ -138,7 +138,8 @@ fn a_node_with_many_devices_gets_its_stand_ins_after_it_answers() {
 
 /// Vifs beside those of [`FOUR_ENDS`].
 const FURTHER: usize = 60;
-/// Those of them whose devices go, the last ones: more than have their stand-in when it answers.
+/// The test removes the devices of so many of these, the last ones. Most of them have no stand-in
+/// yet when the node answers.
 const GOING: usize = 40;
 
 fn many_ends() -> String {

@@ -204,9 +204,7 @@ fn an_address_waits_for_its_vif() {
 #[test]
 fn frames_for_a_silent_vif_stay_inside() {
     let Some(mut lab) = TestBridge::new("a_silent_vif") else { return };
-    let mut policy = lab.policy();
-    let silent = [2, 0, 0, 0, 0, 0x0b];
-    policy.vifs[1].macs = vec![weir_policy::MacAddr(silent)];
+    let (mut policy, silent) = lab.policy_of_a_silent_vif();
     lab.apply(&policy);
     let before = received("wire0");
     lab.send("g0", &frame(silent, OWN, &[0x88, 0xb5]), 20);
@@ -231,9 +229,7 @@ fn frames_for_a_silent_vif_stay_inside() {
 #[test]
 fn a_vif_gets_no_copy_of_anothers_frames() {
     let Some(mut lab) = TestBridge::new("a_copy") else { return };
-    let mut policy = lab.policy();
-    let silent = [2, 0, 0, 0, 0, 0x0b];
-    policy.vifs[1].macs = vec![weir_policy::MacAddr(silent)];
+    let (mut policy, silent) = lab.policy_of_a_silent_vif();
     policy.vifs[0].receive.max_pps = Some(PacketRate::from_pps(1));
     lab.apply(&policy);
     let of = |lab: &TestBridge, device: &str| lab.member(device).programs.receive;
@@ -292,8 +288,8 @@ fn a_flood_beyond_its_limit_fills_no_queue() {
     let Some(mut lab) = TestBridge::new("a_flood_beyond") else { return };
     let mut policy = lab.policy();
     policy.vifs[0].send.rate = Some(weir_units::BitRate::from_mbps(20));
-    // As short as queues are here, 128 KB: a longer one takes all that the sender's socket may have
-    // on its way, and the sender waits for it.
+    // The queue then has the least size, 128 KB. A larger one holds all bytes that the sender's
+    // socket may have on their way, so that the sender would wait for it.
     policy.vifs[0].send_queue.bytes = weir_units::ByteCount::new(50_000);
     lab.apply(&policy);
     let long = long_frame();
@@ -1042,6 +1038,13 @@ impl TestBridge {
             slice = \"gold\"
         ";
         weir_policy::parse(text).unwrap()
+    }
+
+    /// The policy with an address for the second vif, which sends nothing; and the address.
+    fn policy_of_a_silent_vif(&self) -> (Policy, [u8; 6]) {
+        let (mut policy, silent) = (self.policy(), [2, 0, 0, 0, 0, 0x0b]);
+        policy.vifs[1].macs = vec![weir_policy::MacAddr(silent)];
+        (policy, silent)
     }
 
     /// A port that is slower than a sender, and a short queue of the first vif there.

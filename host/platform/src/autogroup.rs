@@ -36,7 +36,7 @@ impl SessionPriority {
     /// gain.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Self::raise`].
     pub fn raise_shared(nice: i32) -> io::Result<Option<Self>> {
         let file = PathBuf::from("/proc/self/autogroup");
         let Some(before) = fs::read_to_string(&file).ok().and_then(|text| nice_of(&text)) else {

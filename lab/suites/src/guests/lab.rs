@@ -26,6 +26,7 @@ use weir_testbed::Lab;
 use super::counts::GuestCounts;
 use super::hop::HopKind;
 use super::internet::ParallelInternet;
+use super::process::NICE;
 use super::threads::GuestThreads;
 
 /// The forwarder between source and sink.
@@ -84,7 +85,7 @@ impl GuestLab {
         }
         // From here on a signal ends the run, which takes down what was built.
         weir_traffic::stop_on_signals()?;
-        let priority = SessionPriority::raise_shared(SESSION_NICE)
+        let priority = SessionPriority::raise_shared(NICE)
             .map_err(|error| ExperimentError::io("the session's priority", error))?;
         let place = RunFolder::take(name, &StateDir::from_env())?;
         let lab = build_lab(&topology(name, middle), &place)?;
@@ -279,8 +280,6 @@ pub(super) const fn mac(internet: ParallelInternet, end: LabEnd) -> MacAddr {
 /// The node's queues are short, so that a guest beyond its throughput delays little: the text's
 /// grew to seconds.
 const QUEUE_PACKETS: u32 = 32;
-/// The nice value of a node's session.
-const SESSION_NICE: i32 = -20;
 /// The text's link.
 const LINK: BitRate = BitRate::from_mbps(1_000);
 /// The text's phase.

@@ -193,8 +193,8 @@ fn reserve(cpu: Option<u32>) -> Result<Option<CpuReservation>> {
     Ok(request.map(CpuReservation::take).transpose()?)
 }
 
-/// Niceness of the node's worker, with which guests share a processor evenly.
-const NICE: i32 = -20;
+/// Niceness of the node's worker and of its session: guests share a processor evenly with it.
+pub(super) const NICE: i32 = -20;
 /// Frames that are received, handed over and sent at once.
 const BATCH: usize = 16;
 /// Batches that both threads have between them.
