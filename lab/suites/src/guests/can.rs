@@ -5,16 +5,48 @@
 //! of Aho and Corasick (*Efficient string matching*, CACM 18(6), 1975), which looks for all names
 //! at once and reads each byte exactly once. It is built into one table, a row a state and a column
 //! a byte, so that a byte costs the same whatever the payload is: a search that skips what cannot
-//! match is faster on most traffic and much slower on traffic that is made to be.
+//! match is faster on most traffic and much slower on traffic that is made to be. Content that
+//! passes again is recognized, too, whatever its name (`passed_content`).
 
 use std::collections::VecDeque;
 
-use super::counts::GuestDrop;
+use super::counts::{GuestCounts, GuestDrop};
 use super::frame::{PacketView, UDP_BYTES};
+use super::passed_content::PassedContent;
+
+/// The work of the guest: content is found by name, and recognized when it passes again.
+#[derive(Debug)]
+pub(super) struct ContentRouter {
+    index: ContentIndex,
+    passed: PassedContent,
+}
+
+impl ContentRouter {
+    /// All names are known; nothing has passed.
+    pub(super) fn new() -> Self {
+        Self { index: ContentIndex::new(), passed: PassedContent::new() }
+    }
+
+    /// Marks a frame by the content that it names, and counts what was read.
+    pub(super) fn apply(
+        &mut self,
+        frame: &mut [u8],
+        counts: &mut GuestCounts,
+    ) -> Result<(), GuestDrop> {
+        let mut packet = PacketView::of(frame).ok_or(GuestDrop::NotIpv6)?;
+        let payload = packet.payload.get(UDP_BYTES..).unwrap_or_default();
+        counts.inspected_bytes += payload.len() as u64;
+        counts.repeated_windows += self.passed.look(payload);
+        if let Some(content) = self.index.find(payload) {
+            packet.mark(content.dscp);
+        }
+        Ok(())
+    }
+}
 
 /// Content by name.
 #[derive(Debug)]
-pub(super) struct ContentIndex {
+struct ContentIndex {
     /// The state after each byte, by state and byte.
     next: Vec<[u16; 256]>,
     /// The content named by the bytes up to a state, by its place in [`CONTENT`].
@@ -30,7 +62,7 @@ struct Content {
 
 impl ContentIndex {
     /// Builds the automaton of all known names.
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let mut index = Self { next: vec![[NONE; 256]], names: vec![None] };
         for (number, content) in CONTENT.iter().enumerate() {
             let mut state = 0_usize;
@@ -85,17 +117,6 @@ impl ContentIndex {
             }
         }
         found.and_then(|number| CONTENT.get(number))
-    }
-
-    /// Marks a frame by the content that it names, and returns the bytes that were read.
-    pub(super) fn apply(&self, frame: &mut [u8]) -> Result<usize, GuestDrop> {
-        let mut packet = PacketView::of(frame).ok_or(GuestDrop::NotIpv6)?;
-        let payload = packet.payload.get(UDP_BYTES..).unwrap_or_default();
-        let (read, found) = (payload.len(), self.find(payload));
-        if let Some(content) = found {
-            packet.mark(content.dscp);
-        }
-        Ok(read)
     }
 }
 
@@ -163,12 +184,14 @@ mod tests {
 
     #[test]
     fn a_packet_is_marked_by_its_content_and_read_to_its_end() {
-        let index = ContentIndex::new();
+        let (mut router, mut counts) = (ContentRouter::new(), GuestCounts::default());
         let mut frame = packet(1, b"hello interest:/iip/a and more");
-        assert_eq!(index.apply(&mut frame), Ok(30));
+        assert_eq!(router.apply(&mut frame, &mut counts), Ok(()));
         assert_eq!((frame[14] & 0x0f) << 2 | frame[15] >> 6, 20);
+        assert_eq!(counts.inspected_bytes, 30);
         let mut other = packet(1, &[0; 200]);
         let before = other.clone();
-        assert_eq!((index.apply(&mut other), other), (Ok(200), before));
+        assert_eq!((router.apply(&mut other, &mut counts), other), (Ok(()), before));
+        assert_eq!((counts.inspected_bytes, counts.repeated_windows), (230, 0));
     }
 }

@@ -27,6 +27,8 @@ pub struct GuestCounts {
     pub forwarded: u64,
     /// Bytes of payload that were read in search of content.
     pub inspected_bytes: u64,
+    /// Windows of payload that had passed before.
+    pub repeated_windows: u64,
     /// No complete packet of IPv6.
     pub not_ipv6: u64,
     /// Beyond the rate of their class.

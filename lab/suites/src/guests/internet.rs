@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use weir_units::Instant;
 
-use super::can::ContentIndex;
+use super::can::ContentRouter;
 use super::counts::{GuestCounts, GuestDrop};
 use super::dss::LabelTable;
 use super::qos::ClassPolicer;
@@ -25,7 +25,7 @@ pub enum ParallelInternet {
 #[derive(Debug)]
 pub(super) enum GuestWork {
     Qos(ClassPolicer),
-    Can(ContentIndex),
+    Can(Box<ContentRouter>),
     Dss(LabelTable),
 }
 
@@ -64,7 +64,7 @@ impl ParallelInternet {
     pub(super) fn work(self, now: Instant) -> GuestWork {
         match self {
             Self::Qos => GuestWork::Qos(ClassPolicer::new(now)),
-            Self::Can => GuestWork::Can(ContentIndex::new()),
+            Self::Can => GuestWork::Can(Box::new(ContentRouter::new())),
             Self::Dss => GuestWork::Dss(LabelTable::new()),
         }
     }
@@ -89,11 +89,7 @@ impl GuestWork {
     ) -> Result<(), GuestDrop> {
         match self {
             Self::Qos(policer) => policer.apply(frame, now),
-            Self::Can(index) => {
-                let read = index.apply(frame)?;
-                counts.inspected_bytes += read as u64;
-                Ok(())
-            }
+            Self::Can(router) => router.apply(frame, counts),
             Self::Dss(labels) => labels.apply(frame),
         }
     }

@@ -17,6 +17,7 @@ mod frame;
 mod hop;
 mod internet;
 mod lab;
+mod passed_content;
 pub mod process;
 mod qos;
 pub(crate) mod scenario;
