@@ -8,7 +8,7 @@ use ring::digest;
 use weir_node::control::{Refusal, RefusalKind};
 use weir_policy::{
     Digest, Direction, Edit, ItemName, KeyPath, Policy, Problem, ProblemPlace, Role as TokenRole,
-    Slice, SliceId, Vif,
+    SchedulerKind, Slice, SliceId, Vif,
 };
 
 use crate::error::{ErrorCode, Rejection};
@@ -216,7 +216,8 @@ pub(crate) fn sha256(token: &[u8]) -> Digest {
 
 /// Checks that a slice's vifs stay within its grant. A slice grants its own guarantee on each port;
 /// without one it grants the sum that its vifs had before. It grants its own limit to each vif;
-/// without one, the limit that the vif had.
+/// without one, the limit that the vif had. Where slices share a port by the priorities of their
+/// vifs, it grants the priority that the vif had.
 fn within_grant(id: SliceId, slice: &Slice, old: &Policy, new: &Policy) -> Result<(), Refusal> {
     for direction in Direction::ALL {
         let grant = slice.share(direction);
@@ -253,6 +254,14 @@ fn within_grant(id: SliceId, slice: &Slice, old: &Policy, new: &Policy) -> Resul
         }
         for (before, after) in old.vifs.iter().zip(&new.vifs).filter(|(vif, _)| vif.slice == id) {
             let [was, is] = [before, after].map(|vif| vif.share(direction));
+            // Other schedulers have no slices: there a vif's priority is against everybody's.
+            let among_all = new[after.port].scheduler != SchedulerKind::Hfsc;
+            if among_all && is.priority > was.priority {
+                let what = format!("priority of vif \"{}\" would be", after.name);
+                let bound = format!("on a port without hfsc {}", was.priority);
+                let key = KeyPath::vif(&after.name, &key("priority"));
+                return beyond(&what, is.priority.to_string(), bound, key);
+            }
             let text = |limit: Option<String>| limit.unwrap_or_else(|| "no limit".to_owned());
             // A vif without a limit of its own has the slice's.
             let (is_rate, bound) = (is.rate.or(grant.rate), grant.rate.or(was.rate));
@@ -316,18 +325,18 @@ mod tests {
     /// Returns the text of the refusal that the tenant gets for these edits; empty if they are
     /// allowed.
     fn asked(edits: &[(&str, &str, Option<&str>)]) -> String {
-        let (file, mut old) = Draft::parse(TEXT).unwrap();
+        let edit = |(vif, key, value): &(&str, &str, Option<&str>)| {
+            let place = KeyPath::vif(vif, key);
+            value.map_or_else(|| Edit::unset(place.clone()), |v| Edit::set(place.clone(), v))
+        };
+        asked_of(TEXT, edits.iter().map(edit))
+    }
+
+    fn asked_of(text: &str, edits: impl IntoIterator<Item = Edit>) -> String {
+        let (file, mut old) = Draft::parse(text).unwrap();
         old.api.tokens.push(token());
         let mut live = file.clone();
-        let edits: Vec<Edit> = edits
-            .iter()
-            .map(|(vif, key, value)| {
-                let place = KeyPath::vif(vif, key);
-                let edit = value
-                    .map_or_else(|| Edit::unset(place.clone()), |v| Edit::set(place.clone(), v));
-                live.apply(&edit).unwrap()
-            })
-            .collect();
+        let edits: Vec<Edit> = edits.into_iter().map(|edit| live.apply(&edit).unwrap()).collect();
         let new = live.policy().unwrap();
         tenant().may(&old, &new, &edits).map_or_else(|refusal| refusal.message, |()| String::new())
     }
@@ -349,6 +358,25 @@ mod tests {
         );
         assert!(asked(&[("a", "receive.max_pps", None)]).contains("no limit, 100pps is granted"));
         assert!(asked(&[("a", "send.burst", Some("1MB"))]).contains("not a tenant's"));
+    }
+
+    #[test]
+    fn a_tenants_priority_is_against_its_own_alone() {
+        let priority = |value: i64| [Edit::set(KeyPath::vif("a", "send.priority"), value)];
+        assert_eq!(asked_of(TEXT, priority(9)), "");
+        for kind in ["strict", "wrr", "drr", "wfq"] {
+            let flat = format!(
+                "version = 1\n[[port]]\nname = \"up0\"\nrate = \"1Gbit\"\nscheduler = \"{kind}\"\n\
+                 [[slice]]\nname = \"gold\"\n[[slice]]\nname = \"lead\"\n\
+                 [[vif]]\nname = \"a\"\nslice = \"gold\"\nsend = {{ priority = 5 }}\n\
+                 [[vif]]\nname = \"z\"\nslice = \"lead\"\n"
+            );
+            let heard = asked_of(&flat, priority(9));
+            let refused = "slice \"gold\".send: priority of vif \"a\" would be 9, on a port without \
+                           hfsc 5 is granted";
+            assert_eq!(heard, refused, "{kind}");
+            assert_eq!(asked_of(&flat, priority(4)), "", "{kind}");
+        }
     }
 
     /// The port is full. A tenant reads only about its own part, whichever bound the change breaks.
