@@ -28,8 +28,8 @@ use crate::new_ports::NewPorts;
 use crate::record::KernelRecord;
 use crate::renamed::{numbered, release_renamed};
 use crate::steps::{
-    device_of, failed_step, forget_undos, gone_queue, makes_owned, new_queue, new_uplinks,
-    run_together,
+    device_of, failed_step, forget_rolled_back, forget_undos, gone_queue, makes_owned, new_queue,
+    new_uplinks, run_together,
 };
 use crate::tables::{PinnedLinks, Tables};
 
@@ -168,8 +168,15 @@ impl KernelPlane {
             .map(|uplink| Ok((uplink, addresses_beyond(&host, &uplink.device)?)))
             .collect::<Result<Vec<_>, KernelPlaneError>>()?;
         if !unchanged {
+            let mark = journal.mark();
             self.record_undos(&plan, &view.numbers, journal)?;
-            self.execute(&plan, before, compiled.setup.clone(), (&view, &host))?;
+            let done = self.execute(&plan, before, compiled.setup.clone(), (&view, &host));
+            if done.is_err() && new_ports == NewPorts::Refused {
+                // Other plans are tried again, and need the undos then. What cannot be struck
+                // stays: the error is that of the step.
+                let _struck = self.strike_rolled_back(&compiled.setup, mark, journal);
+            }
+            done?;
             self.forget_strangers(&compiled.setup, &view);
             forget_undos(&plan, (&all, &compiled.setup), &view, journal)?;
             let owners: BTreeSet<u16> = compiled.setup.owners.values().copied().collect();
@@ -257,6 +264,18 @@ impl KernelPlane {
         view.facts.taken.clone_from(&self.record.devices);
         view.facts.faults = self.faults.at(&view.numbers);
         Ok(view)
+    }
+
+    /// Strikes the undos since `mark` of what a live change to `setup` left nowhere when it was
+    /// rolled back.
+    fn strike_rolled_back(
+        &self,
+        setup: &KernelSetup,
+        mark: u64,
+        journal: &mut Journal,
+    ) -> Result<(), KernelPlaneError> {
+        let left = self.view(&journal.host(), setup)?.present(setup, &self.tables);
+        forget_rolled_back(&left, mark, journal)
     }
 
     /// Writes the undo of each new tree or device into the journal.
@@ -374,8 +393,9 @@ impl KernelPlane {
         Err(error)
     }
 
-    /// True for the number of a vif that comes. One whose device or bridge was made again goes on
-    /// counting. After a plan that was cut off, the record's setup names the new ones already.
+    /// Returns true for the number of a vif that comes. A vif whose device or bridge was made again
+    /// goes on counting. After a plan that was cut off, the record's setup names the new vifs
+    /// already, so `before` is asked.
     fn is_new(&self, owner: u16) -> bool {
         let known = self.record.before.as_ref().unwrap_or(&self.record.setup);
         !known.owners.values().any(|known| *known == owner)

@@ -36,9 +36,24 @@ pub(crate) fn forget_undos(
     let lost = before.objects.iter().filter(|one| undone_at(one).is_some_and(is_gone));
     let free = removed.filter_map(PlanStep::object).chain(lost).filter_map(undone_at);
     let free: BTreeSet<&str> = free.filter(|device| !used.contains(device)).collect();
-    Ok(journal.forget_those(
-        |purpose| matches!(purpose, ChangePurpose::Device { name } if free.contains(name.as_str())),
-    )?)
+    Ok(journal.forget_those(|_, purpose| {
+        let ChangePurpose::Device { name } = purpose else { return false };
+        free.contains(name.as_str())
+    })?)
+}
+
+/// Removes the undos since `mark` of devices at which a plan that was rolled back left nothing;
+/// `left` is what the host still has of it.
+pub(crate) fn forget_rolled_back(
+    left: &KernelSetup,
+    mark: u64,
+    journal: &mut Journal,
+) -> Result<(), KernelPlaneError> {
+    let used: BTreeSet<&str> = left.objects.iter().filter_map(undone_at).collect();
+    Ok(journal.forget_those(|place, purpose| {
+        let ChangePurpose::Device { name } = purpose else { return false };
+        place >= mark && !used.contains(name.as_str())
+    })?)
 }
 
 /// The device of an object whose undo is in the journal.

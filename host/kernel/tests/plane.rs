@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use weir_kernel::{KernelPlane, MemberCounts, PortCounts, WayCounts};
 use weir_kernel_plan::HookKind;
-use weir_platform::StateDir;
 use weir_platform::journal::Journal;
+use weir_platform::{ChangePurpose, StateDir};
 use weir_policy::Policy;
 use weir_ports::{device_number, link_program};
 use weir_units::PacketRate;
@@ -528,7 +528,10 @@ fn a_device_that_refuses_steps_is_left_out() {
     run("tc qdisc del dev up0 root");
     run("tc qdisc add dev up0 root handle 7e10: pfifo");
     run("ip link set t1 master br0");
-    assert!(lab.plane.apply(&policy, &mut lab.journal).is_err(), "a caller is told");
+    assert!(lab.plane.change(&policy, &mut lab.journal).is_err(), "a caller is told");
+    let of_t1 = |purpose: &ChangePurpose| purpose.concerns_device("t1");
+    assert!(!run("tc qdisc show dev t1").contains("7e10:"), "it was rolled back");
+    assert!(!lab.journal.purposes().any(of_t1), "what was rolled back has no undo");
     let applied = lab.plane.follow(&policy, &mut lab.journal).unwrap();
     let faults: Vec<String> = applied.compiled.faults.iter().map(ToString::to_string).collect();
     assert!(faults.len() == 1 && faults[0].starts_with("port \"up0\".device: "), "{faults:?}");

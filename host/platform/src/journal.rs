@@ -140,10 +140,6 @@ impl Journal {
         let next_sequence =
             content.changes.last().map_or(1, |change| change.sequence.saturating_add(1));
         let mut journal = Self { state, path, file, content, next_sequence };
-        if journal.content.torn {
-            // End a torn last line, so that the next line can be read.
-            journal.append_bytes(b"\n")?;
-        }
         let owner = Identity::own()?;
         journal.append(&JournalLine::Owner { owner, boot: boot_id(), command: command_line() })?;
         journal.content.kept = false;
@@ -195,8 +191,9 @@ impl Journal {
         if changes.is_empty() {
             return Ok(());
         }
-        self.append_bytes(&bytes)?;
+        // A number is never used twice, also if the lines cannot be written.
         self.next_sequence += changes.len() as u64;
+        self.append_bytes(&bytes)?;
         self.content.changes.extend(changes);
         Ok(())
     }
@@ -256,13 +253,17 @@ impl Journal {
         Ok(report)
     }
 
-    /// Removes the changes that `gone` selects by purpose, without undoing them, because the
-    /// objects that they changed no longer exist.
+    /// Removes the changes that `gone` selects by sequence number and purpose, without undoing
+    /// them, because the objects that they changed no longer exist.
     ///
     /// # Errors
     /// The journal cannot be written.
-    pub fn forget_those(&mut self, gone: impl Fn(&ChangePurpose) -> bool) -> Result<(), HostError> {
-        let changes = self.content.changes.iter().filter(|change| gone(change.purpose()));
+    pub fn forget_those(
+        &mut self,
+        gone: impl Fn(u64, &ChangePurpose) -> bool,
+    ) -> Result<(), HostError> {
+        let changes = self.content.changes.iter();
+        let changes = changes.filter(|change| gone(change.sequence, change.purpose()));
         let changes: Vec<JournaledChange> = changes.cloned().collect();
         self.strike(&changes)
     }
@@ -340,9 +341,20 @@ impl Journal {
         Ok(())
     }
 
+    /// Ends a torn last line first, so that what follows can be read: an earlier owner died inside
+    /// it. Of what cannot be written whole nothing stays, as far as the file can be cut.
     fn append_bytes(&mut self, bytes: &[u8]) -> Result<(), HostError> {
-        let written = self.file.write_all(bytes).and_then(|()| self.file.sync_data());
-        written.map_err(|error| HostError::io("write the journal", &self.path, error))
+        let failed = |error| HostError::io("write the journal", &self.path, error);
+        let length = self.file.metadata().map_err(failed)?.len();
+        let end: &[u8] = if self.content.torn { b"\n" } else { b"" };
+        let text = [end, bytes].concat();
+        let written = self.file.write_all(&text).and_then(|()| self.file.sync_data());
+        if written.is_ok() {
+            self.content.torn = false;
+        } else if self.file.set_len(length).is_err() {
+            self.content.torn = true;
+        }
+        written.map_err(failed)
     }
 }
 
@@ -501,3 +513,34 @@ const CHANGES_MAX: usize = 100_000;
 
 /// The interval at which a held lock is tried again.
 const POLL: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+// A test may panic.
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::run::Command;
+
+    /// Goal: after a disk that was full, what is recorded can be read, under another number.
+    /// Method: a device that is always full, and cannot be cut, in place of the file, and then a
+    /// part of the line in it.
+    #[test]
+    fn a_full_disk_costs_no_later_record() {
+        let path = std::env::temp_dir().join(format!("weir-journal-full-{}", std::process::id()));
+        let state = StateDir::at(&path);
+        let undo = |name: &str| Undo::run(Command::line(&format!("ip link del {name}")));
+        let mut journal = Journal::open(&state, "lab-a", Duration::ZERO).unwrap();
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let file = std::mem::replace(&mut journal.file, full);
+        assert!(journal.record("one", undo("a")).is_err());
+        journal.file = file;
+        journal.file.write_all(br#"{"change":{"seq"#).unwrap();
+        journal.record("two", undo("b")).unwrap();
+        drop(journal);
+        let journal = Journal::open(&state, "lab-a", Duration::ZERO).unwrap();
+        assert!(journal.holds(&undo("b")) && !journal.holds(&undo("a")));
+        assert_eq!(journal.content.changes[0].sequence, 2);
+        drop(journal);
+        fs::remove_dir_all(&path).unwrap();
+    }
+}

@@ -52,7 +52,7 @@ fn what_is_forgotten_is_never_undone() {
         undo,
     });
     journal.record_all(entries).unwrap();
-    journal.forget_those(|purpose| purpose.concerns_device("up0")).unwrap();
+    journal.forget_those(|_, purpose| purpose.concerns_device("up0")).unwrap();
     drop(journal);
     let host = Recorder::default();
     Journal::open(&test.state, "lab-a", NOW).unwrap().undo_all(&host).unwrap();

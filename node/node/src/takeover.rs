@@ -323,7 +323,7 @@ impl Takeover {
     /// # Errors
     /// The journal cannot be written.
     pub(crate) fn forget(&mut self, devices: &[String]) -> Result<(), HostError> {
-        self.journal.forget_those(|purpose| match purpose {
+        self.journal.forget_those(|_, purpose| match purpose {
             ChangePurpose::Device { name } => devices.contains(name),
             ChangePurpose::HostVif { .. } | ChangePurpose::Other => false,
         })

@@ -82,7 +82,8 @@ pub(super) struct Content {
     boot_ended: bool,
     pub(super) kept: bool,
     pub(super) changes: Vec<JournaledChange>,
-    /// The file ends inside a line: its writer died before the change it was to describe.
+    /// The file ends inside a line: its writer died, or could not write all of it, and the change
+    /// that it was to describe was not made.
     pub(super) torn: bool,
 }
 
