@@ -125,8 +125,8 @@ impl Drop for Server {
 /// Binds the calling thread to this processor, at [`NICE`] if the process may raise priorities.
 /// Returns `None` if the system refuses: then the thread runs on any processor, as ordinary work.
 fn hold(processor: u32) -> Option<cpu::CpuReservation> {
-    let wish = |nice| CpuRequest { cpu: Some(processor), class: Class::Normal { nice } };
-    cpu::CpuReservation::take(wish(NICE)).or_else(|_| cpu::CpuReservation::take(wish(0))).ok()
+    let request = |nice| CpuRequest { cpu: Some(processor), class: Class::Normal { nice } };
+    cpu::CpuReservation::take(request(NICE)).or_else(|_| cpu::CpuReservation::take(request(0))).ok()
 }
 
 /// Binds the calling thread as [`hold`] does, until the thread ends.

@@ -16,7 +16,7 @@ use weir_ports::{RestQuota, WaitMode};
 use weir_units::Nanos;
 
 /// Returns the reservation that the policy asks for.
-pub fn wish(node: &Node) -> Option<CpuRequest> {
+pub fn request(node: &Node) -> Option<CpuRequest> {
     let pinned = Some(node.worker_cpu.unwrap_or_else(|| cpu::division().worker));
     match node.reservation {
         Kind::None => None,
@@ -52,8 +52,8 @@ pub fn beside(node: &Node) -> Option<CpuRequest> {
 ///
 /// # Errors
 /// The kernel refuses it.
-pub fn take(wish: Option<CpuRequest>) -> Result<Option<cpu::CpuReservation>, HostError> {
-    wish.map(cpu::CpuReservation::take).transpose()
+pub fn take(request: Option<CpuRequest>) -> Result<Option<cpu::CpuReservation>, HostError> {
+    request.map(cpu::CpuReservation::take).transpose()
 }
 
 /// Gives the node's session the priority that its threads have among themselves, until the value is
@@ -72,7 +72,7 @@ pub fn raise_session(node: &Node) -> io::Result<Option<SessionPriority>> {
 /// Lists the changes of the host for it: kernel threads that may run elsewhere leave the worker's
 /// processor.
 pub fn changes(node: &Node) -> Vec<Change> {
-    wish(node).and_then(|wish| wish.cpu).map_or_else(Vec::new, host::spare_cpu)
+    request(node).and_then(|request| request.cpu).map_or_else(Vec::new, host::spare_cpu)
 }
 
 /// Returns how the worker passes idle time. It stays awake for the next packet only on a processor

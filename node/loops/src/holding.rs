@@ -157,8 +157,8 @@ impl RouterLoops {
         });
         let tell = Arc::clone(&self.tell);
         let note = Box::new(move |line| tell(line));
-        let (wish, patience) = (reservation::beside(&policy.node), Patience::DEFAULT);
-        let started = LoopsThread::start(LoopsStart { make, wish, note, patience })?;
+        let (request, patience) = (reservation::beside(&policy.node), Patience::DEFAULT);
+        let started = LoopsThread::start(LoopsStart { make, request, note, patience })?;
         Ok(running.insert(started).asker())
     }
 

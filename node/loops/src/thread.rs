@@ -36,7 +36,7 @@ pub(crate) struct LoopsStart {
     /// Makes the manager, on the thread; again after a failure.
     pub(crate) make: Make,
     /// The processor time of the thread.
-    pub(crate) wish: Option<CpuRequest>,
+    pub(crate) request: Option<CpuRequest>,
     /// Tells the operator.
     pub(crate) note: Box<dyn Fn(String) + Send>,
     pub(crate) patience: Patience,
@@ -86,7 +86,7 @@ impl LoopsThread {
     /// # Errors
     /// The thread cannot be started.
     pub(crate) fn start(start: LoopsStart) -> Result<Self, HostError> {
-        let LoopsStart { make, wish, note, patience } = start;
+        let LoopsStart { make, request, note, patience } = start;
         let (jobs, inbox) = sync_channel(JOBS_MAX);
         let newest = Newest::default();
         let ended = Arc::new(AtomicBool::new(false));
@@ -97,7 +97,7 @@ impl LoopsThread {
             .spawn(move || {
                 // It runs without a reservation, too; a worker that shares its processor may be
                 // late.
-                let _reserved = reservation::take(wish);
+                let _reserved = reservation::take(request);
                 Work::new(make, newest, inbox, seen, note, patience.anew).run()
             })
             .map_err(|error: io::Error| HostError::io("start", "the thread of routers", error))?;

@@ -26,14 +26,14 @@ impl DeviceWatch {
     /// Starts the thread. It calls `follow` at once, after each of these `events` of a device, and
     /// whenever `look`, which it calls every [`END_POLL`], returns true. While `follow` returns
     /// true (it failed), it is called again after [`RETRY`], twice that and so on, up to
-    /// [`RETRY_MAX`]. `wish` is the reservation of the thread: on the worker's processor it would
-    /// wait up to a second for its turn.
+    /// [`RETRY_MAX`]. `request` is the reservation of the thread: on the worker's processor it
+    /// would wait up to a second for its turn.
     ///
     /// # Errors
     /// No thread can be made.
     pub(crate) fn start(
         events: Option<LinkEvents>,
-        wish: Option<CpuRequest>,
+        request: Option<CpuRequest>,
         mut look: impl FnMut() -> bool + Send + 'static,
         mut follow: impl FnMut() -> bool + Send + 'static,
     ) -> io::Result<Self> {
@@ -41,7 +41,7 @@ impl DeviceWatch {
         let end = Arc::clone(&ended);
         let watch = move || {
             // Without the reservation the thread works all the same.
-            let _reserved = reservation::take(wish);
+            let _reserved = reservation::take(request);
             let (mut due, mut pause) = (Some(Instant::now()), RETRY);
             while !end.load(Ordering::Relaxed) {
                 let happened = match &events {
@@ -64,8 +64,9 @@ impl DeviceWatch {
                     pause = RETRY;
                 }
                 if happened || looked || due.is_some_and(|due| Instant::now() >= due) {
-                    due = follow().then(|| Instant::now() + pause);
-                    pause = (2 * pause).min(RETRY_MAX);
+                    let failed = follow();
+                    due = failed.then(|| Instant::now() + pause);
+                    pause = if failed { (2 * pause).min(RETRY_MAX) } else { RETRY };
                 }
             }
         };

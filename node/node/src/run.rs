@@ -165,16 +165,19 @@ fn forward<S>(
     if let Some(host) = node.plane.host().as_mut() {
         host.opener = Some(opener);
     }
-    let ticking = node.keep_report(&options.state, policy)?;
     let name = &policy.node.name;
     let serving = Serving {
         socket: PathBuf::from(socket),
         control: Arc::clone(node) as Arc<dyn Control>,
         policy: Arc::clone(wanted),
     };
-    let held = node.plane.hold_routers(wanted);
-    let served = held.and_then(|()| serve(serving).map_err(|error| NodeError::io(socket, error)));
-    let why = served.map(|_server| {
+    // Whatever fails from here on ends the worker first, and then the host is handed back.
+    let served = node.keep_report(&options.state, policy).and_then(|ticking| {
+        node.plane.hold_routers(wanted)?;
+        let server = serve(serving).map_err(|error| NodeError::io(socket, error))?;
+        Ok((server, ticking))
+    });
+    let why = served.map(|_served| {
         report(&format!("node {name} forwards; control socket {}", socket.display()));
         supervisor.ready();
         let watch = node.watch_devices(&devices, report);
@@ -192,7 +195,6 @@ fn forward<S>(
         }
         ended
     });
-    drop(ticking);
     node.plane.routers.end().iter().for_each(|line| report(line));
     node.plane.end_worker(matches!(why, Ok(NodeEnd::Left)));
     let ended = thread.join().unwrap_or(Err(NodeError::WorkerDied));
@@ -208,12 +210,12 @@ fn start_worker(
     inbox: Receiver<WorkerCommand>,
     policy: &Policy,
 ) -> Result<WorkerThread, NodeError> {
-    let wish = reservation::wish(&policy.node);
+    let request = reservation::request(&policy.node);
     let (reserved, reservation_made) = mpsc::sync_channel(1);
     let thread = std::thread::Builder::new()
         .name("weir-worker".into())
         .spawn(move || {
-            let taken = reservation::take(wish);
+            let taken = reservation::take(request);
             let failed = taken.as_ref().err().map(ToString::to_string);
             // The starting thread waits for this message.
             let _told = reserved.send(failed);
@@ -361,11 +363,13 @@ impl Node {
             changed.fetch_or(asking.plane.questions.ask() | attached, Ordering::Relaxed);
             changed.load(Ordering::Relaxed)
         };
-        let mut told = Vec::new();
-        let wish = reservation::beside(&self.policy_now().node);
-        DeviceWatch::start(events, wish, look, move || {
-            let anew = abilities_changed.swap(false, Ordering::Relaxed);
+        let (mut told, mut again) = (Vec::new(), false);
+        let request = reservation::beside(&self.policy_now().node);
+        DeviceWatch::start(events, request, look, move || {
+            let anew = abilities_changed.swap(false, Ordering::Relaxed) || again;
             let FollowedDevices { notes, failed } = node.follow_devices(anew);
+            // The new abilities were not taken up yet.
+            again = anew && failed;
             // A failure is noted once, however often it is tried again.
             if notes != told {
                 notes.iter().for_each(|note| node.tell(note.clone()));

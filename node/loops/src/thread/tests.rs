@@ -81,7 +81,7 @@ fn running(answer: Duration, read: impl Fn() + Send + Sync + 'static) -> (LoopsT
         let _told = note.send(if line.contains("begin anew") { "anew" } else { "other" });
     });
     let patience = Patience { answer, anew: Nanos::from_millis(50) };
-    let running = LoopsThread::start(LoopsStart { make, wish: None, note, patience }).unwrap();
+    let running = LoopsThread::start(LoopsStart { make, request: None, note, patience }).unwrap();
     (running, done, notes)
 }
 
