@@ -87,7 +87,7 @@ impl RequestService {
             return Err(refused(refusal));
         }
         if let Some(answer) = weir_page::NODE.answer(&request) {
-            self.within_rate(&origin.name(), Instant::now()).map_err(refused)?;
+            self.within_rate(&counted_as(origin), Instant::now()).map_err(refused)?;
             return Err(Box::new(answer));
         }
         self.admit(origin, request).map_err(refused)
@@ -113,11 +113,7 @@ impl RequestService {
             Authentication::WrongToken => "the token is not known",
         };
         let from = origin.name();
-        let guesser = match origin {
-            ConnectionOrigin::Local { .. } => from.clone(),
-            ConnectionOrigin::Remote(address) => network(*address).to_string(),
-        };
-        if !self.wrong_tokens.admit(&guesser, now) {
+        if !self.wrong_tokens.admit(&counted_as(origin), now) {
             // This is not logged, or guessers would fill the log.
             self.app.refused.turn_away(TurnAwayReason::WrongTokens);
             let most = self.app.limits.wrong_tokens_per_minute;
@@ -137,5 +133,13 @@ impl RequestService {
         self.app.refused.turn_away(TurnAwayReason::Requests);
         let most = self.app.limits.requests_per_second;
         Err(Rejection::new(ErrorCode::Busy, format!("{who}: more than {most} requests a second")))
+    }
+}
+
+/// The name under which a connection without a known token is counted against limits of rates.
+fn counted_as(origin: &ConnectionOrigin) -> String {
+    match origin {
+        ConnectionOrigin::Local { .. } => origin.name(),
+        ConnectionOrigin::Remote(address) => network(*address).to_string(),
     }
 }
