@@ -12,7 +12,7 @@ use weir_platform::failure::Failure;
 /// Undo what runs that were killed left behind.
 #[derive(Debug, Args)]
 pub(crate) struct Clean {
-    /// Also undo what ended nodes and labs kept in place, such as after `weir node leave`
+    /// Also undo what nodes and labs left in place on purpose, such as after `weir node leave`
     #[arg(long)]
     all: bool,
     /// Print JSON

@@ -42,7 +42,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the switch on this host's interfaces, and talk to it
+    /// Run a node on this host, and talk to it
     #[command(subcommand)]
     Node(node::NodeCommand),
     /// Copy a vif's frames as pcapng
@@ -50,7 +50,7 @@ enum Command {
     /// Change a running node's policy
     #[command(subcommand)]
     Set(live::Set),
-    /// Bring something to a running node's policy
+    /// Add something to a running node's policy
     #[command(subcommand)]
     Add(live::Add),
     /// Take something out of a running node's policy

@@ -20,7 +20,7 @@ use weir_units::Nanos;
 
 use weir_platform::failure::Failure;
 
-/// Run the switch on this host's interfaces, and talk to it.
+/// Run a node on this host, and talk to it.
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
     /// Run in the foreground; SIGTERM undoes everything

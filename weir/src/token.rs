@@ -15,9 +15,12 @@ use weir_platform::output;
 pub(crate) struct TokenCommand {
     /// The name of its owner, as the record of changes has it
     name: String,
-    /// Slice of a tenant; without it the token is an administrator's
-    #[arg(long)]
+    /// Slice of a tenant; without it the token is an administrator's, or a reader's
+    #[arg(long, conflicts_with = "reader")]
     slice: Option<String>,
+    /// Sees all slices and changes nothing: for monitoring, such as Prometheus
+    #[arg(long)]
+    reader: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -26,8 +29,12 @@ pub(crate) struct TokenCommand {
 impl TokenCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let (token, digest) = weir_api::token::new()?;
-        let Self { name, slice, json } = self;
-        let role = if slice.is_some() { "tenant" } else { "administrator" };
+        let Self { name, slice, reader, json } = self;
+        let role = match &slice {
+            Some(_) => "tenant",
+            None if reader => "reader",
+            None => "administrator",
+        };
         let sha256 = digest.to_string();
         if json {
             output::print_own(&json!({

@@ -74,7 +74,7 @@ impl Top {
 
 const COLUMNS: &str = "\
 OFFERED is all arrivals, early drops included; RATE is the forwarded traffic.
-A queue is standing if its delay stayed above its target for the last second.";
+A queue is standing if its delay stayed above 20 ms for the last second.";
 
 /// Shortest interval at which the node sends events.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);

@@ -63,6 +63,8 @@ pub struct Token {
 pub enum Role {
     /// May do everything.
     Administrator,
+    /// May see everything but the packets and the policy file, and changes nothing: for monitoring.
+    Reader,
     /// May see and change the vifs of one slice, within the slice's own share.
     Tenant,
 }
@@ -244,7 +246,7 @@ pub(crate) fn check(api: &Api, is_slice: &dyn Fn(&str) -> bool, findings: &mut V
             wrong("sha256", "is another token's already");
         }
         match (token.role, &token.slice) {
-            (Role::Administrator, Some(_)) => wrong("slice", "is for tenants only"),
+            (Role::Administrator | Role::Reader, Some(_)) => wrong("slice", "is for tenants only"),
             (Role::Tenant, None) => wrong("role", "tenant needs slice"),
             (Role::Tenant, Some(name)) if !is_slice(name) => {
                 wrong("slice", &format!("there is no slice \"{name}\""));

@@ -240,9 +240,9 @@ pub(crate) struct SliceTable {
     /// header that its frames carry on every port, unique among slices. Vifs see frames without it.
     #[schemars(range(min = 0, max = 255), extend("x-default" = "no header"))]
     pub(crate) pih: Option<u8>,
-    /// Packets that ports receive without VLAN and number, and that are the slice's: those which
-    /// match one of these. The first of all slices' that matches counts. Not beside `vlan` or
-    /// `pih`.
+    /// The slice's packets among those that ports receive without VLAN and number: what matches one
+    /// of these. A packet belongs to the first slice of the file that it matches. Not beside `vlan`
+    /// or `pih`.
     #[serde(rename = "match")]
     #[schemars(length(max = FiveTuple::MOST), extend("x-default" = "none"))]
     pub(crate) matches: Option<Vec<MatchTable>>,

@@ -98,8 +98,9 @@ pub(crate) struct RouterRealtimeTable {
     #[schemars(extend("x-minimum" = 1, "x-maximum" = CpuShare::ONE.as_ppm()))]
     #[schemars(extend("x-default" = "none"))]
     cpu: Option<Text<CpuShare>>,
-    /// The exclusive processor of its threads, from 0 on: the host's owner has put it and them in a
-    /// partition of control groups. For `process` and `group`, without `xtc`.
+    /// Number of a processor, from 0 on, that its threads have to themselves: the operator must
+    /// have put processor and threads into a partition of control groups. For `process` and
+    /// `group`, without `xtc`.
     #[schemars(range(max = CORE_MAX), extend("x-default" = "those that all share"))]
     core: Option<u32>,
     /// True if a guest of Xen gets no spare time beyond `cpu`; threads of Linux never get any. For

@@ -27,7 +27,7 @@ use weir_platform::failure::Failure;
 /// A network of namespaces on this machine.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
-    /// Build it, or repair what is up of it
+    /// Build it, or what is missing of it
     Up(LabFile),
     /// Take it down
     Down(LabFile),
@@ -82,7 +82,7 @@ pub(crate) enum LabCommand {
         #[arg(long, global = true)]
         core: Option<u32>,
     },
-    /// Show what is up of it
+    /// Show which parts of it are up
     Status(LabFile),
 }
 

@@ -26,6 +26,8 @@ pub struct CallerView {
 pub enum RoleView {
     /// Sees and changes everything.
     Administrator,
+    /// Sees everything but packets and the policy file, and changes nothing.
+    Reader,
     /// Sees and changes the vifs of one slice.
     Tenant,
 }

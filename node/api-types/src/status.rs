@@ -232,7 +232,7 @@ pub struct DirectionStatus {
     #[serde(default)]
     #[schema(required)]
     pub wait_ns: u64,
-    /// True if the queue is standing: its delay stayed above the target for the last second. Always
+    /// True if the queue is standing: its delay stayed above 20 ms for the last second. Always
     /// false for a port.
     #[serde(default)]
     #[schema(required)]

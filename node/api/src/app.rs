@@ -12,7 +12,7 @@ use weir_node::control::{Control, InForce, Refusal};
 use weir_platform::rates::RateLimits;
 use weir_platform::slots::{Slot, Slots, SlotsByKey};
 
-use crate::caller::Caller;
+use crate::caller::{Caller, CallerRole};
 use crate::error::{ErrorCode, Rejection};
 use crate::limits::ApiLimits;
 use crate::refused::{RefusalCounts, TurnAwayReason};
@@ -71,6 +71,16 @@ impl App {
             refused: RefusalCounts::default(),
             status: Mutex::new(None),
         }
+    }
+
+    /// The bounded numbers of open connections and listeners, by name in the metrics.
+    pub(crate) const fn places(&self) -> [(&'static str, &Slots); 4] {
+        [
+            ("connections", &self.connections),
+            ("remote_connections", &self.remote_connections),
+            ("listeners", &self.listeners),
+            ("root_listeners", &self.root_listeners),
+        ]
     }
 
     /// Asks the node, on a thread that may wait.
@@ -152,9 +162,9 @@ impl App {
         self.control.note(line);
     }
 
-    /// Tells the operator that a tenant asked for something that is not its own.
+    /// Tells the operator that a tenant or reader asked for something that is not its own.
     pub(crate) fn tell(&self, caller: &Caller, refusal: &Rejection) {
-        if caller.slice().is_none()
+        if caller.role == CallerRole::Administrator
             || !matches!(refusal.code, ErrorCode::Forbidden | ErrorCode::NotFound)
         {
             return;

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use ring::digest;
 use weir_node::control::{Refusal, RefusalKind};
 use weir_policy::{
@@ -41,6 +41,8 @@ pub(crate) struct Caller {
 pub(crate) enum CallerRole {
     /// Sees and changes everything.
     Administrator,
+    /// Sees everything but packets and the policy file, and changes nothing.
+    Reader,
     /// Sees and changes the vifs of one slice.
     Tenant {
         /// Its name.
@@ -100,6 +102,7 @@ impl Caller {
         let token = policy.api.tokens.iter().find(|known| known.sha256 == digest)?;
         let role = match (token.role, &token.slice) {
             (TokenRole::Administrator, _) => CallerRole::Administrator,
+            (TokenRole::Reader, _) => CallerRole::Reader,
             (TokenRole::Tenant, slice) => {
                 CallerRole::Tenant { slice: slice.clone().unwrap_or_default() }
             }
@@ -107,23 +110,32 @@ impl Caller {
         Some(Self { who: format!("token {}", token.name), role, token: Some(digest) })
     }
 
-    /// Returns the slice of a tenant; `None` for an administrator.
+    /// Returns the slice of a tenant; `None` for a caller that sees all slices.
     pub(crate) fn slice(&self) -> Option<&str> {
         match &self.role {
-            CallerRole::Administrator => None,
+            CallerRole::Administrator | CallerRole::Reader => None,
             CallerRole::Tenant { slice } => Some(slice),
         }
     }
 
     /// Refuses a caller that is not an administrator.
     pub(crate) fn administrator(&self) -> Result<(), Rejection> {
-        match &self.role {
-            CallerRole::Administrator => Ok(()),
-            CallerRole::Tenant { .. } => {
-                let text = format!("{} is a tenant; this is for administrators", self.who);
-                Err(Rejection::new(ErrorCode::Forbidden, text))
-            }
+        let what = match &self.role {
+            CallerRole::Administrator => return Ok(()),
+            CallerRole::Reader => "is a reader",
+            CallerRole::Tenant { .. } => "is a tenant",
+        };
+        let text = format!("{} {what}; this is for administrators", self.who);
+        Err(Rejection::new(ErrorCode::Forbidden, text))
+    }
+
+    /// Refuses a reader's request by another method than those that read.
+    pub(crate) fn may_use(&self, method: &Method) -> Result<(), Rejection> {
+        if self.role != CallerRole::Reader || [Method::GET, Method::HEAD].contains(method) {
+            return Ok(());
         }
+        let text = format!("{} is a reader, and changes nothing", self.who);
+        Err(Rejection::new(ErrorCode::Forbidden, text))
     }
 
     /// Returns true if the caller may see the vif.
@@ -134,6 +146,11 @@ impl Caller {
     /// Returns true if the caller may see the vif of that name.
     pub(crate) fn sees_vif(&self, policy: &Policy, name: &str) -> bool {
         policy.vifs.iter().any(|vif| vif.name == name && self.sees(policy, vif))
+    }
+
+    /// Returns true if the caller may see the packets of the vif of that name.
+    pub(crate) fn sees_packets(&self, policy: &Policy, name: &str) -> bool {
+        self.role != CallerRole::Reader && self.sees_vif(policy, name)
     }
 
     /// Returns true if the caller may see the subject of the edit.
@@ -188,6 +205,10 @@ impl Caller {
     /// Checks that the caller owns the keys of the edits. `self` is a caller that [`Self::known`]
     /// returned.
     fn owns_places(&self, old: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
+        if self.role == CallerRole::Reader {
+            let text = format!("{} is a reader, and changes nothing", self.who);
+            return Err(Refusal::new(RefusalKind::Forbidden, text));
+        }
         if self.slice().is_none() {
             return Ok(());
         }
@@ -372,8 +393,8 @@ mod tests {
                  [[vif]]\nname = \"z\"\nslice = \"lead\"\n"
             );
             let heard = asked_of(&flat, priority(9));
-            let refused = "slice \"gold\".send: priority of vif \"a\" would be 9, on a port without \
-                           hfsc 5 is granted";
+            let refused = "slice \"gold\".send: priority of vif \"a\" would be 9, on a port \
+                           without hfsc 5 is granted";
             assert_eq!(heard, refused, "{kind}");
             assert_eq!(asked_of(&flat, priority(4)), "", "{kind}");
         }

@@ -15,8 +15,8 @@ pub(crate) fn request(query: CaptureQuery, vif: String) -> CaptureRequest {
     CaptureRequest { vif, snaplen, direction, mac, vlan, src, dst, port }
 }
 
-/// The blocks as they come, while `may` says that the reader still may; an empty one only asks
-/// whether somebody still reads. The capture ends when the body is dropped.
+/// Streams the blocks as they come, while `may` says that the reader is still allowed to read. An
+/// empty block only asks whether somebody still reads. The capture ends when the body is dropped.
 pub(crate) fn body(
     blocks: Receiver<Vec<u8>>,
     may: impl Fn() -> Option<()> + Send + 'static,

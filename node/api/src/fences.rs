@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Fencing numbers: of processes that do one work in turn, only the last to begin may go on.
+//! Fencing numbers: of processes that do one work in turn, only the one that began last may go on.
 //!
 //! Brokers of one store take turns by a lease. One that has lost it may not know yet, and its
 //! request may come late. So each request has a header, `weir-fence: WORK NUMBER`; a number smaller
@@ -18,7 +18,7 @@ use crate::error::{ErrorCode, Rejection};
 pub(crate) struct Fences(Mutex<VecDeque<(String, u64)>>);
 
 impl Fences {
-    /// Refuses a request whose fencing number was overtaken; takes one without.
+    /// Refuses a request whose fencing number was overtaken. A request without a number passes.
     pub(crate) fn admit(&self, caller: &Caller, headers: &HeaderMap) -> Result<(), Rejection> {
         let Some(value) = headers.get(HEADER) else { return Ok(()) };
         caller.administrator()?;

@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use weir_api_types::exposition::{Exposition, seconds};
 use weir_api_types::status::{Amount, CpuModelDrift, DirectionStatus, IfaceStatus, NodeStatus};
 use weir_loops::{ClassStatus, LoopsLoad, RouterStatus};
+use weir_platform::slots::Slots;
 use weir_policy::{Direction, Policy};
 use weir_report::{ReportSubject, Service};
 use weir_units::BitRate;
 
 use crate::app::App;
 use crate::caller::Caller;
-use crate::refused::TurnAwayReason;
+use crate::refused::{RefusalCounts, TurnAwayReason};
 
 mod realtime;
 mod xtc;
@@ -32,7 +33,8 @@ pub(crate) struct Counted<'s> {
 pub(crate) fn text(app: &App, of: &Counted<'_>, caller: &Caller, policy: &Policy) -> String {
     let mut page = node(of, caller, policy);
     if caller.slice().is_none() {
-        interface(&mut page, app);
+        let addresses = u64::try_from(app.remote_addresses.refused()).unwrap_or(u64::MAX);
+        interface(&mut page, &app.refused, app.places(), addresses);
     }
     page.into_text()
 }
@@ -367,26 +369,26 @@ fn phases(page: &mut Exposition, ports: &[IfaceStatus]) {
     }
 }
 
-fn interface(page: &mut Exposition, app: &App) {
+/// Writes what the interface refused and what is open. `addresses` counts refusals to addresses
+/// that had as many connections as one may have.
+fn interface(
+    page: &mut Exposition,
+    refused: &RefusalCounts,
+    places: [(&str, &Slots); 4],
+    addresses: u64,
+) {
     page.family("weir_api_refused_total", "Requests turned away at the door.", "counter");
     for reason in TurnAwayReason::ALL {
-        let count = app.refused.turned_away(reason);
+        let count = refused.turned_away(reason);
         page.sample("weir_api_refused_total", &[("reason", reason.name())], count);
     }
-    let places = [
-        ("connections", &app.connections),
-        ("remote_connections", &app.remote_connections),
-        ("listeners", &app.listeners),
-        ("root_listeners", &app.root_listeners),
-    ];
     for (reason, slots) in places {
         let refused = u64::try_from(slots.refused()).unwrap_or(u64::MAX);
         page.sample("weir_api_refused_total", &[("reason", reason)], refused);
     }
-    let addresses = u64::try_from(app.remote_addresses.refused()).unwrap_or(u64::MAX);
     page.sample("weir_api_refused_total", &[("reason", "address")], addresses);
     page.family("weir_api_refusals_total", "Answers that refuse, by status.", "counter");
-    for (status, count) in app.refused.by_status() {
+    for (status, count) in refused.by_status() {
         page.sample("weir_api_refusals_total", &[("status", &status.to_string())], count);
     }
     page.family("weir_api_open", "Connections and listeners now.", "gauge");

@@ -173,11 +173,14 @@ pub(crate) async fn capture(
     if !caller.sees_vif(&policy, &vif) {
         return Err(no_vif(&vif)).inspect_err(|refusal| app.tell(&caller, refusal));
     }
+    if !caller.sees_packets(&policy, &vif) {
+        caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
+    }
     let request = crate::capture::request(query, vif.clone());
     let Capturing { blocks, note } = app.ask(move |control| control.capture(request)).await?;
     let mut response = Response::new(crate::capture::body(blocks, move || {
         let policy = app.in_force().ok()?.policy;
-        caller.still(&policy).filter(|caller| caller.sees_vif(&policy, &vif)).map(drop)
+        caller.still(&policy).filter(|caller| caller.sees_packets(&policy, &vif)).map(drop)
     }));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PCAPNG));

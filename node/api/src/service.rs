@@ -105,6 +105,8 @@ impl RequestService {
             Authentication::Known(caller) => {
                 self.within_rate(&caller.who, now)?;
                 self.fences.admit(&caller, request.headers())?;
+                let may = caller.may_use(request.method());
+                may.inspect_err(|refusal| self.app.tell(&caller, refusal))?;
                 request.extensions_mut().insert(caller);
                 request.extensions_mut().insert(policy);
                 return Ok(request);

@@ -21,7 +21,7 @@ use weir_policy::{
 };
 use weir_units::CpuShare;
 
-use crate::caller::Caller;
+use crate::caller::{Caller, CallerRole};
 
 /// Returns the part of the status that the caller may see.
 pub(crate) fn status<'s>(
@@ -51,7 +51,11 @@ pub(crate) fn status<'s>(
 /// Returns the caller as an answer.
 pub(crate) fn caller(of: &Caller) -> CallerView {
     let slice = of.slice().map(ToOwned::to_owned);
-    let role = if slice.is_some() { RoleView::Tenant } else { RoleView::Administrator };
+    let role = match of.role {
+        CallerRole::Administrator => RoleView::Administrator,
+        CallerRole::Reader => RoleView::Reader,
+        CallerRole::Tenant { .. } => RoleView::Tenant,
+    };
     CallerView { who: of.who.clone(), role, slice }
 }
 
@@ -224,7 +228,6 @@ pub(crate) const fn queue_kind(of: QueueKind) -> VifQueueKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::caller::CallerRole;
     use weir_api_types::status::{IfaceStatus, RemovedPackets, Verdict, WorkerStatus};
 
     /// An administrator sees every field; of a tenant's answer every field that tells of others, of

@@ -23,9 +23,9 @@ use weir_loops::{
 use weir_node::Serving;
 use weir_node::changes::{ChangeKind, PolicyChange};
 use weir_node::control::{ChangeRequest, Control, InForce, Refusal, RefusalKind};
-use weir_policy::{Edit, KeyPath, Policy, Role, Slice, Token};
+use weir_policy::{Edit, KeyPath, Policy, Port, Role, Slice, Token, Vif};
 use weir_report::{ReportSubject, Service, StoreAnswer, StoreQuery, SubjectService};
-use weir_units::Nanos;
+use weir_units::{BitRate, Nanos};
 
 /// A node that has a policy, and notes what it is told.
 struct Node {
@@ -244,6 +244,45 @@ fn nothing_is_answered_without_a_known_token() {
         }
     }
     assert!(asked >= 60, "{asked}");
+}
+
+/// Goal: a reader sees what monitoring needs, and nothing that it asks changes the node. Method: it
+/// asks for every path of the interface's document, by every method.
+#[test]
+fn a_reader_changes_nothing() {
+    let (token, sha256) = weir_api::token::new().unwrap();
+    let site = Site::up("reader", |policy| {
+        plain(policy, [(); 2].map(|()| weir_api::token::new().unwrap().1));
+        let port = policy.add_port(Port::new("up0", BitRate::from_mbps(100)));
+        let (gold, _) = policy.slices().next().unwrap();
+        policy.add_vif(Vif::new("gold.0", gold, port));
+        let (name, role) = ("prometheus".to_owned(), Role::Reader);
+        policy.api.tokens.push(Token { name, role, slice: None, sha256 });
+    });
+    let ask = |line: &str| {
+        let ask = format!("{line} HTTP/1.1\r\nauthorization: Bearer {token}");
+        site.over_tcp(&ask).strip_prefix("HTTP/1.1 ").unwrap().to_owned()
+    };
+    for path in ["/metrics", "/v1/status", "/v1/policy", "/v1/changes", "/v1/health"] {
+        assert!(ask(&format!("GET {path}")).starts_with("200"), "{path}");
+    }
+    assert!(ask("GET /v1/caller").contains("\"role\":\"reader\""));
+    for path in ["/v1/document", "/v1/vifs/gold.0/capture", "/v1/realtime/r/advice"] {
+        let answer = ask(&format!("GET {path}"));
+        assert!(answer.starts_with("403") && answer.contains("is a reader"), "{path}: {answer}");
+    }
+    let document: serde_json::Value = serde_json::from_str(&weir_api::openapi::document()).unwrap();
+    let mut refused = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let path = path.replace("{vif}", "gold.0").replace("{slice}", "gold");
+        for method in methods.as_object().unwrap().keys().filter(|method| *method != "get") {
+            let answer = ask(&format!("{} {path}", method.to_uppercase()));
+            let why = "token prometheus is a reader, and changes nothing";
+            assert!(answer.starts_with("403") && answer.contains(why), "{method} {path}: {answer}");
+            refused += 1;
+        }
+    }
+    assert!(refused >= 15, "{refused}");
 }
 
 /// A caller that guesses tokens is turned away; a known token from the same address is served.

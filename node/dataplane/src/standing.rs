@@ -27,7 +27,7 @@ pub(crate) struct StandingQueues {
 struct VifDelays {
     /// The vif, which may have left: the next one in its slot begins anew.
     vif: IfaceId,
-    /// Since when each delay has stayed above the target: send, receive.
+    /// Since when each delay has stayed above [`STANDING_DELAY`]: send, receive.
     above_since: [Option<Instant>; 2],
 }
 
@@ -104,7 +104,7 @@ mod tests {
         assert!(queues.is_standing(at(1000), VIF, Direction::Send));
         assert!(!queues.is_standing(at(1000), VIF, Direction::Receive), "nothing waits there");
         let queues = sampled(3000, |_| 20);
-        assert!(!queues.is_standing(at(3000), VIF, Direction::Send), "at the target, not above it");
+        assert!(!queues.is_standing(at(3000), VIF, Direction::Send), "at 20 ms, not above it");
     }
 
     /// A burst of any length that drains once a second is no standing queue.

@@ -133,14 +133,7 @@ fn documents(tree: &PackageTree) -> Result<(), String> {
         let script = output(Command::new(weir_path()).args(["completions", shell]))?;
         tree.put(path, 0o644, script.as_bytes())?;
     }
-    // All pages, since they lead to each other; not the pictures.
-    for (page, text) in folder_of(Path::new("docs"))? {
-        let is_shipped = page.ends_with(".md") && page != "README.md"
-            || ["openapi.json", "broker-openapi.json", "broker.xsd"].contains(&page.as_str());
-        if is_shipped {
-            tree.put(&format!("usr/share/doc/weir/{page}"), 0o644, &text)?;
-        }
-    }
+    put_pages(tree)?;
     tree.copy("packaging/debian/copyright", "usr/share/doc/weir/copyright")?;
     for (example, text) in folder_of(Path::new("examples"))? {
         tree.put(&format!("usr/share/doc/weir/examples/{example}"), 0o644, &text)?;
@@ -153,6 +146,34 @@ fn documents(tree: &PackageTree) -> Result<(), String> {
         for (name, text) in folder_of(&Path::new("packaging").join(kind))? {
             tree.put(&format!("usr/share/weir/{kind}/{name}"), mode, &text)?;
         }
+    }
+    Ok(())
+}
+
+/// All pages, since they lead to each other; not the pictures. Those of the root stand beside the
+/// others, and links follow.
+fn put_pages(tree: &PackageTree) -> Result<(), String> {
+    let put = |page: &str, text: &str| {
+        tree.put(&format!("usr/share/doc/weir/{page}"), 0o644, text.as_bytes())
+    };
+    for folder in ["", "algorithms/", "reproduced/"] {
+        for (page, text) in folder_of(&Path::new("docs").join(folder))? {
+            let is_shipped = page.ends_with(".md")
+                || ["openapi.json", "broker-openapi.json", "broker.xsd"].contains(&page.as_str());
+            if is_shipped {
+                let up = if folder.is_empty() { "](../" } else { "](../../" };
+                let down = if folder.is_empty() { "](" } else { "](../" };
+                let text = String::from_utf8_lossy(&text).replace("](../README.md", "](WEIR.md");
+                let text = text.replace(up, down);
+                put(&format!("{folder}{page}"), &text)?;
+            }
+        }
+    }
+    for page in ["README.md", "PROMISES.md", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md"] {
+        let text = read(Path::new(page))?;
+        // `docs/README.md` has that name there.
+        let name = if page == "README.md" { "WEIR.md" } else { page };
+        put(name, &String::from_utf8_lossy(&text).replace("](docs/", "]("))?;
     }
     Ok(())
 }

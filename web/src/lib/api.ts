@@ -184,7 +184,7 @@ export interface DirectionStatus {
   sent: Amount;
   smooth?: SmoothStatus;
   /**
-   * True if the queue is standing: its delay stayed above the target for the last second. Always
+   * True if the queue is standing: its delay stayed above 20 ms for the last second. Always
    * false for a port.
    */
   standing: boolean;
@@ -528,7 +528,7 @@ export interface RemovedPackets {
 }
 
 /** Role of a caller. */
-export type RoleView = "administrator" | "tenant";
+export type RoleView = "administrator" | "reader" | "tenant";
 
 /** Changes of a router. */
 export interface RouterChange {

@@ -21,7 +21,7 @@ export interface Figures {
   queueBytes: number;
   /** The time that the next packet has waited. */
   waitNs: number;
-  /** True if the delay of a queue stayed above its target for the last second. */
+  /** True if the delay of a queue stayed above 20 ms for the last second. */
   standing: boolean;
   /** Where the smooth window of the delay begins; undefined without one. */
   smoothNs: number | undefined;

@@ -211,7 +211,7 @@ RATE is the forwarded traffic, bits a second of layer 2. Red: less
 than the guarantee although more was offered. Green: the guarantee.
 OFFERED is all arrivals, early drops included. DELAY is how long the
 first packet has waited; yellow: the queue is standing, its delay
-stayed above its target for the last second.";
+stayed above 20 ms for the last second.";
 const HELP_WIDTH: u16 = 70;
 const HELP_HEIGHT: u16 = 16;
 

@@ -154,7 +154,7 @@ pub(super) struct RowSide {
     pub(super) queue_bytes: u64,
     /// Time that the first packet in the queue has waited; for a tenant, at its worst vif.
     pub(super) delay_s: f64,
-    /// True if the delay of a queue stayed above its target for the last second.
+    /// True if the delay of a queue stayed above 20 ms for the last second.
     pub(super) standing: bool,
     /// Flows that have a queue now.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -245,8 +245,13 @@ const COMMANDS: &[(&str, Weight, &str, &str)] = &[
     ("sysctl", Weight::Missing, "procps", "no device can be taken"),
     ("ethtool", Weight::Costs, "ethtool", "offloads that a port cannot carry stay on"),
     ("taskset", Weight::Costs, "util-linux", "other programs stay on the worker's processor"),
-    ("bridge", Weight::Costs, "iproute2", "no comparison with the kernel's bridge"),
-    ("nsenter", Weight::Costs, "util-linux", "no programs in namespaces of labs"),
+    ("bridge", Weight::Costs, "iproute2", "no bridge of the host's can be adopted"),
+    (
+        "nsenter",
+        Weight::Costs,
+        "util-linux",
+        "no programs in network namespaces: pods, routers, labs",
+    ),
 ];
 
 /// Ways to cap a router of which one is needed, what is not possible without, what mends it.

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_api_types::status::{
     Amount, CpuModelDrift, CpuModelReading, CpuModelStatus, DirectionStatus, FlowsStatus,
-    IfaceStatus, NodeStatus,
+    IfaceStatus, InFlightStatus, NodeStatus, PhaseStatus, SmoothStatus,
 };
+use weir_control::Sample;
 use weir_control::police::Grade;
 use weir_loops::{
     AppliedClass, ClassStatus, LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus,
@@ -19,6 +20,7 @@ use super::{Counted, node};
 use crate::caller::{Caller, CallerRole};
 
 mod checks;
+mod reference;
 
 use checks::{names_only_what_there_is, promtool_takes, promtool_takes_rules};
 
@@ -38,32 +40,17 @@ fn page() -> String {
         dropped_after_by: all,
         ..DirectionStatus::default()
     };
+    let smooth = Some(SmoothStatus::default());
     let iface = |name: &str, flows: Option<FlowsStatus>| IfaceStatus {
         name: name.into(),
-        send: DirectionStatus { flows, marked: 4, ..side.clone() },
+        send: DirectionStatus { flows, smooth, marked: 4, ..side.clone() },
         receive: DirectionStatus { unlearned: 5, ..side.clone() },
+        in_flight: Some(InFlightStatus::default()),
+        phases: Some(PhaseStatus::default()),
         ..IfaceStatus::default()
     };
     let flows = FlowsStatus { active: 3, sparse: 1, started: 9, shared: 2 };
-    let status = NodeStatus {
-        ports: vec![iface("up0", None)],
-        vifs: vec![iface("gold.0", Some(flows))],
-        uptime_ns: 1_500_000_000,
-        report_failed: Some("no service report is kept".into()),
-        device_faults: vec!["port \"up0\".device: foreign".into()],
-        cpu_model: Some(CpuModelStatus {
-            drift: CpuModelDrift::Above,
-            reason: Some("the worker takes more".into()),
-            latest: Some(CpuModelReading {
-                rate_pps: 20_000,
-                frame_bytes: 1000,
-                cpu_ppm: 400_000,
-                expected_ppm: Some(120_000),
-                most_ppm: Some(150_000),
-            }),
-        }),
-        ..NodeStatus::default()
-    };
+    let status = status(vec![iface("up0", None)], vec![iface("gold.0", Some(flows))]);
     let of =
         |vif: Option<&str>| ReportSubject { slice: "gold".into(), vif: vif.map(str::to_owned) };
     let both = [Service { got: one, ..Service::default() }, Service::default()];
@@ -84,6 +71,14 @@ fn page() -> String {
         slice: "gold".into(),
         set_point,
         police: Some(police),
+        cap: Some(CpuShare::from_percent(30)),
+        limit: set_point,
+        sample: Some(Sample {
+            span: Nanos::from_secs(1),
+            packets: 39_000,
+            offered: Some(41_000),
+            cpu: Some(Nanos::from_millis(290)),
+        }),
         ..RouterStatus::default()
     };
     let routers =
@@ -92,6 +87,29 @@ fn page() -> String {
     let (routers, classes) = (&routers, classes.as_slice());
     let counted = Counted { status: &status, routers, classes, service: &service };
     node(&counted, &caller, &policy).into_text()
+}
+
+/// A node with these interfaces and a fault of each kind.
+fn status(ports: Vec<IfaceStatus>, vifs: Vec<IfaceStatus>) -> NodeStatus {
+    NodeStatus {
+        ports,
+        vifs,
+        uptime_ns: 1_500_000_000,
+        report_failed: Some("no service report is kept".into()),
+        device_faults: vec!["port \"up0\".device: foreign".into()],
+        cpu_model: Some(CpuModelStatus {
+            drift: CpuModelDrift::Above,
+            reason: Some("the worker takes more".into()),
+            latest: Some(CpuModelReading {
+                rate_pps: 20_000,
+                frame_bytes: 1000,
+                cpu_ppm: 400_000,
+                expected_ppm: Some(120_000),
+                most_ppm: Some(150_000),
+            }),
+        }),
+        ..NodeStatus::default()
+    }
 }
 
 /// A class in force, and a weight that is not.

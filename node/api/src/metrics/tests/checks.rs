@@ -60,7 +60,7 @@ fn packaging(file: &str) -> PathBuf {
 }
 
 /// A metric's name and the labels that it has.
-fn known(page: &str) -> BTreeMap<String, BTreeSet<String>> {
+pub(crate) fn known(page: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in page.lines().filter(|line| !line.starts_with('#')) {
         let (series, _) = line.rsplit_once(' ').unwrap();
