@@ -187,8 +187,8 @@ static __always_inline __u32 class_at_egress(struct __sk_buff *skb)
 }
 
 /*
- * Returns true if a vif may receive a frame of this class; else counts the drop. What nobody knows
- * is no vif's of this slice: the mark may be another's.
+ * Returns true if a vif may receive a frame of this class; else counts the drop. A class without an
+ * owner is not that of a vif of this slice: the mark may be somebody else's.
  */
 static __always_inline int may_receive(const struct member *member, __u32 class,
 				       struct counts *counted, const struct tally *size)
@@ -479,9 +479,9 @@ int weir_from_port(struct __sk_buff *skb)
 	now = bpf_ktime_get_ns();
 	seen = bpf_map_lookup_elem(&beyond, &from);
 	/*
-	 * An address that was seen a moment ago is no vif's: none learns it before SETTLE_NS, and who
-	 * gives it one removes it here. Any other crosses the bridge, if it may, and so the bridge
-	 * remembers where it is.
+	 * An address that was seen a moment ago is no vif's: no vif learns it before SETTLE_NS, and
+	 * giving it to a vif removes it here. A frame from any other address crosses the bridge,
+	 * if it may, so that the bridge remembers where the address is.
 	 */
 	is_new = !seen || now - *seen >= SEEN_NS;
 	if (is_new && is_moved(skb, uplink, &from, seen, now))

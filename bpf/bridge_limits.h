@@ -19,9 +19,9 @@ struct limit {
 };
 
 /*
- * It is a flood once so many more buffers were dropped than passed. One such drop is forgotten each
- * 131 us, 7600 a second, so that a sender that exceeds its limit by less is no flood. A super-frame
- * is one buffer, as it is for the queues.
+ * A flood begins once this many more buffers were dropped than passed. One such drop is forgotten
+ * each 131 us, 7600 a second, so that a sender that exceeds its limit by less is no flood. A
+ * super-frame is one buffer, as it is for the queues.
  */
 #define FLOOD_BUFFERS 512
 /* 2^17 ns, in the unit of the buckets' times. */

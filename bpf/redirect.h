@@ -30,7 +30,7 @@
 #define HEADERS_MASK 7
 #define HEADERS_PIH 2
 
-/* Attempts at a bucket. If as many other processors were faster each time, it refuses the frame. */
+/* Attempts at a bucket. If another processor was faster at each of them, the frame is refused. */
 #define BUCKET_TRIES 8
 
 /*
@@ -145,8 +145,8 @@ __noinline int refuse(__u32 gate, __u32 refused, __u64 packets, __u64 bytes)
 		return 0;
 	cost.bytes += packets * path->overhead;
 	/*
-	 * Nothing but the loop bounds what refused may be: from another bound clang concludes that the
-	 * loop needs none, which verifiers before Linux 6.8 do not see.
+	 * Only the loop bounds `refused`. With another bound clang would drop the loop's, and
+	 * verifiers before Linux 6.8 would not see that the loop ends.
 	 */
 	for (__u32 i = 0; i < PATH_BUCKETS; i++) {
 		struct bucket *bucket;

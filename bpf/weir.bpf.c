@@ -110,7 +110,7 @@ static __always_inline struct station *find_station(struct xdp_md *ctx,
 	__be16 protocol = ethernet->h_proto;
 	struct pih_header *pih = (void *)(ethernet + 1);
 	struct station *station;
-	int told;
+	int by_tuple;
 
 	*headers = 0;
 	if (ethernet->h_proto == bpf_htons(ETH_P_8021Q)) {
@@ -138,12 +138,12 @@ static __always_inline struct station *find_station(struct xdp_md *ctx,
 		}
 		key.bridge = plain;
 	}
-	told = key.bridge || protocol == bpf_htons(ETH_P_PIH)
+	by_tuple = key.bridge || protocol == bpf_htons(ETH_P_PIH)
 		       ? 0
 		       : device_bridge_by_five_tuple(ctx, *headers, protocol);
-	if (told > 0)
-		key.bridge = told;
-	station = told < 0 ? 0 : bpf_map_lookup_elem(&stations, &key);
+	if (by_tuple > 0)
+		key.bridge = by_tuple;
+	station = by_tuple < 0 ? 0 : bpf_map_lookup_elem(&stations, &key);
 	/* A port whose frames carry bare numbers has no other stations. */
 	if (!station && protocol != bpf_htons(ETH_P_PIH) && (void *)(&pih->number + 1) <= end) {
 		key.bridge = PIH_BYTE_BRIDGES | pih->number;

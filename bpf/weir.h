@@ -88,8 +88,8 @@ struct member {
 /* Five-tuples of all slices together. */
 #define FIVE_TUPLES 64
 
-/* Of the word beside the lists: numbers of bridges become other slices', so that only the switch
- * knows whose a frame is. The lowest bit is the list in force. */
+/* A bit of the word beside the lists. While it is set, numbers of bridges become other slices', and
+ * only the switch knows whose a frame is. The lowest bit of the word is the list in force. */
 #define FIVE_TUPLES_CHANGE 2
 
 /*

@@ -334,8 +334,8 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         untaken.map(|(key, _)| self.not_applied(key, said))
     }
 
-    /// Compares OSPFv3 with what it is to be, and repairs it. Returns why it is not. One that hangs
-    /// is asked again after a while: requests wait meanwhile.
+    /// Compares OSPFv3 with what it is to be, and repairs it. Returns why it is still different. A
+    /// router whose OSPFv3 hangs is asked again only after a while, since requests wait meanwhile.
     async fn compare_ospf(&mut self) -> Option<NodeFault> {
         let ospf = self.ospf.clone()?;
         if self.ospf_hung_at.is_some_and(|at| at.elapsed() < OSPF_AGAIN_AFTER) {

@@ -5,8 +5,8 @@
 //! link's cost, devices towards end nodes are passive ones, whose prefixes are announced. Tunnels
 //! keep their fixed routes, which are longer than any prefix.
 //!
-//! Lines of [`KEYS`] are ours at an interface, and the router identity at the process. Others are
-//! neither read nor touched.
+//! The broker owns the lines of [`KEYS`] at an interface, and the router identity at the process.
+//! Others are neither read nor touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -68,7 +68,8 @@ pub(crate) fn reading(ospf: &RouterOspf) -> String {
     vtysh(ospf, ["show running-config ospf6d"].into_iter())
 }
 
-/// The command that gives lines. A daemon that hangs would keep it, and with it the router's shell.
+/// The command that hands lines to FRR. It has a time limit, since a daemon that hangs would keep
+/// it, and with it the router's shell.
 fn vtysh<'l>(ospf: &RouterOspf, lines: impl Iterator<Item = &'l str>) -> String {
     let mut script = format!("{{ timeout {PATIENCE_S} vtysh");
     if let Some(name) = &ospf.frr {
@@ -77,7 +78,7 @@ fn vtysh<'l>(ospf: &RouterOspf, lines: impl Iterator<Item = &'l str>) -> String 
     for line in lines {
         let _ = write!(script, " -c '{line}'");
     }
-    // It says of each FRR with a name that its vtysh.conf, which nobody needs, is not there.
+    // For each FRR with a name it reports that there is no vtysh.conf, which nobody needs.
     script + "; case $? in 124|143) echo " + NO_ANSWER + ";; esac; } 2>&1 | grep -v vtysh.conf"
 }
 

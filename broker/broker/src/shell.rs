@@ -150,14 +150,15 @@ impl NodeShell {
         Ok(())
     }
 
-    /// Runs a script and returns what it said, unless another broker has taken the node. An answer
-    /// has room for so many items of the broker's: who is root at a router decides what it says.
+    /// Runs a script and returns what it said, unless another broker has taken the node. The length
+    /// of the answer is bounded, by room for this number of the broker's items, since whoever is
+    /// root at a router decides what it says.
     pub(crate) async fn run(&mut self, script: &str, items: usize) -> Result<String, ShellError> {
         let guarded = format!("if {}; then\n{script}\nelse echo {FENCED}; fi", self.fence);
         let most = ANSWER_BYTES.saturating_add(items.saturating_mul(ITEM_BYTES));
         let said = self.exchange(&guarded, most).await?;
         if said.trim() == FENCED {
-            // Whoever opens it anew hears why.
+            // The next attempt to open it tells why.
             return Err(ShellError::Broken("it has another fencing number".to_owned()));
         }
         Ok(said)

@@ -2,8 +2,8 @@
 //! Recursive least squares with forgetting, guarded so that it converges.
 //!
 //! Estimates a, b and the level d of y(k+1) = a·y(k) + b·u(k) + d, with y(k) and u(k) counted from
-//! where it began. Counted from zero, caps and rates that move by a tenth are nearly a constant, as
-//! the level is one: what is known of b then hides in d, and the first guess stays.
+//! where it began. Counted from zero, caps and rates that move by a tenth are nearly constant, and
+//! so is the level: what the samples say of b would go into d, and the first guess of b would stay.
 //!
 //! Forgetting alone does not converge in a closed loop: at rest the samples say nothing about b,
 //! what was known is forgotten, and noise moves the estimates ever more freely until they burst.
@@ -135,8 +135,8 @@ impl Rls {
 
     fn update(&mut self, phi: [f64; 3], after: f64, weight: f64) {
         let mut next = self.updated(phi, after, weight, self.guard.forgetting);
-        // Without forgetting this once, variances shrink: they stay below what they began with, and
-        // what the sample says is kept all the same.
+        // Without forgetting, an update only shrinks the variances. So they stay below their first
+        // values, and the sample counts all the same.
         if !is_bounded(&next.1) {
             next = self.updated(phi, after, weight, 1.0);
         }

@@ -165,7 +165,7 @@ fn with_shared_classes(policy: &Policy, unheld: &mut Vec<UnheldKey>) -> Policy {
     merged
 }
 
-/// Two shares together.
+/// The sum of two shares.
 fn add(one: &Share, other: &Share) -> Share {
     let sum = |a: BitRate, b: BitRate| BitRate::from_bps(a.as_bps().saturating_add(b.as_bps()));
     Share {

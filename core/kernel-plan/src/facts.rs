@@ -14,8 +14,8 @@ pub struct HostFacts {
     pub hooks: Option<HookKind>,
     /// Its devices, by name.
     pub devices: BTreeMap<String, BridgePortFacts>,
-    /// The devices of the policy that was in force before. What others put in the way there came
-    /// later: it is a fault of that device, and refuses no policy.
+    /// The devices of the policy that was in force before. An obstacle there came later: it is a
+    /// fault of that device, and no reason to refuse a policy.
     pub taken: BTreeSet<String>,
     /// Devices at which a step of a plan failed: the next plans leave them out.
     pub faults: BTreeMap<String, DeviceFault>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The device in whose tree waits what a port brings.
+//! The device (`ifb`) in whose tree frames from a port wait.
 
 use alloc::format;
 use alloc::string::String;
@@ -8,9 +8,9 @@ use weir_policy::{Direction, Guarantees, Policy, Port, PortId, Share};
 
 use crate::facts::HostFacts;
 
-/// The device in whose tree waits what a port brings; `None` where neither a vif nor the host is
-/// guaranteed any of it and the host's own part is not limited, or where it could not be made. It
-/// is named after the number of the port's device, since names of devices are short.
+/// The device in whose tree frames from a port wait. `None` if neither a vif nor the host is
+/// guaranteed any of these frames and the host's own part is not limited, or if the device could
+/// not be made.
 pub(crate) fn inbound_device(
     policy: &Policy,
     facts: &HostFacts,
@@ -26,7 +26,7 @@ pub(crate) fn inbound_device(
     (is_wanted && !facts.faults.contains_key(&name)).then_some(name)
 }
 
-/// The name that such a device of a port has.
+/// The name of this device. It has the number of the port's device, since device names are short.
 pub(crate) fn inbound_name(facts: &HostFacts, port: &Port) -> String {
     let number = facts.devices.get(&port.device).map_or(0, |found| found.number);
     format!("wrx{number}")

@@ -53,7 +53,7 @@ impl KernelSetup {
         Ok(numbers)
     }
 
-    /// The objects by identity, for who asks for many of them.
+    /// The objects by identity, for a caller that looks up many of them.
     #[must_use]
     pub fn by_key(&self) -> BTreeMap<ObjectKey<'_>, &KernelObject> {
         self.objects.iter().map(|object| (object.key(), object)).collect()

@@ -2,8 +2,8 @@
 //! The rates that a link gives its classes if all of them are busy, for HTB.
 //!
 //! HTB serves a class at its own rate by tokens, frame by frame, and lets it take turns for what it
-//! borrows. So each class is given all that it gets of a link that everybody wants: its minimum, or
-//! its weight's part, whichever is more, up to its limit (weighted max-min fairness with
+//! borrows. So each class's own rate is what it gets while all classes are busy: its minimum or its
+//! weight's part of the link, whichever is more, up to its limit (weighted max-min fairness with
 //! guarantees). Turns then divide only what some do not use.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use crate::terms::QdiscTree;
 use crate::text::OTHERS_CLASS;
 use crate::trees::{PortTree, host_share};
 
-/// One of those that an amount is divided among.
+/// The terms of one of the parts into which an amount is divided.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     weight: u64,
@@ -37,7 +37,7 @@ impl Part {
 /// `amount`, unless the leasts are more.
 fn divide(amount: u64, parts: &[Part]) -> Vec<u64> {
     let total = |level: u128| parts.iter().map(|part| u128::from(part.at(level))).sum::<u128>();
-    // At the upper one, each would have all of it.
+    // At the upper level, each part would be the whole amount, or its most.
     let (mut below, mut above) = (0, (u128::from(amount) + 1) << LEVEL_SHIFT);
     if total(above) <= u128::from(amount) {
         below = above;
@@ -61,10 +61,10 @@ impl Compiler<'_> {
         };
         let of_vif = |vif: &Vif| {
             let share = vif.share(to.direction);
-            Node::of(self.vif(vif), part(share, share.min_rate, link))
+            ShareClass::of(self.vif(vif), part(share, share.min_rate, link))
         };
-        let sum = |members: &[Node]| {
-            members.iter().fold(0_u64, |sum, node| sum.saturating_add(node.part.most)).min(link)
+        let sum = |members: &[ShareClass]| {
+            members.iter().fold(0_u64, |sum, class| sum.saturating_add(class.part.most)).min(link)
         };
         let bounded = |part: Part| {
             let weight = part.weight.min(u64::from(QdiscTree::Htb.priority_max()));
@@ -72,26 +72,26 @@ impl Compiler<'_> {
         };
         let host = host_share(to.port, to.direction);
         let mut groups =
-            Vec::from([Node::of(OTHERS_CLASS, bounded(part(&host, host.min_rate, link)))]);
+            Vec::from([ShareClass::of(OTHERS_CLASS, bounded(part(&host, host.min_rate, link)))]);
         for (slice, config) in policy.slices() {
             let mates: Vec<&Vif> = here.iter().copied().filter(|vif| vif.slice == slice).collect();
             if mates.is_empty() {
                 continue;
             }
             let alone = mates.iter().filter(|vif| vif.router.is_none());
-            let mut members: Vec<Node> = alone.map(|vif| of_vif(vif)).collect();
+            let mut members: Vec<ShareClass> = alone.map(|vif| of_vif(vif)).collect();
             for router in routers_of(&mates) {
                 let inside = mates.iter().filter(|vif| vif.router == Some(router));
-                let inside: Vec<Node> = inside.map(|vif| of_vif(vif)).collect();
+                let inside: Vec<ShareClass> = inside.map(|vif| of_vif(vif)).collect();
                 let share = policy[router].share(to.direction);
                 let part = part(share, sums.router(router, to.id), sum(&inside));
-                members.push(Node { number: self.router(router), part, members: inside });
+                members.push(ShareClass { number: self.router(router), part, members: inside });
             }
             let part = part(config.share(to.direction), sums.slice(slice, to.id), sum(&members));
-            groups.push(Node { number: self.slice(slice), part: bounded(part), members });
+            groups.push(ShareClass { number: self.slice(slice), part: bounded(part), members });
         }
         let mut rates = BTreeMap::new();
-        give(&mut rates, link, &groups);
+        assign_rates(&mut rates, link, &groups);
         rates
     }
 }
@@ -103,24 +103,24 @@ pub(crate) fn routers_of(vifs: &[&Vif]) -> BTreeSet<RouterId> {
 
 /// A class, and those below it.
 #[derive(Clone, Debug)]
-struct Node {
+struct ShareClass {
     number: u16,
     part: Part,
     members: Vec<Self>,
 }
 
-impl Node {
+impl ShareClass {
     const fn of(number: u16, part: Part) -> Self {
         Self { number, part, members: Vec::new() }
     }
 }
 
-/// Divides `amount` among these, and what each has of it among those below it.
-fn give(rates: &mut BTreeMap<u16, u64>, amount: u64, nodes: &[Node]) {
-    let parts: Vec<Part> = nodes.iter().map(|node| node.part).collect();
-    for (node, rate) in nodes.iter().zip(divide(amount, &parts)) {
-        rates.insert(node.number, rate);
-        give(rates, rate, &node.members);
+/// Divides `amount` among these classes, and each one's part among the classes below it.
+fn assign_rates(rates: &mut BTreeMap<u16, u64>, amount: u64, classes: &[ShareClass]) {
+    let parts: Vec<Part> = classes.iter().map(|class| class.part).collect();
+    for (class, rate) in classes.iter().zip(divide(amount, &parts)) {
+        rates.insert(class.number, rate);
+        assign_rates(rates, rate, &class.members);
     }
 }
 

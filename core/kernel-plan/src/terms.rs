@@ -141,8 +141,8 @@ impl QdiscTree {
         }
     }
 
-    pub(crate) fn terms(self, wish: &ClassDemand, link: &LinkTerms) -> ClassTerms {
-        let priority = u64::from(wish.priority.clamp(1, self.priority_max()));
+    pub(crate) fn terms(self, demand: &ClassDemand, link: &LinkTerms) -> ClassTerms {
+        let priority = u64::from(demand.priority.clamp(1, self.priority_max()));
         let whole = link.rate.as_bps();
         match self {
             Self::Hfsc => {
@@ -150,18 +150,18 @@ impl QdiscTree {
                 // (`hfsc_change_class`). So each curve is always given, with a value that has no
                 // effect if the policy has none.
                 let guaranteed = RealTimeTerms {
-                    rate: wish.min_rate.as_bps(),
-                    within: wish.delay.map(|(time, bytes)| (bytes.get(), time.as_nanos())),
+                    rate: demand.min_rate.as_bps(),
+                    within: demand.delay.map(|(time, bytes)| (bytes.get(), time.as_nanos())),
                 };
                 let least = RealTimeTerms { rate: RT_LEAST_BPS, within: None };
-                let own = if wish.min_rate.is_zero() { least } else { guaranteed };
-                let ul = wish.rate.map_or(whole, |rate| rate.as_bps().min(whole));
-                let rt = wish.is_leaf.then_some(own);
+                let own = if demand.min_rate.is_zero() { least } else { guaranteed };
+                let ul = demand.rate.map_or(whole, |rate| rate.as_bps().min(whole));
+                let rt = demand.is_leaf.then_some(own);
                 ClassTerms::Hfsc { rt, ls: priority * LS_UNIT_BPS, ul: Some(ul) }
             }
             Self::Htb => {
-                let ceil = wish.rate.unwrap_or(link.rate).as_bps().min(whole);
-                let rate = wish.busy.max(wish.min_rate.as_bps());
+                let ceil = demand.rate.unwrap_or(link.rate).as_bps().min(whole);
+                let rate = demand.busy.max(demand.min_rate.as_bps());
                 let rate = rate.clamp(RATE_LEAST_BPS.min(ceil), ceil);
                 let lasting =
                     |rate, time| Share::burst_lasting(Some(rate), link.packet, time).get();
@@ -170,9 +170,9 @@ impl QdiscTree {
                 // shorter.
                 let frame = link.packet.get();
                 let most = BitRate::from_bps(ceil).bytes_in_floor(BURST_LASTS_MAX).get();
-                let limited = wish.burst.get().saturating_sub(frame).min(most).max(frame);
-                let cburst = if wish.rate.is_some() { limited } else { late(ceil) };
-                let [above, below] = wish.part;
+                let limited = demand.burst.get().saturating_sub(frame).min(most).max(frame);
+                let cburst = if demand.rate.is_some() { limited } else { late(ceil) };
+                let [above, below] = demand.part;
                 let unit = link.rate.bytes_in_floor(QUANTUM_LASTS).get();
                 let unit = unit.min(QUANTUM_BYTES_MAX).max(frame);
                 let quantum = above.saturating_mul(unit) / below.max(1);
@@ -185,7 +185,7 @@ impl QdiscTree {
 
     /// The terms of the class that stands for the link.
     pub(crate) fn link_terms(self, link: &LinkTerms, burst: ByteCount) -> ClassTerms {
-        let wish = ClassDemand {
+        let demand = ClassDemand {
             min_rate: link.rate,
             busy: link.rate.as_bps(),
             rate: Some(link.rate),
@@ -195,7 +195,7 @@ impl QdiscTree {
             delay: None,
             is_leaf: false,
         };
-        self.terms(&wish, link)
+        self.terms(&demand, link)
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
             late: Nanos::from_millis(5),
         };
         let cburst = |rate: BitRate, burst: u64| {
-            let wish = ClassDemand {
+            let demand = ClassDemand {
                 min_rate: BitRate::ZERO,
                 busy: 0,
                 rate: Some(rate),
@@ -247,7 +247,7 @@ mod tests {
                 delay: None,
                 is_leaf: true,
             };
-            match QdiscTree::Htb.terms(&wish, &link) {
+            match QdiscTree::Htb.terms(&demand, &link) {
                 ClassTerms::Htb { cburst, .. } => cburst,
                 ClassTerms::Hfsc { .. } => 0,
             }

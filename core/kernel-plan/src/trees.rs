@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The trees: of what vifs send, at a port's device; of what they receive from a port, at an `ifb`
-//! before the bridge; and of all that one vif receives, at its own device.
+//! The trees, of three kinds: at a port's device for what vifs send; at an `ifb` before the bridge
+//! for what they receive from a port; and at a vif's own device for all that it receives.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -55,9 +55,9 @@ impl Compiler<'_> {
         RootObject { device: String::from(device), tree, over_noqueue }
     }
 
-    /// Adds the trees of a port: of what its vifs and the host send, and if one of them is
-    /// guaranteed what it receives, of what they receive from it. Returns their kinds. Where the
-    /// device cannot have a tree, its programs go on alone.
+    /// Adds the trees of a port: one for what its vifs and the host send, and one for what they
+    /// receive from it, if that needs one ([`inbound_device`]). Returns their kinds. A device that
+    /// cannot have a tree goes on with its programs alone.
     pub(crate) fn port(
         &self,
         id: PortId,
@@ -98,21 +98,21 @@ impl Compiler<'_> {
         let busy = |number| shares.get(&number).copied().unwrap_or(0);
         let host = host_share(port, direction);
         let part = [u64::from(host.priority), 1];
-        let others = ClassDemand { busy: busy(OTHERS_CLASS), part, ..wish(&host, host.min_rate) };
+        let others = ClassDemand { busy: busy(OTHERS_CLASS), part, ..demand(&host, host.min_rate) };
         to.class(OTHERS_CLASS, LINK_CLASS, tree.terms(&others, &link));
         for (slice, config) in policy.slices() {
             if here.iter().any(|vif| vif.slice == slice) {
                 let (number, minimum) = (self.slice(slice), sums.slice(slice, to.id));
-                let wish = group_wish(config.share(direction), minimum, busy(number));
-                to.class(to.minor(number), LINK_CLASS, tree.terms(&wish, &link));
+                let demand = group_demand(config.share(direction), minimum, busy(number));
+                to.class(to.minor(number), LINK_CLASS, tree.terms(&demand, &link));
             }
         }
         for (router, config) in policy.routers() {
             if here.iter().any(|vif| vif.router == Some(router)) {
                 let (number, minimum) = (self.router(router), sums.router(router, to.id));
-                let wish = group_wish(config.share(direction), minimum, busy(number));
+                let demand = group_demand(config.share(direction), minimum, busy(number));
                 let parent = to.minor(self.slice(config.slice));
-                to.class(to.minor(number), parent, tree.terms(&wish, &link));
+                to.class(to.minor(number), parent, tree.terms(&demand, &link));
             }
         }
         for vif in &here {
@@ -124,9 +124,9 @@ impl Compiler<'_> {
             let delay = delay.map(|delay| (delay, vif.delay_packet));
             let part = part_of(policy, direction, vif, &here);
             let (number, share) = (self.vif(vif), vif.share(direction));
-            let wish =
-                ClassDemand { delay, part, busy: busy(number), ..wish(share, share.min_rate) };
-            to.class(to.minor(number), to.minor(parent), tree.terms(&wish, &link));
+            let demand =
+                ClassDemand { delay, part, busy: busy(number), ..demand(share, share.min_rate) };
+            to.class(to.minor(number), to.minor(parent), tree.terms(&demand, &link));
         }
         let leaf = |minor, queue: &Queue| {
             let (device, kind) = (to.root.device.clone(), self.leaf(queue));
@@ -152,7 +152,7 @@ impl Compiler<'_> {
             let packet = self.policy.node.frame_size.packet_max();
             let link = LinkTerms { rate, packet, late: self.policy[vif.port].catch_up };
             let whole = tree.link_terms(&link, vif.receive.burst);
-            let all = tree.terms(&wish(&Share::default(), rate), &link);
+            let all = tree.terms(&demand(&Share::default(), rate), &link);
             let class = |minor, parent, terms| {
                 let device = device.clone();
                 KernelObject::Class(ClassObject { device, minor, parent, terms })
@@ -212,7 +212,7 @@ pub(crate) fn host_share(port: &Port, direction: Direction) -> Share {
     port.host_share(direction).cloned().unwrap_or_default()
 }
 
-fn wish(share: &Share, min_rate: BitRate) -> ClassDemand {
+fn demand(share: &Share, min_rate: BitRate) -> ClassDemand {
     ClassDemand {
         min_rate,
         busy: min_rate.as_bps(),
@@ -225,6 +225,6 @@ fn wish(share: &Share, min_rate: BitRate) -> ClassDemand {
     }
 }
 
-fn group_wish(share: &Share, min_rate: BitRate, busy: u64) -> ClassDemand {
-    ClassDemand { is_leaf: false, busy, ..wish(share, min_rate) }
+fn group_demand(share: &Share, min_rate: BitRate, busy: u64) -> ClassDemand {
+    ClassDemand { is_leaf: false, busy, ..demand(share, min_rate) }
 }

@@ -32,7 +32,7 @@ pub(crate) struct FlowQuestion {
     pub(crate) avoid_links: Vec<LinkId>,
     pub(crate) avoid_nodes: Vec<NodeId>,
     pub(crate) window: TimeWindow,
-    /// Whose own charge does not count, while it changes.
+    /// The flow that is being changed; its own charge does not count.
     pub(crate) own: Option<FlowKey>,
     /// The other direction's needs, by arc, sorted.
     pub(crate) beside: Vec<(ArcId, u64)>,

@@ -91,8 +91,8 @@ impl ArcLedger {
         self.find(arc).map(|charged| charged.sellable)
     }
 
-    /// The least that is free in a window, without a flow's own charge. Less than nothing if a
-    /// share was made smaller.
+    /// The least that is free in a window, without a flow's own charge. It is negative if the share
+    /// was made smaller than its charges.
     pub(crate) fn free(&self, arc: ArcId, window: TimeWindow, except: Option<FlowKey>) -> i128 {
         self.find(arc).map_or(0, |charged| {
             i128::from(charged.sellable) - i128::from(charged.peak(window, except))

@@ -5,8 +5,8 @@
 //! these priorities the least important that gives the request paths is found by halving. Then
 //! connections are taken away on arcs of those paths alone, on each the least important first,
 //! until there is room; and each that was taken and still has room beside the request is put back,
-//! the most important first. So what is left cannot be made smaller by putting one of it back. It
-//! need not be the fewest: that is a hard problem, and priority counts for more than number.
+//! the most important first. So none of those that are left can be put back alone. They need not be
+//! the fewest: that is a hard problem, and priority counts for more than number.
 //!
 //! A search asks only for arcs that it comes to and that are full. What it looks at has bounds: the
 //! number of flows there, and the steps of searches. Once they are reached, nobody else is found to

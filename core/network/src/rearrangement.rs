@@ -55,7 +55,7 @@ const MOVES_MAX: usize = 16;
 /// Most flows among which detours are searched for.
 const DETOUR_FLOWS_MAX: usize = 64;
 
-/// Partial paths that take the time of a state.
+/// The number of partial paths that take the time of one state.
 const PARTIAL_PER_STATE: usize = 16;
 
 /// Moves to compare with those that were seen that take the time of a state.

@@ -7,7 +7,7 @@
 //! with the first item that cannot beat the best packing. A second bound takes each resource alone.
 //!
 //! The search ends early after a number of steps, or within a tolerance. What it left out is then
-//! part of [`KnapsackAnswer::upper`], so that the upper bound is one in any case. Bounds are floats
+//! part of [`KnapsackAnswer::upper`], which is a valid upper bound in any case. Bounds are floats
 //! of integers below 2⁵³, raised by 10⁻⁹: far more than their sums and products round.
 
 use crate::lp::{LinearProgram, LinearRow};
@@ -20,9 +20,9 @@ pub(crate) struct KnapsackItem {
     pub(crate) id: usize,
     /// The worth of one.
     pub(crate) value: u64,
-    /// Each takes this.
+    /// The demand of one.
     pub(crate) demand: ResourceAmounts,
-    /// There are this many.
+    /// The number of them.
     pub(crate) most: u32,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct KnapsackAnswer {
     pub(crate) upper: u64,
 }
 
-/// Packs `room`. Items without value, and such as do not fit, are left out.
+/// Packs `room`. Items without value and items that do not fit are left out.
 pub(crate) fn pack_node(
     room: &ResourceAmounts,
     items: &[KnapsackItem],
@@ -125,7 +125,8 @@ impl KnapsackSearch {
         }
     }
 
-    /// No packing with only items from `at` on in this room is worth more, all in all.
+    /// An upper bound on the total worth of a packing that only adds items from `at` on, in this
+    /// room.
     fn bound(&self, at: usize, room: &ResourceAmounts, money: f64, value: u64) -> f64 {
         let mut most = if money > 0.0 { money * self.worth[at] } else { f64::INFINITY };
         for (rate, room) in self.rates[at].iter().zip(room.0) {

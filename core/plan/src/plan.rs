@@ -22,7 +22,7 @@ use weir_units::Nanos;
 pub enum PlanAnswer {
     /// All slices have a place.
     Placed(NodePlan),
-    /// They have not.
+    /// Some slice has no place.
     Refused(PlanRefusal),
 }
 
@@ -102,7 +102,7 @@ pub enum RefusalGround {
     NotFound,
 }
 
-/// Plans.
+/// Places all slices of a request, or finds why they do not fit.
 #[must_use]
 pub fn plan(request: &PlanRequest, effort: &PlanEffort) -> PlanAnswer {
     let shaped = ShapedRequest::of(request);

@@ -186,7 +186,8 @@ impl<'s> Walk<'s> {
             let placeholder = || is_table.then(|| Value::Object(Map::new()));
             fitting.extend(value.or_else(placeholder));
         }
-        // If one that is no table does not fit, none is kept: later ones would move to its place.
+        // If an item that is no table does not fit, no item is kept: later ones would move to its
+        // place.
         let all_fit = fitting.len() == items.len();
         Ok(if all_fit { fitting } else { Vec::new() })
     }

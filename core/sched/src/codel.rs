@@ -5,9 +5,9 @@ use weir_units::{Instant, Nanos};
 
 use crate::{CodelConfig, Packet};
 
-/// The state of one queue. One call of [`CodelState::verdict`] a packet, in place of the loops of
-/// RFC 8289 §5.5: after [`CodelVerdict::Drop`] the caller asks again with the next packet. The
-/// parameters are the caller's, since many queues share them.
+/// The state of one queue. The caller asks [`CodelState::verdict`] once for each packet, in place
+/// of the loops of RFC 8289 §5.5: after [`CodelVerdict::Drop`] it asks again with the next packet.
+/// It also keeps the parameters, since many queues share them.
 #[derive(Clone, Debug)]
 pub struct CodelState {
     /// When the delay will have been above target for an interval; [`BELOW`]: it is below.
@@ -121,7 +121,7 @@ impl CodelState {
     }
 
     fn enter(&mut self, config: &CodelConfig, now: Instant, packet: Packet) -> CodelVerdict {
-        // A mode left not long ago is taken up at the frequency it had reached (§5.5).
+        // Dropping mode that was left only recently resumes at the frequency it had reached (§5.5).
         let since = now.saturating_since(self.drop_next).as_nanos();
         let recent = since < config.interval.as_nanos().saturating_mul(RECENT_INTERVALS);
         let delta = self.count.saturating_sub(self.last_count);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Schedulers, shapers and queues as pure state machines: no clock, no I/O, no allocation a packet.
+//! Schedulers, shapers and queues as pure state machines: no clock, no I/O, no allocation per
+//! packet.
 //!
 //! A [`Scheduler`] owns a bounded queue for each of its classes. The caller pushes packets in with
 //! [`Scheduler::enqueue`] and, whenever the link can take one, pulls the next with

@@ -16,8 +16,8 @@ pub(crate) struct Limits {
     limits: Vec<Option<Limit>>,
     /// Classes with a limit: without any, no packet pays for this.
     limited: usize,
-    /// By the instant known when they were parked. A charge from elsewhere makes the true one
-    /// later: mended at the top.
+    /// By the instant that was known when they were parked. A charge from elsewhere makes the true
+    /// one later; [`Limits::next`] corrects it at the top of the heap.
     parked: MinHeap<Instant>,
 }
 
@@ -33,8 +33,8 @@ impl Limits {
         Self { limits: Vec::new(), limited: 0, parked: MinHeap::new() }
     }
 
-    /// Takes over a class's limit. Says whether the class was parked and now is not, because the
-    /// limit is another.
+    /// Takes over a class's limit. Returns true if the class was parked and no longer is, since its
+    /// limit has changed.
     pub(crate) fn configure(&mut self, now: Instant, class: u32, config: &ClassConfig) -> bool {
         let index = class as usize;
         if self.limits.len() <= index {
@@ -130,5 +130,5 @@ impl Limits {
     }
 }
 
-/// In a byte.
+/// Bits in a byte.
 const BITS: u64 = 8;

@@ -40,7 +40,7 @@ impl LinkClock {
     /// Says that nothing was there to send before `instant`: the time until then is lost.
     #[inline]
     pub fn idle_until(&mut self, instant: Instant) {
-        // A caller on time comes at the rounded end: the fraction is not lost to that.
+        // A caller that is on time comes at the rounded end, and must not lose the fraction.
         if instant > self.busy_until() {
             self.due = instant;
             self.fraction = 0;

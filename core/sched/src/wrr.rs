@@ -11,15 +11,15 @@ use crate::minimum::Minimums;
 use crate::ring::Ring;
 use crate::{ClassConfig, ClassQueues, LinkClock, LinkConfig, WaitReason};
 
-/// Serves active classes in turn, each a count of packets: its weight over its mean packet size,
-/// normalized by the least of these. Honours weight, minimum and upper limit. Constant work a
-/// packet; logarithmic among classes with a minimum.
+/// Serves active classes in turn. A turn is a count of packets: the class's weight over its mean
+/// packet size, divided by the least such quotient. Honours weight, minimum and upper limit. The
+/// work per packet is constant, and logarithmic among classes with a minimum.
 ///
 /// The turn stays with its class until its last packet has left the wire, so that a packet that
-/// arrives meanwhile is still served in it: where the wire is faster than the configured rate, up
-/// to one packet's time a turn is not used. It ends when the count is used up, or when the queue
-/// is empty and the wire free. (As printed, the inner loop would wait for ever there.) Counts are
-/// fractions: what is left of one below a packet is carried into the class's next turn, and
+/// arrives meanwhile is still served in it. Where the wire is faster than the configured rate, up
+/// to one packet's time per turn is not used. The turn ends when the count is used up, or when the
+/// queue is empty and the wire free. (As printed in the text, the inner loop would wait for ever
+/// there.) Counts are fractions: a rest below one packet is carried into the class's next turn, and
 /// forgotten when its queue runs empty.
 ///
 /// A class below its minimum is served before others, out of turn.
@@ -100,8 +100,9 @@ impl PacketRounds {
         }
     }
 
-    /// Counts anew after a change of weights, and gives the turn under way its new count: by the
-    /// least rate of before, a turn could last as long as the weights have grown.
+    /// Computes the least rate anew after a change of weights, and has the turn under way opened
+    /// again with its new count. By the earlier least rate, a turn would be longer by the factor by
+    /// which the weights have grown.
     fn count_anew(&mut self) {
         let classes = &self.classes;
         let active = self.ring.iter().map(|class| &classes[class as usize]);
@@ -210,8 +211,8 @@ impl Discipline for PacketRounds {
         }
     }
 
-    // Each packet's way: left to itself the compiler makes calls of these two, where `dequeue` is
-    // inlined in several loops, and a packet takes a sixth more instructions.
+    // Every packet passes these two. Without the attribute the compiler calls them where `dequeue`
+    // is inlined in several loops, and a packet takes a sixth more instructions.
     #[inline(always)]
     fn pick(&mut self, now: Instant, queues: &mut ClassQueues) -> Pick {
         if let Some(Err(until)) = self.wire.as_ref().map(|wire| wire.ready(now)) {

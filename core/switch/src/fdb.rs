@@ -14,7 +14,7 @@
 //! a loop: refused.
 //!
 //! **Table.** Open addressing with linear probing, at most half full, and a bound on the probes.
-//! Crafted addresses fill the bound of who sent them, never the table, and never slow a lookup
+//! Crafted addresses fill the bound of their sender, never the table, and never slow a lookup
 //! beyond [`PROBES`]. Nothing is allocated after construction.
 
 use alloc::boxed::Box;
@@ -222,7 +222,7 @@ impl Fdb {
         })
     }
 
-    /// The room that a learned address takes a place of.
+    /// The room in which a learned address takes a place.
     fn room(&mut self, key: u64, iface: u32, port: bool) -> Option<&mut AddressRoom> {
         let [b0, b1, ..] = key.to_be_bytes();
         match port {

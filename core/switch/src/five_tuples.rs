@@ -5,7 +5,7 @@
 //! ARP and neighbour discovery (RFC 4861) have no ports, and every slice needs its neighbours: they
 //! are for all slices that have no header. Any other frame is for the slice of the first five-tuple
 //! that it matches, whatever its destination address, or else for the slices that have neither
-//! header nor five-tuples. A fragment but the first has no ports, and matches by the rest alone.
+//! header nor five-tuples. A later fragment has no ports, and matches by the other fields alone.
 //!
 //! Each five-tuple is kept as bits and a mask, so that a frame is read once and then compared with
 //! one after another in a few instructions each.

@@ -2,8 +2,8 @@
 //! Reads a frame where it lies: Ethernet, one VLAN tag, IPv4 or IPv6, ARP, ports, ECN.
 //!
 //! Nothing is copied and nothing panics. Ethernet is read for every frame and refused with a
-//! [`Reason`]; what lies above is read when something needs it, and a header that does not fit the
-//! frame reads as `None`: whether that is a fault is for the asker to say.
+//! [`Reason`]. What lies above is read when something needs it. A header that does not fit the
+//! frame reads as `None`; the caller decides whether that is a fault.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -243,7 +243,7 @@ impl ArpSender {
 }
 
 /// Sets "congestion experienced" in an IP packet that can carry it, with the IPv4 header checksum
-/// kept right (RFC 1624 eqn 3). Whether it was set.
+/// kept right (RFC 1624 eqn 3). Returns whether it was set.
 pub fn mark_congestion(frame: &mut [u8]) -> bool {
     let Ok(ethernet) = Ethernet::read(frame) else { return false };
     let at = ethernet.payload;

@@ -158,7 +158,7 @@ impl Minimums {
 }
 
 /// Raises the minimums of `members` so that they sum up to `wanted`, by priority and within each
-/// one's limit. Whether there was something to hand down to more than one.
+/// one's limit. Returns whether there was something to hand down to more than one.
 fn hand_down<'a>(
     wanted: u64,
     members: &[usize],

@@ -12,7 +12,8 @@
 //! A vif that loses its shaper by a change of policy keeps its list until that is empty: new frames
 //! wait behind it, so that no frame passes another.
 //!
-//! Invariant: a list with a frame has exactly one entry in the heap, with the release of its first.
+//! Invariant: a list with a frame has exactly one entry in the heap: when its first frame is
+//! released, or tries again if its queue had no room.
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
@@ -159,7 +160,8 @@ impl Smoothing {
         self.vifs.get(vif).is_some_and(|both| both[direction as usize].is_some())
     }
 
-    /// Takes a frame of a vif that holds `held`: frames in all, bytes in queues.
+    /// Takes a frame of a vif. `held` has all of the vif's frames, here and in queues, but only the
+    /// bytes in queues.
     ///
     /// # Errors
     /// The bound that it would break.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Ports that a policy has anew, and whose devices are missing.
+//! New ports of a policy whose devices are missing.
 //!
-//! At a start a port may wait for its device: a node comes before the host's network. A live change
-//! that names a new port without a device is refused: the wrong name would take a tree away.
+//! At a start a port may wait for its device, since a node starts before the host's network. A live
+//! change that adds a port without its device is refused: a wrong name would remove a tree.
 
 use std::collections::BTreeSet;
 

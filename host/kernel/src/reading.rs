@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads the counters of the programs and of the queues.
 //!
-//! No queue counts what it dropped in frames as they are on the wire: a super-frame is one. That is
-//! what it was offered, which a program counts before it, less what left it and what waits. The two
-//! are not read at one time. The programs are read first, so that no frame which comes in between
-//! is taken for a drop; what is reported is therefore at most what was dropped. No reported
-//! counter falls.
+//! A queue counts a super-frame that it drops as one, not as the frames that it is on the wire. So
+//! the drops are computed: what the queue was offered, which a program counts before it, less what
+//! left it and what waits in it. Programs and queues are not read at one time. The programs are
+//! read first, so that no frame that comes in between is taken for a drop; the reported drops are
+//! therefore at most the real ones. No reported counter falls.
 
 use std::collections::BTreeMap;
 

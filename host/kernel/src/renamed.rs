@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Devices that were renamed. Each is another device from then on, and what this node made at it
-//! under its name before is removed: nobody else would do so, and its limit would go on.
+//! Devices that were renamed. Each counts as another device from then on, so what this node made at
+//! it under its earlier name is removed. Nobody else would remove it, and its limit would stay in
+//! force.
 //!
 //! Programs and entries of tables are found by the numbers of devices; trees have none, so the
 //! record keeps the numbers of the devices that they are at.

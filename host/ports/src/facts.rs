@@ -73,8 +73,9 @@ impl Questions {
         state.of.push(Arc::downgrade(facts));
     }
 
-    /// Asks about every device, unless that was done lately: `EACH` ago a device, and `LEAST`
-    /// at least. Whether one takes redirected frames otherwise than before.
+    /// Asks about every device, unless that was done lately: within `EACH` for each device, and
+    /// within `LEAST` in any case. Returns true if a device has begun or ceased to take
+    /// redirected frames.
     pub fn ask(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let devices = u32::try_from(state.of.len()).unwrap_or(u32::MAX);

@@ -22,7 +22,7 @@ pub(crate) struct Messages {
     /// Room for bytes that do not fit a chunk: the rest of super-frames, [`SUPER_FRAME_MAX`] bytes
     /// a slot.
     overflow: Box<[u8]>,
-    /// Messages read, and of those handed out.
+    /// The number of messages read, and of those that were handed out.
     ready: usize,
     taken: usize,
 }
@@ -119,7 +119,7 @@ impl Messages {
             let flags = libc::MSG_DONTWAIT;
             libc::recvmmsg(socket.as_raw_fd(), headers, count, flags as _, ptr::null_mut())
         };
-        // An error is either "nothing there", or the next call will say it again.
+        // An error means that nothing is there, or else the next call returns it again.
         self.ready = usize::try_from(read).unwrap_or(0);
     }
 
@@ -171,7 +171,7 @@ impl Messages {
         pool: &mut Pool,
         queue: &VecDeque<Frame>,
     ) -> SendOutcome {
-        // A batch that was read and not handed out uses the headers; the vectors are its, too.
+        // `self.headers` and `self.vectors` may belong to a batch that is not handed out yet.
         let mut plain = [0_u8; VnetHeader::LENGTH];
         let empty = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         let mut vectors = [[empty; 2]; BATCH];

@@ -59,7 +59,7 @@ pub enum Treatment {
     TurnOn,
 }
 
-/// One line of what is to be known about a device.
+/// An offload of a device: whether it is on, and what that means at its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffloadNote {
     /// The device.

@@ -5,8 +5,8 @@
 //! control loop, if the router has one. A weight is a control group of Weir's own, in the fair
 //! class, for a process and what it starts.
 //!
-//! The journal names processes and threads of the kernel, not threads of a process: those come and
-//! go, and the way back asks the kernel for them.
+//! The journal names processes and threads of the kernel, not threads of a process. Those come and
+//! go, so an undo asks the kernel for them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub(crate) struct HostClasses {
 struct KeptThreads {
     /// Its entries in the journal.
     entries: Vec<std::ops::Range<u64>>,
-    /// Processes and threads of the kernel whose way back is in the journal.
+    /// Processes and threads of the kernel whose undo is in the journal.
     journaled: Vec<Identity>,
     /// The kernel's threads of its interfaces.
     interfaces: Vec<Identity>,
@@ -90,7 +90,7 @@ impl HostClasses {
         kept.add(mark, journal);
         let threads = kept_threads?;
         if let Err(error) = check_processors(wanted, &threads, &self.shared) {
-            // A budget that they have is counted where they are no more.
+            // A budget that they have would be counted on processors where they no longer run.
             let _tried_again = self.budgets.end_guarantee(&wanted.router);
             return Err(error);
         }
@@ -140,8 +140,8 @@ impl HostClasses {
             new.iter().zip(&names).map(|((_, one), name)| (tree.group(name), *one)).collect();
         let moved = journal.mark();
         let joined = cgroup::join_all(journal, &tree, &moves);
-        // One that was there already has no entry: then nobody knows whose entry is whose, and each
-        // goes back with the group it left.
+        // A process that was in its group already has no entry. Then the entries cannot be told
+        // apart, and each process leaves when its group is dissolved.
         if journal.mark() - moved == new.len() as u64 {
             for (place, (one, process)) in (moved..).zip(&new) {
                 let Some(kept) = self.kept.get_mut(&one.router) else { continue };
@@ -185,7 +185,7 @@ impl HostClasses {
         };
         kept.add(mark, journal);
         if let Err(error) = guest.set(budget) {
-            // It is tried again, with the way back that is in the journal.
+            // It is tried again, and its undo is in the journal already.
             kept.guest = Some((guest, 0));
             return Err(error.into());
         }
@@ -209,7 +209,7 @@ impl HostClasses {
 
 impl ClassPlatform for HostClasses {
     fn prepare(&mut self, classes: &[&RouterClass]) {
-        // Each is tried alone where all failed, and says why there.
+        // If this fails, each class is tried alone, and its error is reported then.
         let _tried_for_each = self.weigh_together(classes);
         self.named = domains(classes.iter().copied());
         let guests = classes.iter().filter(|one| matches!(one.threads, NamedThreads::Domain(_)));
@@ -251,7 +251,7 @@ impl ClassPlatform for HostClasses {
     fn release(&mut self, router: &str) -> Result<(), RouterError> {
         let Some(kept) = self.kept.get_mut(router) else { return Ok(()) };
         kept.leaves = true;
-        // What the kernel refuses here, the journal tries again.
+        // If the kernel refuses this, the undo in the journal tries again.
         let _tried_again = self.budgets.end_guarantee(router);
         if let Some(guests) = &mut self.guests {
             guests.end_guarantee(router, TimingDemand::NONE);
@@ -317,7 +317,7 @@ impl From<GuaranteeError> for RouterError {
     }
 }
 
-/// Finds the threads that do a router's work, and journals how each becomes ordinary again.
+/// Finds the threads that do a router's work, and journals the undo that makes each ordinary again.
 fn find(
     journal: &mut Journal,
     wanted: &RouterClass,
@@ -345,7 +345,7 @@ fn find(
     Ok(process::threads_of(process).into_iter().map(CpuSource::Thread).collect())
 }
 
-/// Journals the way back of one process or thread, once.
+/// Journals the undo of one process or thread, once.
 fn note(
     journal: &mut Journal,
     wanted: &RouterClass,
@@ -465,7 +465,7 @@ fn refused(wanted: &RouterClass, why: &str) -> HostError {
     HostError::Refused(format!("router {}: {why}", wanted.router))
 }
 
-/// Plans a class, a line, for a dry run: what it asks for.
+/// Returns a line for a dry run: what a class asks for.
 pub(crate) fn plan(wanted: &RouterClass) -> String {
     let class = &wanted.class;
     let what = match wanted.demand() {

@@ -6,13 +6,13 @@
 //! stopped would stay so. Therefore each set-point is a *lease* (C. Gray and D. Cheriton, "Leases",
 //! SOSP 1989): it holds until its time is over, unless it is renewed before.
 //!
-//! Leases lie on the policy and are no part of it: they are neither stored nor on record, and a
-//! restart of the node ends them. The policy comes first. It has to say that a router is off; then
-//! a lease holds that router at its rate. A router that the policy turns on, or whose bounds no
-//! longer admit the rate, loses its lease.
+//! Leases override the policy and are no part of it: they are neither stored nor on record, and a
+//! restart of the node ends them. The policy comes first. Only a router that it says is off can be
+//! held by a lease. A router that the policy turns on, or whose bounds no longer admit the rate,
+//! loses its lease.
 //!
 //! A lease guarantees nothing: it bounds a router that would not be held at all without it. So it
-//! is not admitted against the node's capacity, and the node's own policing takes the router for
+//! is not admitted against the node's capacity, and the node's own policing treats the router as
 //! one that is off.
 
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ struct SetPointLease {
 /// The changes that a request brought.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseChanges {
-    /// True if a router is to be held at another rate, or no more.
+    /// True if a router is to be held at another rate, or no longer.
     pub(crate) moved: bool,
     /// Lines for the operator: beginnings and ends, no moves.
     pub(crate) notes: Vec<String>,

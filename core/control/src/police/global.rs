@@ -51,7 +51,7 @@ pub struct PolicedRouter {
 pub struct SeenTraffic {
     /// Packets a second that came for the router, dropped ones among them.
     pub offered: PacketRate,
-    /// Packets a second that it was let to forward.
+    /// Packets a second that it was allowed to forward.
     pub passed: PacketRate,
 }
 
@@ -88,7 +88,7 @@ struct PolicedTenant {
     nodes: Vec<usize>,
     /// Its rate before any punishment.
     allowed: PacketRate,
-    /// Its rate, with what the punished leave.
+    /// Its rate, with its part of what punished tenants leave.
     given: PacketRate,
     is_held: bool,
 }
@@ -128,8 +128,8 @@ impl GlobalPolice {
         }
     }
 
-    /// Takes what a node carries, `None` if that is not known any more. Nothing happens if there is
-    /// no such node.
+    /// Sets the capacity of a node; `None` if it is no longer known. Nothing happens if there is no
+    /// such node.
     pub fn set_capacity(&mut self, node: usize, capacity: Option<PacketRate>) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.capacity = capacity;

@@ -61,7 +61,8 @@ impl Hfsc {
     }
 
     /// Charges `bytes` sent at `now` to `leaf`, which has more to send if it is `backlogged`, and
-    /// to all above it. Whether the other criterion chose it is known to the compiler.
+    /// to all above it. `BY_CLAIM` is true if the real-time criterion chose it; the compiler knows
+    /// the value.
     #[inline(always)]
     pub(super) fn account<const BY_CLAIM: bool>(
         &mut self,
@@ -121,7 +122,7 @@ impl Hfsc {
         if this.branch == NONE
             && let Some(next) = next
         {
-            // When this branch's turn comes again, that child is served: by then it is here.
+            // That child is served when this branch's turn comes again. By then it is in the cache.
             self.touch_class(next);
         }
         (above, next.is_some())

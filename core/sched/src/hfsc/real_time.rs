@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The real-time criterion: of all eligible leaves, the one with the earliest deadline (§IV-B).
 //!
-//! Unlike the paper's flat structure this one follows the tree of classes with an upper limit, so
-//! that one that is at its limit takes all claims below it away at once and brings them back at
-//! once. The upper limit holds for real-time service too (the paper has no upper limits): while the
-//! minimums below a class sum up to no more than its limit, that limit only ever delays a claim by
-//! one packet.
+//! The paper keeps all claims in one flat structure. Here they follow the tree of the classes that
+//! have an upper limit: a class at its limit withdraws all claims below it at once, and brings them
+//! back at once. The upper limit holds for real-time service too (the paper has no upper limits).
+//! While the minimums below a class sum up to no more than its limit, the limit delays a claim by
+//! one packet at most.
 
 use weir_units::Instant;
 

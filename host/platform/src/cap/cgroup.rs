@@ -170,7 +170,7 @@ pub fn make_all(tree: &CgroupTree, names: &[String]) -> Result<Vec<Change>, Host
     Ok(changes)
 }
 
-/// Moves a process, with all its threads, into a group; the way back is in the journal.
+/// Moves a process, with all its threads, into a group; the undo is in the journal.
 ///
 /// # Errors
 /// The process is gone, the journal cannot be written, or the kernel refused.
@@ -208,7 +208,7 @@ pub fn join_all(
     new.iter().try_for_each(|(group, process, ..)| enter(group, *process))
 }
 
-/// Moves a process, with all its threads, to where another one is. No way back is written down: it
+/// Moves a process, with all its threads, into the group of another one. No undo is recorded: this
 /// is for a process that ends with its caller.
 ///
 /// # Errors
@@ -217,8 +217,8 @@ pub fn follow(tree: &CgroupTree, process: Identity, other: Identity) -> Result<(
     enter(&tree.group_of(other)?, process)
 }
 
-/// Gives a group that Weir made a weight among all others: 100 is that of a group of which nobody
-/// asked for anything.
+/// Sets the weight of a group that Weir made, relative to the groups beside it: 100 is the kernel's
+/// default.
 ///
 /// # Errors
 /// The group is gone, or the kernel refused.
@@ -260,14 +260,15 @@ impl CgroupCap {
     }
 
     /// Caps a group that Weir made, with a [`weight`] that follows its cap, and up to [`BURST_US`]
-    /// more in a period after one that left as much over: it goes away as a whole.
+    /// more in a period after one that left as much over. Nothing of this needs an undo, since the
+    /// group is removed as a whole.
     #[must_use]
     pub const fn own(group: PathBuf, version: Version, shape: QuotaShape) -> Self {
         Self { group, version, shape, owned: true }
     }
 
-    /// Caps a group that somebody else made, as that of a guest. The limit in force is written
-    /// down, to be put into force again.
+    /// Caps a group that somebody else made, such as that of a guest. The limit in force is
+    /// recorded in the journal, to be restored.
     ///
     /// # Errors
     /// It is no group with a CPU quota, or the journal cannot be written.
@@ -300,8 +301,8 @@ impl CgroupCap {
         nanos.ok_or_else(|| no_cap(&path, &text))
     }
 
-    /// The weight of a cap, if it follows it; zero: that of a group of which nobody asked for
-    /// anything.
+    /// Writes the weight that follows from a cap, if the group is Weir's own. A cap of zero gives
+    /// the kernel's default weight.
     fn weigh(&self, cap: CpuShare) -> Result<(), CapError> {
         let name = match self.version {
             Version::V1 => WEIGHT_V1,
@@ -393,7 +394,8 @@ impl Actuator for CgroupCap {
 
     fn set(&mut self, cap: CpuShare) -> Result<CpuShare, CapError> {
         let quota = self.shape.of(cap);
-        // Without a cap that fits it the weight is no promise; the other way round it is a cap.
+        // The weight comes first: without its cap it is no promise, but a cap without its weight
+        // would be in force.
         self.weigh(quota.share())?;
         self.carry_over();
         match self.version {
@@ -414,15 +416,16 @@ impl Actuator for CgroupCap {
             Err(CapError::Gone { .. }) => return Ok(()),
             other => other?,
         }
-        // It binds nobody, and goes with the group.
+        // A weight that stays binds nobody, and goes with the group.
         let _stays = self.weigh(CpuShare::ZERO);
         Ok(())
     }
 }
 
-/// The weight of a group with that cap, in the kernel's units: in proportion to it, so that where
-/// caps together are more than there is each gets its part; and never less than the kernel's own,
-/// since what else runs on the host should not take from a router what its cap allows.
+/// The weight of a group with that cap, in the kernel's units. It is in proportion to the cap, so
+/// that each group gets its part where all caps together are more than the host has. It is never
+/// below the kernel's default, since other work on the host should not take from a router what its
+/// cap allows.
 #[must_use]
 pub fn weight(version: Version, cap: CpuShare) -> u64 {
     let (own, most) = match version {
@@ -440,7 +443,8 @@ fn files(version: Version) -> &'static [&'static str] {
     }
 }
 
-/// `10000 100000`, `max 100000`, `-1 100000`: the outer none for a text that is none of these.
+/// Reads `10000 100000`, `max 100000` or `-1 100000`. The outer `None` is for any other text, the
+/// inner one for no quota.
 #[allow(clippy::option_option)]
 fn parse(text: &str) -> Option<Option<Quota>> {
     let mut words = text.split_whitespace();
@@ -481,10 +485,10 @@ const SHARES_MAX: u64 = 262_144;
 /// The cap whose weight is the kernel's own: ten of them fill a processor.
 const WEIGHT_OF: CpuShare = CpuShare::from_percent(10);
 
-/// The time that a group of Weir's own may use in a period beyond its quota, left over before, in
-/// microseconds: the least quota, since the kernel takes none above the quota. A router under a
-/// ceiling is late by a whole period whenever a single one falls short. Who uses all of his quota
-/// leaves nothing over.
+/// The time in microseconds that a group of Weir's own may use beyond its quota in a period, if it
+/// left as much over before. It is the least quota, since the kernel takes no burst above the
+/// quota. Without it, a router under a ceiling is late by a whole period whenever a single period
+/// falls short. A router that uses all of its quota leaves nothing over.
 ///
 /// Source: Linux, Documentation/scheduler/sched-bwc.rst, section Burst feature.
 pub const BURST_US: u64 = QUOTA_US_MIN;

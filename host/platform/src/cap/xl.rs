@@ -44,12 +44,12 @@ impl Kind {
 }
 
 impl XlCap {
-    /// Caps the guest of that name; the cap that it has goes into the journal, to be put into force
-    /// again. By name, since a restart gives the guest another number.
+    /// Caps the guest of that name. Its present cap is recorded in the journal, to be restored. The
+    /// guest is known by name, since a restart gives it another number.
     ///
     /// # Errors
-    /// There is no such guest; its name is none; the scheduler that runs has no caps; `xl` failed,
-    /// or printed something else; the journal cannot be written.
+    /// There is no such guest; its name is malformed; the scheduler that runs has no caps; `xl`
+    /// failed, or printed something else; the journal cannot be written.
     pub fn new(
         on: Arc<dyn Platform + Send + Sync>,
         journal: &mut Journal,
@@ -187,9 +187,9 @@ pub(super) fn check_name(name: &str) -> Result<(), HostError> {
 /// The time that a call may take: it waits for nothing but the hypervisor and its store.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The time that a call may take that lifts a cap or gives the old one back: a cap must not stay in
-/// force, and on a host whose guests are busy one call took more than two seconds. Who waits for it
-/// samples nobody meanwhile.
+/// The time that a call may take to lift a cap or to restore the old one. It is longer than
+/// [`LIMIT`], since a cap must not stay in force, and on a host with busy guests one call took more
+/// than two seconds. A caller that waits for it samples no router meanwhile.
 const UNDO_LIMIT: Duration = Duration::from_secs(10);
 
 /// Xen takes longer ones; a device name that holds one is 15.

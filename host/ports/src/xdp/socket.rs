@@ -31,12 +31,13 @@ pub(super) struct Socket {
     received: u64,
     /// Frames handed to the kernel and not yet completed.
     outstanding: u32,
-    /// Their lengths, in the order in which they were handed over: so a device completes them. On a
-    /// veth that is when the receiver takes them, since only then the kernel lets go of the socket.
+    /// Their lengths, in the order in which they were handed over, which is the order in which a
+    /// device completes them. A veth completes a frame when its receiver takes it, since only then
+    /// the kernel lets go of the socket.
     lengths: VecDeque<u16>,
     outstanding_bytes: u64,
     tx_limit: u32,
-    /// Most bytes handed over and not completed, but for a part of a frame.
+    /// Most bytes handed over and not completed; the last frame may exceed it.
     tx_bytes: u64,
     busy_losses: u64,
 }
@@ -184,7 +185,7 @@ impl Socket {
         count
     }
 
-    /// Frees what was sent; how many frames can be handed over now.
+    /// Frees what was sent. Returns how many frames can be handed over now.
     pub(super) fn transmit_room(&mut self, pool: &mut Pool) -> u32 {
         let mut reaped = false;
         while let Some(address) = self.completion.pop() {
@@ -444,7 +445,7 @@ const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 /// More than a turn of the worker hands over.
 const BUDGET: u32 = 256;
 
-/// The kernel sends 32 frames a call, or [`BUDGET`], so this empties the largest ring that makes
-/// sense; a bound because a device that frees places as fast as we fill them must not keep the
-/// worker here.
+/// The most calls of one kick. The kernel sends 32 frames a call, or [`BUDGET`], so this empties
+/// the largest ring that makes sense. A device that frees places as fast as they are filled must
+/// not keep the worker here.
 const KICKS_MAX: u32 = 64;
