@@ -163,10 +163,10 @@ fn check_delays(policy: &Policy, id: PortId, findings: &mut Vec<Finding>) {
     }
     curves.sort_by_key(|curve| (curve.delay, curve.vif));
     let most = u128::from(policy.node.overbooking.of_floor(port.rate.as_bps()));
-    // Of the curves that are past their bend at t, `bits`, `rate` and `rate_delay` are the sums:
-    // together they promise bits + rate × t − rate_delay, whose products are in bits × nanoseconds
-    // a second. `slopes` is the sum of the slopes of the other curves, in millibits a second. The
-    // host's own curve is a straight line from the origin.
+    // At time t, some curves are past their bend. `bits`, `rate` and `rate_delay` are sums over
+    // these curves, which together promise bits + rate × t − rate_delay. Both products are in
+    // bits × nanoseconds a second. `slopes` is the sum of the slopes of the other curves, in
+    // millibits a second. The host's own curve is a straight line from the origin.
     let own = u128::from(port.host_min_rate(Direction::Send).as_bps());
     let (mut bits, mut rate, mut rate_delay) = (0, own, 0);
     let mut slopes: u128 = curves.iter().map(Curve::slope).sum();

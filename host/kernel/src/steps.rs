@@ -36,10 +36,7 @@ pub(crate) fn forget_undos(
     let lost = before.objects.iter().filter(|one| undone_at(one).is_some_and(is_gone));
     let free = removed.filter_map(PlanStep::object).chain(lost).filter_map(undone_at);
     let free: BTreeSet<&str> = free.filter(|device| !used.contains(device)).collect();
-    Ok(journal.forget_those(|_, purpose| {
-        let ChangePurpose::Device { name } = purpose else { return false };
-        free.contains(name.as_str())
-    })?)
+    forget_devices(journal, 0, |device| free.contains(device))
 }
 
 /// Removes the undos since `mark` of devices at which a plan that was rolled back left nothing;
@@ -50,9 +47,18 @@ pub(crate) fn forget_rolled_back(
     journal: &mut Journal,
 ) -> Result<(), KernelPlaneError> {
     let used: BTreeSet<&str> = left.objects.iter().filter_map(undone_at).collect();
+    forget_devices(journal, mark, |device| !used.contains(device))
+}
+
+/// Removes the undos since `mark` of the devices that `gone` selects.
+fn forget_devices(
+    journal: &mut Journal,
+    mark: u64,
+    gone: impl Fn(&str) -> bool,
+) -> Result<(), KernelPlaneError> {
     Ok(journal.forget_those(|place, purpose| {
         let ChangePurpose::Device { name } = purpose else { return false };
-        place >= mark && !used.contains(name.as_str())
+        place >= mark && gone(name)
     })?)
 }
 

@@ -134,8 +134,12 @@ impl Caller {
         if self.role != CallerRole::Reader || [Method::GET, Method::HEAD].contains(method) {
             return Ok(());
         }
-        let text = format!("{} is a reader, and changes nothing", self.who);
-        Err(Rejection::new(ErrorCode::Forbidden, text))
+        Err(Rejection::new(ErrorCode::Forbidden, self.changes_nothing()))
+    }
+
+    /// The text with which a reader's change is refused.
+    fn changes_nothing(&self) -> String {
+        format!("{} is a reader, and changes nothing", self.who)
     }
 
     /// Returns true if the caller may see the vif.
@@ -206,8 +210,7 @@ impl Caller {
     /// returned.
     fn owns_places(&self, old: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
         if self.role == CallerRole::Reader {
-            let text = format!("{} is a reader, and changes nothing", self.who);
-            return Err(Refusal::new(RefusalKind::Forbidden, text));
+            return Err(Refusal::new(RefusalKind::Forbidden, self.changes_nothing()));
         }
         if self.slice().is_none() {
             return Ok(());

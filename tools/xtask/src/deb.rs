@@ -156,13 +156,15 @@ fn put_pages(tree: &PackageTree) -> Result<(), String> {
     let put = |page: &str, text: &str| {
         tree.put(&format!("usr/share/doc/weir/{page}"), 0o644, text.as_bytes())
     };
-    for folder in ["", "algorithms/", "reproduced/"] {
+    for (folder, up, down) in [
+        ("", "](../", "]("),
+        ("algorithms/", "](../../", "](../"),
+        ("reproduced/", "](../../", "](../"),
+    ] {
         for (page, text) in folder_of(&Path::new("docs").join(folder))? {
             let is_shipped = page.ends_with(".md")
                 || ["openapi.json", "broker-openapi.json", "broker.xsd"].contains(&page.as_str());
             if is_shipped {
-                let up = if folder.is_empty() { "](../" } else { "](../../" };
-                let down = if folder.is_empty() { "](" } else { "](../" };
                 let text = String::from_utf8_lossy(&text).replace("](../README.md", "](WEIR.md");
                 let text = text.replace(up, down);
                 put(&format!("{folder}{page}"), &text)?;
