@@ -6,14 +6,14 @@
 //! the guard for a worker that comes a little late. So min(⌊P/t⌋, ⌊(P−G)/t⌋ + 1) frames leave, and
 //! none if P < G. Of frames of mixed sizes up to max(longest, G) of a phase is left empty.
 
-use weir_units::{BitRate, ByteCount, Nanos};
+use weir_units::{BIT_NANOS_PER_BYTE_SECOND, BitRate, ByteCount, Nanos};
 
 /// The frames of `frame` accounted bytes that a link of `rate` begins and ends in a phase of
 /// length `phase`, of which the last `guard` begins none.
 #[must_use]
 pub fn phase_frames(phase: Nanos, rate: BitRate, frame: ByteCount, guard: Nanos) -> u64 {
     let Some(before) = phase.as_nanos().checked_sub(guard.as_nanos()) else { return 0 };
-    let bits = u128::from(frame.get().max(1)) * BIT_NANOS_PER_BYTE_SECOND;
+    let bits = u128::from(frame.get().max(1)) * u128::from(BIT_NANOS_PER_BYTE_SECOND);
     let within = |nanos: u64| u128::from(nanos) * u128::from(rate.as_bps()) / bits;
     let frames = within(phase.as_nanos()).min(within(before) + 1);
     u64::try_from(frames).unwrap_or(u64::MAX)
@@ -33,9 +33,6 @@ pub fn phase_for(frames: u64, rate: BitRate, frame: ByteCount, guard: Nanos) -> 
 pub(crate) fn filled_at_most(phase: Nanos, longest: Nanos, guard: Nanos) -> Nanos {
     phase.saturating_sub(guard.saturating_sub(longest))
 }
-
-/// A byte a second is so many bit-nanoseconds.
-const BIT_NANOS_PER_BYTE_SECOND: u128 = 8_000_000_000;
 
 #[cfg(test)]
 mod tests {

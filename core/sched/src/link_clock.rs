@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The one virtual clock: it tells when the link has sent all that it was given.
 
-use weir_units::{BitRate, ByteCount, Instant, Nanos, mul_add_div};
+use weir_units::{BIT_NANOS_PER_BYTE_SECOND, BitRate, ByteCount, Instant, Nanos, mul_add_div};
 
 /// Paces packets to a link's rate, exactly: the fraction of a nanosecond that a packet ends in is
 /// carried into the next, so the rate is right over any time.
@@ -83,9 +83,6 @@ impl LinkClock {
         self.rate
     }
 }
-
-/// 8 bits a byte × 10⁹ ns a second: bytes × this ÷ (bits a second) = nanoseconds.
-const BIT_NANOS_PER_BYTE_SECOND: u64 = 8 * 1_000_000_000;
 
 #[cfg(test)]
 mod tests {

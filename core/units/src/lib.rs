@@ -21,6 +21,6 @@ mod time;
 pub use cpu::CpuShare;
 pub use divide::mul_add_div;
 pub use parse::ParseUnitError;
-pub use rate::{BitRate, PacketRate};
+pub use rate::{BIT_NANOS_PER_BYTE_SECOND, BitRate, PacketRate};
 pub use size::ByteCount;
 pub use time::{Instant, Nanos};

@@ -119,7 +119,7 @@ impl fmt::Display for PacketRate {
 }
 
 /// 8 bits a byte × 10⁹ ns a second: bytes × this ÷ (bits a second) = nanoseconds.
-const BIT_NANOS_PER_BYTE_SECOND: u64 = 8 * 1_000_000_000;
+pub const BIT_NANOS_PER_BYTE_SECOND: u64 = 8 * 1_000_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@
 //! nanosecond. The minimum of two parallel lines is then the later of two instants, `n` bytes of
 //! service move the instant by `n / rate`, and nothing is ever rounded, lost or overflown by age.
 
-use weir_units::{BitRate, ByteCount, Nanos, mul_add_div};
+use weir_units::{BIT_NANOS_PER_BYTE_SECOND, BitRate, ByteCount, Nanos, mul_add_div};
 
 /// A rate as a fraction in lowest terms: `nanos` for `bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -260,9 +260,6 @@ const fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 
 /// Two fractions below this add up without overflow; 2⁶² bits a second pass for no limit at all.
 const BPS_MAX: u64 = 1 << 62;
-
-/// 8 bits a byte × 10⁹ ns a second: bytes × this ÷ (bits a second) = nanoseconds.
-const BIT_NANOS_PER_BYTE_SECOND: u64 = 8 * 1_000_000_000;
 
 #[cfg(test)]
 mod tests {
