@@ -126,10 +126,12 @@ impl Smoothing {
                 let smoother = place.get_or_insert_with(|| Box::new(Smoother::new(now)));
                 smoother.bound(vif.queue(direction));
                 smoother.follow(now, &config);
-                if self.frames.len() < policy.node.frames as usize {
-                    self.frames.resize(policy.node.frames as usize, SmoothedFrame::NONE);
-                }
             }
+        }
+        // Also where all lists only run empty: new frames wait behind the old ones.
+        let any = self.vifs.iter().flatten().any(Option::is_some);
+        if any && self.frames.len() < policy.node.frames as usize {
+            self.frames.resize(policy.node.frames as usize, SmoothedFrame::NONE);
         }
         // One entry for each list: no frame that arrives makes the heap grow.
         self.due.reserve(2 * self.vifs.len());
@@ -191,6 +193,7 @@ impl Smoothing {
             None => smoother.released.max(now),
         };
         let id = frame.frame.id;
+        debug_assert!((id as usize) < self.frames.len(), "the table has a place for each chunk");
         if let Some(slot) = self.frames.get_mut(id as usize) {
             *slot = SmoothedFrame { release, next: NO_FRAME, ..frame };
         }

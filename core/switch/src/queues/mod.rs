@@ -337,6 +337,16 @@ impl Queues {
         self.trees.iter().map(Tree::next).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
+    /// [`Self::next`] without the send trees of the ports, by number, that `skips` names.
+    pub(crate) fn next_without(&self, skips: impl Fn(usize) -> bool) -> Instant {
+        let ports = self.trees.chunks(TREES.len()).enumerate();
+        let least = ports.flat_map(|(port, trees)| {
+            let skipped = usize::from(skips(port));
+            trees.get(skipped..).unwrap_or(&[]).iter().map(Tree::next)
+        });
+        least.min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
     /// A frame of a vif left the queues.
     #[inline]
     pub(crate) fn left_by_port(&mut self, vif: usize) {
@@ -557,6 +567,6 @@ const fn tree_index(port: u32, kind: TreeKind) -> usize {
 }
 
 const _: () = assert!(size_of::<VifQueues>() == 64, "one cache line");
-/// All trees of a port, in the order of [`tree_index`].
+/// All trees of a port, in the order of [`tree_index`]. What a port sends comes first.
 const TREES: [TreeKind; 3] = [TreeKind::Send, TreeKind::Receive, TreeKind::Local];
 const NO_CLASS: ClassId = ClassId(u32::MAX);

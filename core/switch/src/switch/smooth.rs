@@ -80,13 +80,14 @@ impl Switch {
     }
 
     /// Lets every frame go whose release has come, if its queue has room for it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn release_smoothed<P: FramePool>(&mut self, now: Instant, pool: &mut P) {
         if self.smoothing.next() <= now {
             self.release_due(now, pool);
         }
     }
 
+    #[inline(never)]
     fn release_due<P: FramePool>(&mut self, now: Instant, pool: &mut P) {
         while let Some((vif, direction, frame)) = self.smoothing.first_due(now) {
             let tree = match (direction, frame.route) {

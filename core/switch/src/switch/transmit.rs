@@ -98,7 +98,24 @@ impl Switch {
     /// When something is due: the lesser of [`Switch::next_scheduled`] and [`Switch::next_paced`].
     #[must_use]
     pub fn next_event(&self) -> Option<Instant> {
-        self.next_scheduled().into_iter().chain(self.next_paced()).min()
+        let next = self.queues.next().min(self.smoothing.next()).min(self.pacers.next());
+        Some(next).filter(|next| *next < Instant::FAR_FUTURE)
+    }
+
+    /// [`Switch::next_event`] for a caller who cannot send by some ports now: without what waits to
+    /// leave by them. `full` has a bit for each, by its position.
+    #[must_use]
+    pub fn next_event_without(&self, full: u64) -> Option<Instant> {
+        if full == 0 {
+            return self.next_event();
+        }
+        let skips = |number| {
+            let position = self.ids.ports.position(number);
+            position.is_some_and(|at| full >> at & 1 == 1)
+        };
+        let scheduled = self.queues.next_without(skips);
+        let next = scheduled.min(self.smoothing.next()).min(self.pacers.next());
+        Some(next).filter(|next| *next < Instant::FAR_FUTURE)
     }
 
     /// The least instant at which a tree may give a frame, or a shaper releases one to its tree.
@@ -307,8 +324,24 @@ impl Switch {
         self.release_paced(now, pool);
     }
 
-    /// Moves up to `most` local frames to the vifs they are for; returns how many.
+    /// Moves up to `most` local frames to the vifs they are for; returns how many. Asked for each
+    /// packet, of any kind: mostly none is due.
+    #[inline(always)]
     fn advance_local<P: FramePool>(
+        &mut self,
+        now: Instant,
+        port: u32,
+        most: usize,
+        pool: &mut P,
+    ) -> usize {
+        match self.queues.tree(port, TreeKind::Local).next() > now {
+            true => 0,
+            false => self.advance_local_due(now, port, most, pool),
+        }
+    }
+
+    #[inline(never)]
+    fn advance_local_due<P: FramePool>(
         &mut self,
         now: Instant,
         port: u32,
