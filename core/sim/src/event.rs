@@ -6,10 +6,12 @@
 //!
 //! **Idea.** Time never goes back: an event is scheduled no earlier than the last one taken. A
 //! *radix heap* (Ahuja, Mehlhorn, Orlin, Tarjan, *Faster Algorithms for the Shortest Path Problem*,
-//! 1990, section 2) uses this. One queue holds the events due at the last instant taken. Each other
-//! event is in the bucket of the highest bit in which its instant differs from that one. When no
-//! event is due, the earliest instant of the lowest bucket in use becomes the last one, and the
-//! bucket's events move into the queue and the buckets below it.
+//! 1990, section 2) uses this. One queue holds the events due at the last instant taken. Each
+//! bucket belongs to a digit and a value: the highest digit in which an event's instant differs
+//! from that one, and the instant's value there. When no event is due, the earliest instant of the
+//! lowest bucket in use becomes the last one, and the bucket's events move into the queue and the
+//! buckets below it. Digits have four bits, so that most events of a small queue are alone in their
+//! bucket, and need not move.
 //!
 //! **Order.** Events of one instant are always in one place. They are appended to it and spread in
 //! their order, so they keep it without a number.
@@ -25,10 +27,12 @@ use crate::SimError;
 pub struct EventQueue<E> {
     /// Events due at the last instant taken, or scheduled too late for an earlier one.
     due: VecDeque<(Instant, E)>,
-    /// Bucket b has the events whose highest bit that differs from the last instant is bit b.
+    /// By digit, then by its value: see [`place`].
     buckets: Vec<Bucket<E>>,
-    /// The buckets in use, a bit for each.
-    in_use: u64,
+    /// The digits in use, a bit for each.
+    digits: u16,
+    /// Of each digit, the values in use, a bit for each.
+    values: [u16; DIGITS],
     last: u64,
     length: usize,
     capacity: usize,
@@ -44,7 +48,15 @@ impl<E> EventQueue<E> {
     /// Makes an empty queue for at most `capacity` events.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
-        Self { due: VecDeque::new(), buckets: Vec::new(), in_use: 0, last: 0, length: 0, capacity }
+        Self {
+            due: VecDeque::new(),
+            buckets: Vec::new(),
+            digits: 0,
+            values: [0; DIGITS],
+            last: 0,
+            length: 0,
+            capacity,
+        }
     }
 
     /// Schedules an event. One for an instant before the last one taken is due at once, after those
@@ -52,6 +64,7 @@ impl<E> EventQueue<E> {
     ///
     /// # Errors
     /// The queue is full.
+    #[inline]
     pub fn push(&mut self, at: Instant, event: E) -> Result<(), SimError> {
         if self.length >= self.capacity {
             return Err(SimError::EventsFull { capacity: self.capacity });
@@ -62,14 +75,23 @@ impl<E> EventQueue<E> {
     }
 
     /// Takes the earliest event that is due at `now`; `None` if none is.
+    #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<(Instant, E)> {
-        if self.next()? > now {
-            return None;
-        }
         if self.due.is_empty() {
-            self.spread();
+            let lowest = self.lowest()?;
+            let bucket = self.buckets.get_mut(lowest).filter(|bucket| bucket.earliest <= now)?;
+            if bucket.events.len() == 1 {
+                // Alone, as most are: nothing to spread.
+                let alone = bucket.events.pop();
+                self.last = bucket.earliest.as_nanos();
+                bucket.earliest = Instant::FAR_FUTURE;
+                self.leave(lowest);
+                self.length -= 1;
+                return alone;
+            }
+            self.spread(lowest);
         }
-        let first = self.due.pop_front()?;
+        let first = self.due.pop_front_if(|(at, _)| *at <= now)?;
         self.length -= 1;
         Some(first)
     }
@@ -95,39 +117,54 @@ impl<E> EventQueue<E> {
         self.length == 0
     }
 
+    #[inline(always)]
     fn put(&mut self, at: Instant, event: E) {
         if at.as_nanos() <= self.last {
             self.due.push_back((at, event));
             return;
         }
-        let bit = 63 - (at.as_nanos() ^ self.last).leading_zeros();
         if self.buckets.is_empty() {
-            let empty = || Bucket { events: Vec::new(), earliest: Instant::FAR_FUTURE };
-            self.buckets.resize_with(64, empty);
+            self.make_buckets();
         }
-        if let Some(bucket) = self.buckets.get_mut(bit as usize) {
-            bucket.earliest = bucket.earliest.min(at);
-            bucket.events.push((at, event));
-            self.in_use |= 1 << bit;
-        }
+        let place = place(at.as_nanos(), self.last);
+        let bucket = &mut self.buckets[place];
+        bucket.earliest = bucket.earliest.min(at);
+        bucket.events.push((at, event));
+        self.digits |= 1 << (place / VALUES);
+        self.values[place / VALUES] |= 1 << (place % VALUES);
+    }
+
+    #[cold]
+    fn make_buckets(&mut self) {
+        let empty = || Bucket { events: Vec::new(), earliest: Instant::FAR_FUTURE };
+        self.buckets.resize_with(DIGITS * VALUES, empty);
     }
 
     /// Returns the bucket with the earliest events.
-    const fn lowest(&self) -> Option<usize> {
-        match self.in_use {
-            0 => None,
-            in_use => Some(in_use.trailing_zeros() as usize),
+    fn lowest(&self) -> Option<usize> {
+        if self.digits == 0 {
+            return None;
+        }
+        let digit = self.digits.trailing_zeros() as usize;
+        Some(digit * VALUES + self.values[digit].trailing_zeros() as usize)
+    }
+
+    /// Notes that a bucket is empty.
+    fn leave(&mut self, place: usize) {
+        let values = &mut self.values[place / VALUES];
+        *values &= !(1 << (place % VALUES));
+        if *values == 0 {
+            self.digits &= !(1 << (place / VALUES));
         }
     }
 
     /// Makes the earliest instant of the lowest bucket the last one, and moves its events.
-    fn spread(&mut self) {
-        let Some(lowest) = self.lowest() else { return };
+    fn spread(&mut self, lowest: usize) {
         let Some(bucket) = self.buckets.get_mut(lowest) else { return };
         let mut events = std::mem::take(&mut bucket.events);
         self.last = bucket.earliest.as_nanos();
         bucket.earliest = Instant::FAR_FUTURE;
-        self.in_use &= !(1 << lowest);
+        self.leave(lowest);
         for (at, event) in events.drain(..) {
             self.put(at, event);
         }
@@ -138,6 +175,18 @@ impl<E> EventQueue<E> {
         }
     }
 }
+
+/// Returns the bucket of an instant after `last`: the highest digit in which they differ, and the
+/// digit's value.
+#[expect(clippy::cast_possible_truncation, reason = "a digit")]
+const fn place(at: u64, last: u64) -> usize {
+    let digit = (u64::BITS - 1 - (at ^ last).leading_zeros()) / DIGIT_BITS;
+    digit as usize * VALUES + (at >> (digit * DIGIT_BITS)) as usize % VALUES
+}
+
+const DIGIT_BITS: u32 = 4;
+const DIGITS: usize = (u64::BITS / DIGIT_BITS) as usize;
+const VALUES: usize = 1 << DIGIT_BITS;
 
 #[cfg(test)]
 mod tests {
@@ -168,12 +217,16 @@ mod tests {
         let (mut queue, mut list) = (EventQueue::new(10_000), Vec::new());
         let mut now = 0;
         for number in 0..20_000_u64 {
+            assert_eq!(queue.next(), list.iter().map(|(at, _)| *at).min());
+            let until = Instant::from_nanos(now + seed.between(0, 1 << 20));
+            let until = if seed.one_in(4) { until } else { Instant::FAR_FUTURE };
             if seed.one_in(2) && list.len() < 10_000 {
                 let range = 1 << seed.between(0, 40);
                 let at = Instant::from_nanos(now + seed.between(0, range));
                 queue.push(at, number).unwrap();
                 list.push((at, number));
-            } else if let Some(first) = queue.pop_due(Instant::FAR_FUTURE) {
+            } else if let Some(first) = queue.pop_due(until) {
+                assert!(first.0 <= until);
                 let least = list.iter().enumerate().min_by_key(|(_, event)| **event);
                 let at = least.map(|(at, _)| at).unwrap();
                 assert_eq!(list.remove(at), first);

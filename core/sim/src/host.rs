@@ -225,11 +225,8 @@ impl HostRun<'_> {
             *busy += self.times.send;
             let probe = Probe::read(node.pool.data(frame));
             node.pool.free(frame.id);
-            let Some(Probe { source, number, offered }) = probe else { continue };
-            let (source, bytes) = (source as usize, u64::from(frame.len));
-            let at = *busy;
-            let departure = Departure { at, iface, source, number, offered, bytes };
-            (self.report)(Observation::Left(departure));
+            let Some(probe) = probe else { continue };
+            (self.report)(Observation::Left(Departure::new(*busy, iface, probe, frame.len)));
         }
         sent
     }

@@ -3,6 +3,8 @@
 
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
+use crate::MemoryPool;
+
 /// One direction of a link, with a bounded first-in-first-out queue before it.
 ///
 /// Its only state is the instant at which its last frame will have been sent. A frame that arrives
@@ -15,6 +17,8 @@ pub struct SimLink {
     queue_max: ByteCount,
     /// Instant at which the last accepted frame has left the near end.
     free_at: Instant,
+    /// The transmission time of the backlog that still leaves room for the longest frame.
+    longest_waits: Nanos,
     dropped: u64,
 }
 
@@ -23,13 +27,15 @@ impl SimLink {
     /// frame that is being sent included.
     #[must_use]
     pub const fn new(rate: BitRate, delay: Nanos, queue_max: ByteCount) -> Self {
-        Self { rate, delay, queue_max, free_at: Instant::ZERO, dropped: 0 }
+        let before = queue_max.get().saturating_sub(MemoryPool::FRAME_MAX as u64);
+        let longest_waits = rate.time_for_ceil(ByteCount::new(before));
+        Self { rate, delay, queue_max, free_at: Instant::ZERO, longest_waits, dropped: 0 }
     }
 
     /// Accepts a frame of `bytes` bytes and returns when it arrives at the far end; `None` if the
     /// queue has no room for it, which is counted.
     pub fn send(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
-        if self.room_at(bytes) > now {
+        if self.free_at > now && self.room_at(bytes) > now {
             self.dropped += 1;
             return None;
         }
@@ -44,6 +50,12 @@ impl SimLink {
     pub fn room_at(&self, bytes: u64) -> Instant {
         let may_wait = ByteCount::new(self.queue_max.get().saturating_sub(bytes));
         self.free_at.saturating_sub(self.rate.time_for_ceil(may_wait))
+    }
+
+    /// Returns [`Self::room_at`] of the longest frame, without a division.
+    #[must_use]
+    pub fn room_for_longest(&self) -> Instant {
+        self.free_at.saturating_sub(self.longest_waits)
     }
 
     /// Returns how many frames found no room.
@@ -79,6 +91,7 @@ mod tests {
         let sent = (0..5).filter(|_| link.send(at(0), 1_000).is_some()).count();
         assert_eq!((sent, link.dropped()), (2, 3));
         assert_eq!(link.room_at(1_000), at(1_000));
+        assert_eq!(link.room_for_longest(), link.room_at(MemoryPool::FRAME_MAX.into()));
         assert!(link.send(at(1_000), 1_000).is_some());
         // Longer than the queue: only when idle.
         assert_eq!(link.room_at(4_000), at(3_000));

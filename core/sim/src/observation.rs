@@ -4,6 +4,8 @@
 use weir_switch::{Frame, IfaceId};
 use weir_units::Instant;
 
+use crate::probe::Probe;
+
 /// A frame of a source that left the node, at the far end of the link that it left by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
@@ -42,6 +44,14 @@ pub enum Observation {
 pub(crate) enum Flight {
     /// Towards the switch.
     In(IfaceId, Frame),
-    /// Away from it.
-    Out(Departure),
+    /// Away from it: a frame of a source, with its stamp and its length.
+    Out(IfaceId, Probe, u16),
+}
+
+impl Departure {
+    /// Makes the departure of a frame from its stamp.
+    pub(crate) fn new(at: Instant, iface: IfaceId, probe: Probe, len: u16) -> Self {
+        let Probe { source, number, offered } = probe;
+        Self { at, iface, source: source as usize, number, offered, bytes: len.into() }
+    }
 }

@@ -3,7 +3,8 @@
 //!
 //! [`SimNode::run`] jumps from event to event and handles each instant in a fixed order: sources
 //! offer the frames that are due, frames on a link arrive, the switch forwards. Then sources that
-//! waited for room try again, and the switch forwards once more.
+//! waited for room try again, and the switch forwards once more. The switch is not asked where it
+//! can have nothing: it took no frame, none of its own events has come, and no link has room again.
 
 use weir_switch::{Direction, Frame, FramePool, IfaceId, Transmit};
 use weir_units::{Instant, Nanos};
@@ -13,7 +14,9 @@ use crate::node::FrameTap;
 use crate::observation::Flight;
 use crate::probe::Probe;
 use crate::source::WhenFull;
-use crate::{Departure, MemoryPool, Observation, PROBE_BYTES, SimError, SimNode, SimSource};
+use crate::{
+    Departure, MemoryPool, Observation, PROBE_BYTES, SimError, SimLink, SimNode, SimSource,
+};
 
 /// The state of one run.
 struct Run<'a> {
@@ -23,6 +26,15 @@ struct Run<'a> {
     due: EventQueue<usize>,
     /// Sources that wait for room.
     waiting: Vec<usize>,
+    /// True at the start, and if the switch took a frame since it was last asked for frames.
+    must_ask: bool,
+    /// The earliest instant at which a link that was full then has room again;
+    /// [`Instant::FAR_FUTURE`] if none was full.
+    room_at: Instant,
+    /// The ports whose links are full, a bit for each.
+    full: u64,
+    /// The instant of the switch's next event, as of the last look.
+    event_at: Instant,
     report: &'a mut dyn FnMut(Observation),
 }
 
@@ -46,7 +58,10 @@ impl SimNode {
         for (index, source) in sources.iter().enumerate() {
             due.push(source.due(), index)?;
         }
-        let mut run = Run { node: self, sources, due, waiting: Vec::new(), report };
+        let (waiting, must_ask) = (Vec::new(), true);
+        let [room_at, event_at] = [Instant::FAR_FUTURE; 2];
+        let mut run =
+            Run { node: self, sources, due, waiting, must_ask, room_at, full: 0, event_at, report };
         let (mut last, mut steps) = (run.node.now, 0);
         while let Some(now) = run.next().filter(|now| *now < end) {
             steps = if now > last { 0 } else { steps + 1 };
@@ -113,16 +128,19 @@ impl SimNode {
 
 impl Run<'_> {
     /// The next instant at which anything happens; `None` if nothing ever will.
-    fn next(&self) -> Option<Instant> {
-        let node = &*self.node;
-        let retry = (!self.waiting.is_empty()).then(|| node.now + RETRY);
-        let room = node.links_out.values().map(|link| link.room_at(FRAME_MAX));
-        let room = room.filter(|at| *at > node.now).min();
-        // While a link is full, the switch may ask for the present instant again and again: its
-        // next frame waits for the link.
-        let switch = node.switch.next_event().filter(|at| room.is_none() || *at > node.now);
-        let events = [self.due.next(), node.in_flight.next(), switch, retry, room];
-        events.into_iter().flatten().min().map(|next| next.max(node.now))
+    fn next(&mut self) -> Option<Instant> {
+        let now = self.node.now;
+        if self.must_ask {
+            return Some(now);
+        }
+        let never = Instant::FAR_FUTURE;
+        // What waits for a full link would have the present instant again and again.
+        self.event_at = self.node.switch.next_event_without(self.full).unwrap_or(never);
+        let retry = if self.waiting.is_empty() { never } else { now + RETRY };
+        let [due, flight] = [self.due.next(), self.node.in_flight.next()];
+        let events = due.unwrap_or(never).min(flight.unwrap_or(never));
+        let next = events.min(self.event_at).min(self.room_at).min(retry);
+        (next < never).then(|| next.max(now))
     }
 
     /// Handles everything that is due now: first arrivals, then departures.
@@ -131,20 +149,28 @@ impl Run<'_> {
         while let Some((_, index)) = self.due.pop_due(now) {
             self.offer_due(index)?;
         }
-        while let Some((_, flight)) = self.node.in_flight.pop_due(now) {
+        while let Some((at, flight)) = self.node.in_flight.pop_due(now) {
             match flight {
                 Flight::In(iface, frame) => {
+                    self.must_ask = true;
                     self.node.switch.receive(now, iface, frame, &mut self.node.pool);
                 }
-                Flight::Out(departure) => (self.report)(Observation::Left(departure)),
+                Flight::Out(iface, probe, len) => {
+                    let departure = Departure::new(at, iface, probe, len);
+                    (self.report)(Observation::Left(departure));
+                }
             }
         }
-        self.transmit()?;
+        if self.must_ask || self.event_at <= now || self.room_at <= now {
+            self.transmit()?;
+        }
         if !self.waiting.is_empty() {
             for index in std::mem::take(&mut self.waiting) {
                 self.offer_due(index)?;
             }
-            self.transmit()?;
+            if self.must_ask {
+                self.transmit()?;
+            }
         }
         Ok(())
     }
@@ -170,7 +196,7 @@ impl Run<'_> {
 
     /// Offers the next frame of a source; `false` if it waits for room instead.
     fn offer(&mut self, index: usize) -> Result<bool, SimError> {
-        let Self { node, sources, report, .. } = self;
+        let Self { node, sources, report, must_ask, .. } = self;
         let Some(source) = sources.get_mut(index) else { return Ok(true) };
         if source.when_full != WhenFull::Lose && !node.has_room(source.from) {
             if source.when_full == WhenFull::Wait {
@@ -182,7 +208,10 @@ impl Run<'_> {
         let (from, bytes, now) = (source.from, source.next_bytes(), node.now);
         let frame = node.make_frame(source, index, now, *report)?;
         match node.links_in.get_mut(&from) {
-            None => node.switch.receive(now, from, frame, &mut node.pool),
+            None => {
+                *must_ask = true;
+                node.switch.receive(now, from, frame, &mut node.pool);
+            }
             Some(link) => match link.send(now, bytes.into()) {
                 Some(at) => node.in_flight.push(at, Flight::In(from, frame))?,
                 None => node.pool.free(frame.id),
@@ -193,10 +222,15 @@ impl Run<'_> {
 
     /// Takes every frame that may leave now.
     fn transmit(&mut self) -> Result<(), SimError> {
+        (self.must_ask, self.room_at, self.full) = (false, Instant::FAR_FUTURE, 0);
         let ports = u32::try_from(self.node.switch.policy().ports.len()).unwrap_or(u32::MAX);
         for port in (0..ports).map(weir_policy::PortId) {
             let iface = self.node.switch.port_iface(port);
             while self.transmit_one(iface)? {}
+            let link = self.node.links_out.get(&iface);
+            if link.is_some_and(|link| link.room_for_longest() > self.node.now) {
+                self.full |= 1 << (port.0 % u64::BITS);
+            }
         }
         loop {
             let node = &mut *self.node;
@@ -217,7 +251,9 @@ impl Run<'_> {
     fn transmit_one(&mut self, iface: IfaceId) -> Result<bool, SimError> {
         let node = &mut *self.node;
         let now = node.now;
-        if node.links_out.get(&iface).is_some_and(|link| link.room_at(FRAME_MAX) > now) {
+        let link = node.links_out.get(&iface);
+        if let Some(at) = link.map(SimLink::room_for_longest).filter(|at| *at > now) {
+            self.room_at = self.room_at.min(at);
             return Ok(false);
         }
         let Transmit::Frame(frame) = node.switch.transmit(now, iface, &mut node.pool) else {
@@ -229,16 +265,18 @@ impl Run<'_> {
         }
         let probe = Probe::read(data);
         node.pool.free(frame.id);
-        let bytes = u64::from(frame.len);
         let link = node.links_out.get_mut(&iface);
-        let arrives = link.map(|link| link.send(now, bytes).unwrap_or(now));
+        let arrives = link.map(|link| link.send(now, frame.len.into()).unwrap_or(now));
         // A frame without a probe came by `hand_in`, and belongs to no source.
-        let Some(Probe { source, number, offered }) = probe else { return Ok(true) };
-        let at = arrives.unwrap_or(now);
-        let departure = Departure { at, iface, source: source as usize, number, offered, bytes };
-        match arrives {
-            None => (self.report)(Observation::Left(departure)),
-            Some(at) => node.in_flight.push(at, Flight::Out(departure))?,
+        match (probe, arrives) {
+            (None, _) => {}
+            (Some(probe), None) => {
+                let departure = Departure::new(now, iface, probe, frame.len);
+                (self.report)(Observation::Left(departure));
+            }
+            (Some(probe), Some(at)) => {
+                node.in_flight.push(at, Flight::Out(iface, probe, frame.len))?;
+            }
         }
         Ok(true)
     }
@@ -259,6 +297,3 @@ pub const STEPS_AT_ONCE_MAX: u32 = 1 << 20;
 /// A source that waits for room tries again after this time at the latest, since a policer makes
 /// room without an event.
 const RETRY: Nanos = Nanos::from_micros(10);
-
-/// The longest frame.
-const FRAME_MAX: u64 = MemoryPool::FRAME_MAX as u64;

@@ -2,7 +2,7 @@
 //! Sources of frames: lengths, bursts and arrival processes.
 
 use weir_switch::IfaceId;
-use weir_units::{BitRate, Instant, Nanos, PacketRate};
+use weir_units::{BitRate, Instant, Nanos, PacketRate, mul_add_div};
 
 use crate::Seed;
 
@@ -204,10 +204,7 @@ impl OfferedRate {
             Self::Bits(rate) => (bits, rate.as_bps()),
             Self::Packets(rate) => (packets, rate.as_pps()),
         };
-        match (u128::from(units) * NANOS_PER_SECOND).checked_div(rate.into()) {
-            Some(nanos) => Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX)),
-            None => Nanos::MAX,
-        }
+        Nanos::new(mul_add_div(units, NANOS_PER_SECOND, 0, rate).0)
     }
 
     /// Returns the time that one packet of `bytes` bytes takes at this rate.
@@ -226,7 +223,7 @@ const fn whole_nanos(nanos: f64) -> Nanos {
     Nanos::new(nanos as u64)
 }
 
-const NANOS_PER_SECOND: u128 = 1_000_000_000;
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {

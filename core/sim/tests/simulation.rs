@@ -3,7 +3,7 @@
 //! of the switch.
 #![allow(clippy::unwrap_used)]
 
-use weir_policy::{Kind, Policy, Port, PortId, Slice, Vif, VifId};
+use weir_policy::{Kind, Policy, Port, PortId, Slice, SliceId, SmoothWindow, Vif, VifId};
 use weir_sim::{
     ArrivalProcess, DataPlane, Departure, HostTimes, Observation, OfferedRate, Seed, SimError,
     SimLink, SimNode, SimSource, SizePattern, in_order,
@@ -206,4 +206,120 @@ fn a_machine_that_is_fast_enough_fills_the_link() {
     assert!(sums[0].abs_diff(sums[1]) < 24_000, "{sums:?}");
     assert!(in_order(&departures));
     node.balanced().unwrap();
+}
+
+/// A node of two ports with links behind them, four vifs of two slices on each, some with a limit
+/// or a smooth window, and sources to the ports and to neighbours.
+fn varied(seed: &mut Seed) -> (SimNode, Vec<SimSource>) {
+    let mut policy = Policy::new("node");
+    for name in ["up", "down"] {
+        let mut port = Port::new(name, BitRate::from_mbps(seed.between(20, 100)));
+        (port.kind, port.catch_up) = (Kind::Memory, Nanos::ZERO);
+        policy.add_port(port);
+    }
+    for index in 0..4 {
+        let mut slice = Slice::new(&format!("s{index}"));
+        slice.send.rate = seed.one_in(2).then(|| BitRate::from_mbps(seed.between(2, 20)));
+        policy.add_slice(slice);
+    }
+    for index in 0..8_u32 {
+        let slice = SliceId(index / 2);
+        let mut vif = Vif::new(&format!("v{index}"), slice, PortId(index / 4));
+        vif.kind = Kind::Memory;
+        vif.send.rate = seed.one_in(3).then(|| BitRate::from_mbps(seed.between(1, 10)));
+        vif.receive.rate = seed.one_in(3).then(|| BitRate::from_mbps(seed.between(1, 10)));
+        vif.send_shaper = vif.send.rate.and_then(|_| seed.one_in(2).then(|| window(seed)));
+        policy.add_vif(vif);
+    }
+    let mut node = SimNode::new(&policy).unwrap();
+    for port in 0..2 {
+        let iface = node.switch.port_iface(PortId(port));
+        node.learn(iface, GATEWAY).unwrap();
+        if seed.one_in(2) {
+            let rate = BitRate::from_mbps(seed.between(1, 40));
+            node.link_out(iface, SimLink::new(rate, Nanos::from_millis(1), ByteCount::new(8_000)));
+        }
+    }
+    let vifs = 0..8_u32;
+    vifs.clone().for_each(|vif| node.learn(node.switch.vif_iface(VifId(vif)), mac(vif)).unwrap());
+    let sources = vifs.map(|vif| {
+        let from = node.switch.vif_iface(VifId(vif));
+        if seed.one_in(2) {
+            let rate = BitRate::from_mbps(seed.between(5, 100));
+            node.link_in(from, SimLink::new(rate, Nanos::from_micros(50), ByteCount::new(20_000)));
+        }
+        let rate = mbps(seed.between(1, 15));
+        let process = match seed.one_in(2) {
+            true => ArrivalProcess::Constant(rate),
+            false => ArrivalProcess::Poisson(rate),
+        };
+        let to = if seed.one_in(3) { mac(vif ^ 1) } else { GATEWAY };
+        let sizes = SizePattern::Uniform { least: 64, most: 1500 };
+        let mut source = SimSource::with(from, mac(vif), to, sizes, process, Seed::new(vif.into()));
+        (source.start, source.burst) = (node.now, u32::try_from(seed.between(1, 3)).unwrap());
+        source
+    });
+    let sources = sources.collect();
+    (node, sources)
+}
+
+fn window(seed: &mut Seed) -> SmoothWindow {
+    let millis = Nanos::from_millis;
+    SmoothWindow {
+        credit: millis(seed.between(0, 2)),
+        width: millis(seed.between(1, 5)),
+        interval: millis(10),
+        delay_max: millis(40),
+    }
+}
+
+/// Goal: the loop asks the switch whenever it may have a frame. Method: varied nodes; afterwards
+/// nobody offers any more, and every frame leaves that was not dropped.
+#[test]
+fn nothing_waits_that_nobody_asks_for() {
+    let mut shared = Seed::new(9);
+    for _ in 0..40 {
+        let seed = shared.draw();
+        let (mut node, mut sources) = varied(&mut Seed::new(seed));
+        let end = node.now + Nanos::from_millis(100);
+        let mut seen = node.record(&mut sources, end).unwrap();
+        node.balanced().unwrap();
+        seen.extend(node.record(&mut [], end + Nanos::from_secs(5)).unwrap());
+        assert!(seen.len() > 100, "seed {seed}: {}", seen.len());
+        assert!(in_order(&seen), "seed {seed}");
+        assert_eq!((node.switch.queued(), node.pool.taken()), (0, 0), "seed {seed}");
+    }
+}
+
+/// Goal: a full link delays nothing but what goes over it. Method: a flood into a slow link at one
+/// port; what a vif sends by another port leaves as without the flood.
+#[test]
+fn a_full_link_delays_nothing_else() {
+    let run = |floods: bool| {
+        let mut node = node(2);
+        let mut policy = node.switch.policy().clone();
+        let mut port = Port::new("other", BitRate::from_mbps(100));
+        (port.kind, port.catch_up) = (Kind::Memory, Nanos::ZERO);
+        policy.add_port(port);
+        let slice = policy.add_slice(Slice::new("other"));
+        let mut vif = Vif::new("other", slice, PortId(1));
+        vif.kind = Kind::Memory;
+        vif.send.rate = Some(BitRate::from_mbps(7));
+        policy.add_vif(vif);
+        node.apply(&policy).unwrap();
+        let slow = SimLink::new(BitRate::from_mbps(1), Nanos::ZERO, ByteCount::new(4_000));
+        node.link_out(UPLINK, slow);
+        let mut sources = vec![source(&node, 2, ArrivalProcess::Constant(mbps(9)))];
+        if floods {
+            sources.push(source(&node, 0, ArrivalProcess::Constant(mbps(50))));
+        }
+        let mut seen = node.record(&mut sources, SECOND).unwrap();
+        // What waits still leaves when nobody offers any more.
+        seen.extend(node.record(&mut [], SECOND + Nanos::from_secs(1)).unwrap());
+        let own = seen.into_iter().filter(|one| one.source == 0);
+        own.map(|one| (one.number, one.at)).collect::<Vec<_>>()
+    };
+    let alone = run(false);
+    assert!(alone.len() > 500, "{}", alone.len());
+    assert_eq!(alone, run(true));
 }

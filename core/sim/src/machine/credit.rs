@@ -136,7 +136,10 @@ impl CreditScheduler {
 
     /// Runs `vcpu` on a processor, and takes it out of the queue that it waited in.
     pub(super) fn start(&mut self, cpu: usize, vcpu: usize) {
-        self.cpus.iter_mut().for_each(|of| of.waiting.retain(|waits| *waits != vcpu));
+        let waited = self.cpu_of(vcpu);
+        if let Some(of) = self.cpus.get_mut(waited) {
+            of.waiting.retain(|waits| *waits != vcpu);
+        }
         if let (Some(of), Some(one)) = (self.cpus.get_mut(cpu), self.vcpus.get_mut(vcpu)) {
             of.running = Some(vcpu);
             one.cpu = cpu;

@@ -136,13 +136,19 @@ impl WorkState {
 
     /// Takes in what has arrived by now. Between two ends of work nothing leaves, so taking
     /// arrivals in late gives the same drops as taking each in at its instant.
+    #[inline]
     pub(super) fn take_in(&mut self, now: Instant) {
-        if matches!(self.work, DomainWork::Busy | DomainWork::Relay { .. }) {
-            return;
+        if self.arrival <= now {
+            self.take_in_due(now);
         }
-        while self.arrival <= now {
+    }
+
+    #[inline(never)]
+    fn take_in_due(&mut self, now: Instant) {
+        let every = self.work.interval();
+        while self.arrival <= now && self.next_arrival().is_some() {
             self.arrive(self.arrival);
-            self.interval += self.work.interval();
+            self.interval += every;
             self.draw();
         }
     }
@@ -208,9 +214,8 @@ impl WorkState {
                 let within = self.work.interval().as_nanos() - 1;
                 self.interval + Nanos::new(self.seed.between(0, within))
             }
-            DomainWork::Busy | DomainWork::Relay { .. } | DomainWork::Stream { .. } => {
-                self.interval
-            }
+            DomainWork::Stream { .. } => self.interval,
+            DomainWork::Busy | DomainWork::Relay { .. } => Instant::FAR_FUTURE,
         };
     }
 }

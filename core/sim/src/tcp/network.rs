@@ -33,7 +33,8 @@ pub struct ProbeSource {
     /// Length of each.
     pub bytes: u32,
     /// True if each is offered at a random moment of its own period. Exact periods lock with those
-    /// of a scheduler's ticks.
+    /// of a scheduler's ticks. A period that divides a tick locks even so, if packets reach the
+    /// scheduler's domains later than they came.
     pub is_drawn: bool,
 }
 
