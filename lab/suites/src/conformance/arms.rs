@@ -3,9 +3,10 @@
 //! row 10).
 //!
 //! Compared are the bits of all streams of a run, Jain's index over them, and each stream's median
-//! delay. In virtual time the machine takes the times of a scenario file ([`HostTimes`]). Delays on
-//! the wire differ from run to run, so the median of several runs counts; how far they are apart is
-//! kept beside.
+//! delay. In virtual time the machine takes the times of a scenario file ([`HostTimes`]), each by
+//! one factor, since machines differ in speed: the one with which one light stream has the delay
+//! that it has on the wire. Delays on the wire differ from run to run, so the median of several
+//! runs counts; how far they are apart is kept beside.
 
 use serde::Deserialize;
 use weir_experiment::prelude::*;
@@ -25,6 +26,7 @@ const LIGHT: &str = include_str!("../../../scenarios/sim/light.toml");
 #[serde(deny_unknown_fields)]
 struct ArmsScenario {
     times: HostTimesSpec,
+    machine: ArmMachine,
     full: ArmRuns,
     quick: ArmRuns,
     bounds: ArmBounds,
@@ -51,6 +53,17 @@ struct HostTimesSpec {
     receive: Nanos,
     #[serde(deserialize_with = "unit")]
     send: Nanos,
+}
+
+/// The variant whose delay on the wire tells the machine's speed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ArmMachine {
+    /// The experiment, and its variant.
+    experiment: String,
+    variant: String,
+    /// The least and the greatest factor that is tried.
+    factors: [f64; 2],
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -106,45 +119,96 @@ pub(crate) fn show(rec: &mut Recording<'_>) -> Result {
     let scenario: ArmsScenario = toml::from_str(SCENARIO).map_err(wrong)?;
     let mut suite = experiments()?;
     suite.push(ConformanceScenario::parse("light.toml", LIGHT)?);
+    let find = |name: &str| {
+        let known = suite.iter().find(|one| one.name() == name);
+        known.ok_or_else(|| unknown("an experiment", name))
+    };
+    let host = times_here(rec, &scenario, find(&scenario.machine.experiment)?)?;
+    let runs = if rec.quick { scenario.quick.runs } else { scenario.full.runs };
     for of in &scenario.experiments {
-        let known = suite.iter().find(|one| one.name() == of.name);
-        let experiment = known.ok_or_else(|| ExperimentError::Scenario {
-            name: "host.toml".to_owned(),
-            what: format!("experiment: there is no {:?}", of.name),
-        })?;
-        both_arms(rec, &scenario, of, experiment)?;
+        let experiment = find(&of.name)?;
+        for variant in experiment.variants(false, None) {
+            let name = variant.name();
+            if rec.quick && !of.quick.contains(&name) {
+                continue;
+            }
+            let setup = experiment.setup(&variant, rec.quick)?;
+            let wire = on_the_wire(runs, &setup, &name)?;
+            let sim = in_virtual_time(host, &setup, &name)?;
+            let kind = if of.fitted.contains(&name) { "fitted" } else { "predicted" };
+            let id = format!("{}/{name}", of.name);
+            rec.say(&format!("{id}, {kind}: wire {wire:.4?}, virtual {sim:.4?}"));
+            rec.within(&format!("{id}/"), |rec| judge(rec, scenario.bounds, &wire, &sim))?;
+        }
     }
     Ok(())
 }
 
-/// Runs the variants of an experiment on both arms.
-fn both_arms(
+/// Returns the times of this machine: those of the scenario by one factor. With it the scenario's
+/// variant has the same delay in virtual time as on the wire.
+fn times_here(
     rec: &mut Recording<'_>,
     scenario: &ArmsScenario,
-    of: &ArmExperiment,
     experiment: &ConformanceScenario,
-) -> Result {
-    let runs = if rec.quick { scenario.quick.runs } else { scenario.full.runs };
-    for variant in experiment.variants(false, None) {
-        let name = variant.name();
-        if rec.quick && !of.quick.contains(&name) {
-            continue;
-        }
-        let setup = experiment.setup(&variant, rec.quick)?;
-        let mut beside = nothing_beside;
-        let mut wire = Laboratory::new(&SWITCH, "arms", &mut beside, SimArm::default());
-        let wire = (0..runs).map(|_| Ok(ArmRecord::of(&setup, &wire.run(&setup, &name)?)));
-        let wire = wire.collect::<Result<Vec<_>>>()?;
-        let mut beside = nothing_beside;
-        let arm = SimArm { host: Some(scenario.times.times()), ..SimArm::default() };
-        let mut sim = Laboratory::new(&SIM, "arms", &mut beside, arm);
-        let sim = ArmRecord::of(&setup, &sim.run(&setup, &name)?);
-        let kind = if of.fitted.contains(&name) { "fitted" } else { "predicted" };
-        let id = format!("{}/{name}", of.name);
-        rec.say(&format!("{id}, {kind}: wire {wire:.4?}, virtual {sim:.4?}"));
-        rec.within(&format!("{id}/"), |rec| judge(rec, scenario.bounds, &wire, &sim))?;
+) -> Result<HostTimes> {
+    let ArmMachine { variant: name, factors, .. } = &scenario.machine;
+    let found = experiment.variants(false, None).find(|one| one.name() == *name);
+    let variant = found.ok_or_else(|| unknown("a variant", name))?;
+    let setup = experiment.setup(&variant, rec.quick)?;
+    let delay = |run: &ArmRecord| run.delays.first().copied().unwrap_or(0.0);
+    let wire = on_the_wire(CALIBRATIONS, &setup, name)?;
+    let wanted = median(&wire.iter().map(delay).collect::<Vec<f64>>());
+    let virtual_delay =
+        |factor| Ok(delay(&in_virtual_time(scenario.times.by(factor), &setup, name)?));
+    let factor = factor_for(wanted, *factors, virtual_delay)?;
+    rec.say(&format!("this machine takes {factor:.2} of the scenario's times"));
+    rec.keep("machine/factor", Series::unordered("1", vec![factor]))?;
+    Ok(scenario.times.by(factor))
+}
+
+/// Returns the factor, within 1 %, that gives a delay of `wanted` µs, by bisection on a scale of
+/// logarithms. Delays grow with the factor.
+fn factor_for(
+    wanted: f64,
+    [mut least, mut most]: [f64; 2],
+    mut delay: impl FnMut(f64) -> Result<f64>,
+) -> Result<f64> {
+    let ends = [delay(least)?, delay(most)?];
+    if !(0.0 < ends[0] && ends[0] <= wanted && wanted <= ends[1]) {
+        let what = format!(
+            "machine: a median delay of {wanted:.1} us on the wire; factors from {least} to {most} \
+             give {:.1} to {:.1} us",
+            ends[0], ends[1]
+        );
+        return Err(ExperimentError::Scenario { name: "host.toml".to_owned(), what });
     }
-    Ok(())
+    while most / least > 1.01 {
+        let middle = (least * most).sqrt();
+        if delay(middle)? < wanted {
+            least = middle;
+        } else {
+            most = middle;
+        }
+    }
+    Ok((least * most).sqrt())
+}
+
+fn on_the_wire(runs: usize, setup: &Setup, name: &str) -> Result<Vec<ArmRecord>> {
+    let mut beside = nothing_beside;
+    let mut wire = Laboratory::new(&SWITCH, "arms", &mut beside, SimArm::default());
+    (0..runs).map(|_| Ok(ArmRecord::of(setup, &wire.run(setup, name)?))).collect()
+}
+
+fn in_virtual_time(host: HostTimes, setup: &Setup, name: &str) -> Result<ArmRecord> {
+    let mut beside = nothing_beside;
+    let arm = SimArm { host: Some(host), ..SimArm::default() };
+    let mut sim = Laboratory::new(&SIM, "arms", &mut beside, arm);
+    Ok(ArmRecord::of(setup, &sim.run(setup, name)?))
+}
+
+fn unknown(kind: &str, name: &str) -> ExperimentError {
+    let what = format!("{name:?} is not {kind} of the suite");
+    ExperimentError::Scenario { name: "host.toml".to_owned(), what }
 }
 
 fn judge(
@@ -210,11 +274,26 @@ impl ArmRecord {
 }
 
 impl HostTimesSpec {
-    const fn times(self) -> HostTimes {
-        let Self { look, make, batch, flush, pass, turn, receive, send } = self;
-        HostTimes { look, make, batch, flush, pass, turn, receive, send, catch_up: Nanos::ZERO }
+    /// Returns the times, each by a factor.
+    fn by(self, factor: f64) -> HostTimes {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let by = |time: Nanos| Nanos::new((float(time.as_nanos()) * factor) as u64);
+        HostTimes {
+            look: by(self.look),
+            make: by(self.make),
+            batch: self.batch,
+            flush: by(self.flush),
+            pass: by(self.pass),
+            turn: by(self.turn),
+            receive: by(self.receive),
+            send: by(self.send),
+            catch_up: Nanos::ZERO,
+        }
     }
 }
+
+/// Runs on the wire that tell the machine's speed.
+const CALIBRATIONS: usize = 3;
 
 /// A stream that gets less than this part of its offer wants more.
 const WANTED: f64 = 0.95;
@@ -224,3 +303,30 @@ const MEDIAN: usize = 499;
 
 /// Nothing is divided by less: a nanosecond in µs.
 const LEAST: f64 = 0.001;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_factor_is_found_or_refused() {
+        // A part of the delay does not depend on the machine.
+        let delay = |factor: f64| Ok(2.0 + 10.0 * factor);
+        let found = factor_for(9.0, [0.125, 8.0], delay).unwrap();
+        assert!((found / 0.7 - 1.0).abs() < 0.01, "{found}");
+        for wanted in [0.0, 3.0, 83.0] {
+            let error = factor_for(wanted, [0.125, 8.0], delay).unwrap_err().to_string();
+            assert!(error.contains("factors from 0.125 to 8 give 3.2 to 82.0 us"), "{error}");
+        }
+        assert!(factor_for(9.0, [0.125, 8.0], |_| Ok(0.0)).is_err(), "nothing arrives");
+    }
+
+    #[test]
+    fn the_scenario_names_what_there_is() {
+        let scenario: ArmsScenario = toml::from_str(SCENARIO).unwrap();
+        let light = ConformanceScenario::parse("light.toml", LIGHT).unwrap();
+        assert_eq!(light.name(), scenario.machine.experiment);
+        let mut variants = light.variants(false, None);
+        assert!(variants.any(|one| one.name() == scenario.machine.variant));
+    }
+}
