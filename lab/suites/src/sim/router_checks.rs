@@ -217,7 +217,7 @@ mod tests {
             TEXT,
             &[
                 ("settle = \"40s\"", "settle = \"0s\"", "settle is 0ns; 1s to 3600s"),
-                ("duration = \"30s\"", "duration = \"1500ms\"", "duration is 1.5s; whole seconds"),
+                ("duration = \"120s\"", "duration = \"1500ms\"", "duration is 1.5s; whole seconds"),
                 ("duration = \"3s\"", "duration = \"3ms\"", "quick.duration is 3ms; 1s to 3600s"),
                 ("up = \"2565ns\"", "up = \"0ns\"", "host.up is 0s; 1ns to 100ms"),
                 ("queue = 256", "queues = 256", "queues"),

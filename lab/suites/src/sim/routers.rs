@@ -270,7 +270,7 @@ impl RoutersRun {
         for (router, load) in case.routers.iter().enumerate() {
             let rate = load.udp.map_or(0, PacketRate::as_pps);
             if let Some(period) = 1_000_000_000_u64.checked_div(rate).filter(|gap| *gap > 0) {
-                let (start, period) = (Instant::ZERO, Nanos::new(period));
+                let (start, period) = (Instant::ZERO, Nanos::new(period + (period / DRIFT).max(1)));
                 probes.push(ProbeSource { start, period, bytes, is_drawn: true });
                 router_of.push(router);
             }
@@ -452,6 +452,11 @@ fn controller(
     let controller = Pi::new(config, set_point, start);
     Ok((HeldRouter { controller, published }, start))
 }
+
+/// The clock of a flood's sender is slow by one part in so many. A packet is drawn within its slot,
+/// but a tick is a multiple of slots, and domain 0 brings a packet later than it came: each tick
+/// would meet the router in the same part of a slot, and sample too little.
+const DRIFT: u64 = 10_000;
 
 /// The text's probe of 0.1 kp/s, off any multiple of a tick.
 const PROBE_PERIOD: Nanos = Nanos::from_micros(9_937);
