@@ -39,6 +39,16 @@ class Live {
   #lastBeat = 0;
   #record = { busy: false, again: false };
 
+  /** True if the caller may change what it sees. */
+  get mayChange(): boolean {
+    return this.caller?.role === "administrator" || this.caller?.role === "tenant";
+  }
+
+  /** True if the caller sees the node's routers. */
+  get seesRouters(): boolean {
+    return this.caller?.role === "administrator" || this.caller?.role === "reader";
+  }
+
   /** Takes the token of the address or of this tab, and connects. */
   begin(): void {
     this.use(givenToken(TOKEN));
