@@ -31,7 +31,7 @@ pub struct EventQueue<E> {
     buckets: Vec<Bucket<E>>,
     /// The digits in use, a bit for each.
     digits: u16,
-    /// Of each digit, the values in use, a bit for each.
+    /// The values in use of each digit, one bit for each value.
     values: [u16; DIGITS],
     last: u64,
     length: usize,
@@ -80,12 +80,12 @@ impl<E> EventQueue<E> {
         if self.due.is_empty() {
             let lowest = self.lowest()?;
             let bucket = self.buckets.get_mut(lowest).filter(|bucket| bucket.earliest <= now)?;
-            if bucket.events.len() == 1 {
-                // Alone, as most are: nothing to spread.
-                let alone = bucket.events.pop();
-                self.last = bucket.earliest.as_nanos();
-                bucket.earliest = Instant::FAR_FUTURE;
-                self.leave(lowest);
+            self.last = bucket.earliest.as_nanos();
+            bucket.earliest = Instant::FAR_FUTURE;
+            // Most events are alone in their bucket, and need not move.
+            let alone = if bucket.events.len() == 1 { bucket.events.pop() } else { None };
+            self.leave(lowest);
+            if alone.is_some() {
                 self.length -= 1;
                 return alone;
             }
@@ -158,13 +158,10 @@ impl<E> EventQueue<E> {
         }
     }
 
-    /// Makes the earliest instant of the lowest bucket the last one, and moves its events.
+    /// Moves the events of the lowest bucket, whose earliest instant is the last one now.
     fn spread(&mut self, lowest: usize) {
         let Some(bucket) = self.buckets.get_mut(lowest) else { return };
         let mut events = std::mem::take(&mut bucket.events);
-        self.last = bucket.earliest.as_nanos();
-        bucket.earliest = Instant::FAR_FUTURE;
-        self.leave(lowest);
         for (at, event) in events.drain(..) {
             self.put(at, event);
         }

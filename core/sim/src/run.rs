@@ -134,7 +134,8 @@ impl Run<'_> {
             return Some(now);
         }
         let never = Instant::FAR_FUTURE;
-        // What waits for a full link would have the present instant again and again.
+        // A frame that waits for a full link is due already. Its tree's next event is never later
+        // than now, and would keep the clock from advancing.
         self.event_at = self.node.switch.next_event_without(self.full).unwrap_or(never);
         let retry = if self.waiting.is_empty() { never } else { now + RETRY };
         let [due, flight] = [self.due.next(), self.node.in_flight.next()];

@@ -314,7 +314,7 @@ fn a_full_link_delays_nothing_else() {
             sources.push(source(&node, 0, ArrivalProcess::Constant(mbps(50))));
         }
         let mut seen = node.record(&mut sources, SECOND).unwrap();
-        // What waits still leaves when nobody offers any more.
+        // The second run has no sources: the queued frames leave in it.
         seen.extend(node.record(&mut [], SECOND + Nanos::from_secs(1)).unwrap());
         let own = seen.into_iter().filter(|one| one.source == 0);
         own.map(|one| (one.number, one.at)).collect::<Vec<_>>()

@@ -98,8 +98,7 @@ impl Switch {
     /// When something is due: the lesser of [`Switch::next_scheduled`] and [`Switch::next_paced`].
     #[must_use]
     pub fn next_event(&self) -> Option<Instant> {
-        let next = self.queues.next().min(self.smoothing.next()).min(self.pacers.next());
-        Some(next).filter(|next| *next < Instant::FAR_FUTURE)
+        self.next_beside(self.queues.next())
     }
 
     /// [`Switch::next_event`] for a caller who cannot send by some ports now: without what waits to
@@ -113,8 +112,12 @@ impl Switch {
             let position = self.ids.ports.position(number);
             position.is_some_and(|at| full >> at & 1 == 1)
         };
-        let scheduled = self.queues.next_without(skips);
-        let next = scheduled.min(self.smoothing.next()).min(self.pacers.next());
+        self.next_beside(self.queues.next_without(skips))
+    }
+
+    /// The least of `trees`, the next release of a smooth window, and the next of a limit.
+    fn next_beside(&self, trees: Instant) -> Option<Instant> {
+        let next = trees.min(self.smoothing.next()).min(self.pacers.next());
         Some(next).filter(|next| *next < Instant::FAR_FUTURE)
     }
 

@@ -112,11 +112,8 @@ struct ArmRecord {
 
 /// Shows the row.
 pub(crate) fn show(rec: &mut Recording<'_>) -> Result {
-    let wrong = |error: toml::de::Error| {
-        let (name, what) = ("host.toml".to_owned(), error.to_string());
-        ExperimentError::Scenario { name, what }
-    };
-    let scenario: ArmsScenario = toml::from_str(SCENARIO).map_err(wrong)?;
+    let parsed = toml::from_str(SCENARIO).map_err(|error| wrong(error.to_string()));
+    let scenario: ArmsScenario = parsed?;
     let mut suite = experiments()?;
     suite.push(ConformanceScenario::parse("light.toml", LIGHT)?);
     let find = |name: &str| {
@@ -175,12 +172,11 @@ fn factor_for(
 ) -> Result<f64> {
     let ends = [delay(least)?, delay(most)?];
     if !(0.0 < ends[0] && ends[0] <= wanted && wanted <= ends[1]) {
-        let what = format!(
+        return Err(wrong(format!(
             "machine: a median delay of {wanted:.1} us on the wire; factors from {least} to {most} \
              give {:.1} to {:.1} us",
             ends[0], ends[1]
-        );
-        return Err(ExperimentError::Scenario { name: "host.toml".to_owned(), what });
+        )));
     }
     while most / least > 1.01 {
         let middle = (least * most).sqrt();
@@ -207,7 +203,10 @@ fn in_virtual_time(host: HostTimes, setup: &Setup, name: &str) -> Result<ArmReco
 }
 
 fn unknown(kind: &str, name: &str) -> ExperimentError {
-    let what = format!("{name:?} is not {kind} of the suite");
+    wrong(format!("{name:?} is not {kind} of the suite"))
+}
+
+fn wrong(what: String) -> ExperimentError {
     ExperimentError::Scenario { name: "host.toml".to_owned(), what }
 }
 
