@@ -48,9 +48,9 @@ impl Hfsc {
                 self.share_remove(node);
                 continue;
             };
-            if !self.fits(top, now) {
+            if let Some(until) = self.limited_until(top, now) {
                 self.share_remove(top);
-                self.park(top);
+                self.park(top, until);
                 continue;
             }
             match self.classes[top].branch {

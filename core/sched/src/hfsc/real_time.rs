@@ -111,9 +111,9 @@ impl Hfsc {
             let branch = self.classes[top.id].branch;
             if branch == NONE && !self.claim_holds(top.id, top.key, at, now) {
                 at = ROOT;
-            } else if !self.fits(top.id, now) {
+            } else if let Some(until) = self.limited_until(top.id, now) {
                 self.claim_pop(at);
-                self.park(top.id);
+                self.park(top.id, until);
                 if branch == NONE {
                     self.classes[top.id].place = ClaimPlace::Limited;
                 }

@@ -40,10 +40,9 @@ impl Hfsc {
         while self.parked.is_due(now) {
             let Some(top) = self.parked.pop(&mut self.parked_links) else { return };
             self.classes[top.id].parked = false;
-            if self.fits(top.id, now) {
-                self.resume(top.id, now);
-            } else {
-                self.park(top.id);
+            match self.limited_until(top.id, now) {
+                None => self.resume(top.id, now),
+                Some(until) => self.park(top.id, until),
             }
         }
     }
@@ -89,21 +88,24 @@ impl Hfsc {
     }
 
     /// Sets a wake-up for when the class fits under its limit.
-    pub(super) fn park(&mut self, node: u32) {
+    pub(super) fn park(&mut self, node: u32, until: u64) {
         if !self.classes[node].parked {
-            let at = self.fits_at(node);
             self.classes[node].parked = true;
-            self.parked.push(at, node, &mut self.parked_links);
+            self.parked.push(until, node, &mut self.parked_links);
         }
     }
 
+    /// The instant at which the class fits under its limit; `None` if it fits at `now`.
     #[inline(always)]
-    pub(super) fn fits(&mut self, node: u32, now: u64) -> bool {
-        self.classes[node].limit == NONE || self.fits_at(node) <= now
+    pub(super) fn limited_until(&mut self, node: u32, now: u64) -> Option<u64> {
+        if self.classes[node].limit == NONE {
+            return None;
+        }
+        Some(self.fits_at(node)).filter(|at| *at > now)
     }
 
     #[inline(never)]
-    pub(super) fn fits_at(&mut self, node: u32) -> u64 {
+    fn fits_at(&mut self, node: u32) -> u64 {
         let this = &self.classes[node];
         let bytes = match this.branch {
             NONE => self.classes.head_bytes(ClassId(node)).unwrap_or(0),
