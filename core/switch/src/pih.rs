@@ -19,14 +19,13 @@ use crate::pool::{Frame, FramePool};
 use crate::reason::Reason;
 use crate::vlan;
 
-/// The headers that frames of a slice carry on a port, but not at a vif.
+/// The headers that frames of a slice carry on a port, but not at a vif: a VLAN tag, the number of
+/// a parallel internet, both or none.
+///
+/// They are one word, since the headers of every frame are compared: the VLAN in the lower 16 bits,
+/// the number in the next eight, then 0 for no parallel internet, 1 or 2 for its form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PortHeaders {
-    /// The VLAN of an 802.1Q tag; 0 for none.
-    pub vlan: u16,
-    /// The parallel internet; `None` for no such header.
-    pub pih: Option<Pih>,
-}
+pub struct PortHeaders(u32);
 
 /// The number of a parallel internet, in the form of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +38,39 @@ pub struct Pih {
 
 impl PortHeaders {
     /// No header.
-    pub const NONE: Self = Self { vlan: 0, pih: None };
+    pub const NONE: Self = Self(0);
+
+    /// The tag of a VLAN, 0 for no tag, and the number of a parallel internet.
+    #[inline]
+    #[must_use]
+    pub const fn new(vlan: u16, pih: Option<Pih>) -> Self {
+        let above = match pih {
+            None => 0,
+            Some(Pih { number, form: PihForm::Header }) => 1 << 8 | number as u32,
+            Some(Pih { number, form: PihForm::Byte }) => 2 << 8 | number as u32,
+        };
+        Self(above << 16 | vlan as u32)
+    }
+
+    /// The VLAN of the 802.1Q tag; 0 for no tag.
+    #[inline]
+    #[must_use]
+    pub const fn vlan(self) -> u16 {
+        let [low, high, ..] = self.0.to_le_bytes();
+        u16::from_le_bytes([low, high])
+    }
+
+    /// The parallel internet; `None` without such a header.
+    #[inline]
+    #[must_use]
+    pub const fn pih(self) -> Option<Pih> {
+        let [_, _, number, form] = self.0.to_le_bytes();
+        match form {
+            0 => None,
+            1 => Some(Pih { number, form: PihForm::Header }),
+            _ => Some(Pih { number, form: PihForm::Byte }),
+        }
+    }
 
     /// The headers of a slice on a port.
     #[must_use]
@@ -52,15 +83,15 @@ impl PortHeaders {
             Some(number) => Some(Pih { number, form: port.pih }),
             None => None,
         };
-        Self { vlan, pih }
+        Self::new(vlan, pih)
     }
 
     /// Their bytes.
     #[inline]
     #[must_use]
     pub const fn bytes(self) -> u16 {
-        let tag = if self.vlan == 0 { 0 } else { vlan::TAG };
-        match self.pih {
+        let tag = if self.vlan() == 0 { 0 } else { vlan::TAG };
+        match self.pih() {
             None => tag,
             Some(pih) => tag + pih.form.bytes() as u16,
         }
@@ -76,11 +107,14 @@ impl PortHeaders {
         if pool.room_before(frame) < usize::from(self.bytes()) {
             return Err(Reason::NoHeadroom);
         }
-        let frame = match self.pih {
+        let frame = match self.pih() {
             None => frame,
             Some(pih) => pih.push(pool, frame)?,
         };
-        if self.vlan == 0 { Ok(frame) } else { vlan::push(pool, frame, self.vlan) }
+        match self.vlan() {
+            0 => Ok(frame),
+            vlan => vlan::push(pool, frame, vlan),
+        }
     }
 
     /// Takes the headers off a frame that has them.
@@ -89,8 +123,8 @@ impl PortHeaders {
     /// [`Reason::Truncated`] if the frame is shorter.
     #[inline]
     pub fn pop<P: FramePool>(self, pool: &mut P, frame: Frame) -> Result<Frame, Reason> {
-        let frame = if self.vlan == 0 { frame } else { vlan::pop(pool, frame)? };
-        match self.pih {
+        let frame = if self.vlan() == 0 { frame } else { vlan::pop(pool, frame)? };
+        match self.pih() {
             None => Ok(frame),
             Some(pih) => pih.pop(pool, frame),
         }

@@ -184,7 +184,7 @@ impl Tree {
     }
 
     /// Queues a packet of a vif.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enqueue(
         &mut self,
         now: Instant,

@@ -285,7 +285,7 @@ impl Lab {
     /// Both tenants in both directions; the first tenant's send with those buckets.
     fn redirect_all(&mut self, vlan: u16, buckets: [Option<BucketId>; 6]) {
         let bridge = self.bridge();
-        let headers = PortHeaders { vlan, pih: None };
+        let headers = PortHeaders::new(vlan, None);
         let path = Redirect { bridge, number: vlan, headers, slice: 1, ..Redirect::default() };
         let send = Redirect { macs: vec![TENANT], buckets, ..path.clone() };
         self.plane.set_redirect(SEND, Some(&send)).unwrap();

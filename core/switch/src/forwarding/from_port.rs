@@ -63,7 +63,7 @@ impl Forwarding {
             frame = vlan::pop(pool, frame)?;
         }
         if pih.is_some() {
-            frame = PortHeaders { vlan: 0, pih }.pop(pool, frame)?;
+            frame = PortHeaders::new(0, pih).pop(pool, frame)?;
         }
         (ethernet.vlan, ethernet.payload) = (None, UNTAGGED);
         Ok((Arrival { frame, ethernet, ecn, wire }, bridges))

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Parallel internets: the headers of a vif's frames on its port, the phases that they wait for.
 
-use weir_policy::{Policy, Port};
+use weir_policy::{PihForm, Policy};
 use weir_units::Instant;
 
-use super::Queues;
+use super::{Queues, VifQueues};
 use crate::pih::{Pih, PortHeaders};
 use crate::tree::Tree;
 
@@ -21,15 +21,20 @@ impl Queues {
 
     /// The headers that frames of a vif carry on its port.
     #[inline]
-    pub(crate) fn headers(&self, vif: usize) -> PortHeaders {
-        let bridge = self.vifs[vif].bridge;
-        match Pih::of_bridge(bridge) {
-            None if Port::is_by_five_tuple(bridge) => PortHeaders::NONE,
-            None => PortHeaders { vlan: bridge, pih: None },
-            Some(pih) => {
-                PortHeaders { vlan: self.pih_vlans[usize::from(pih.number)], pih: Some(pih) }
-            }
+    pub(crate) fn headers(&self, vif: &VifQueues) -> PortHeaders {
+        let bridge = vif.bridge;
+        match bridge < PihForm::Header.bridges() {
+            true => PortHeaders::new(bridge, None),
+            false => self.headers_beyond_vlans(bridge),
         }
+    }
+
+    /// The headers of a bridge that is not a VLAN's.
+    #[inline(never)]
+    fn headers_beyond_vlans(&self, bridge: u16) -> PortHeaders {
+        Pih::of_bridge(bridge).map_or(PortHeaders::NONE, |pih| {
+            PortHeaders::new(self.pih_vlans[usize::from(pih.number)], Some(pih))
+        })
     }
 
     /// The least instant at which a phase begins that packets wait for.

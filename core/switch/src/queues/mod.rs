@@ -243,6 +243,7 @@ impl Queues {
     ///
     /// # Errors
     /// The queue's reason, or that the frame has no room for the tag.
+    #[inline(always)]
     pub(crate) fn enqueue_for_port<P: FramePool>(
         &mut self,
         now: Instant,
@@ -252,7 +253,7 @@ impl Queues {
         pool: &mut P,
     ) -> Result<(u16, usize), Reason> {
         let state = &self.vifs[vif];
-        let (class, port, headers) = (state.send, u32::from(state.port), self.headers(vif));
+        let (class, port, headers) = (state.send, u32::from(state.port), self.headers(state));
         let frame = if headers == PortHeaders::NONE { frame } else { headers.push(pool, frame)? };
         let bytes = self.ports[port as usize].accounting.bytes(frame.len, headers.bytes());
         let packet = label.packet(frame.id, bytes, arrived);
@@ -303,7 +304,7 @@ impl Queues {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn enqueue(
         &mut self,
         now: Instant,

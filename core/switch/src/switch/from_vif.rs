@@ -30,16 +30,8 @@ impl Switch {
         let tagged = matches!(read, Ok(Ethernet { vlan: Some(_), .. }));
         let bytes = if tagged { frame.len - vlan::TAG } else { frame.len };
         self.ledger.of(vif, Direction::Send).received.add(bytes);
-        let admitted = read
-            .and_then(|ethernet| self.forwarding.admit_from_vif(now, vif, frame, ethernet, pool));
-        let routed = admitted.and_then(|arrival| {
-            let ethernet = &arrival.ethernet;
-            let to = self.forwarding.route_from_vif(now, &self.ids, vif, ethernet)?;
-            self.police_send(now, vif, bytes)?;
-            Ok((arrival, to))
-        });
-        let (arrival, to) = match routed {
-            Ok(found) => found,
+        let (arrival, to) = match self.admit_sent(now, vif, (frame, read, bytes), pool) {
+            Ok(admitted) => admitted,
             Err(reason) => {
                 self.ledger.of(vif, Direction::Send).drop(reason, bytes);
                 return pool.free(frame.id);
@@ -53,6 +45,24 @@ impl Switch {
                 self.send(now, vif, arrival, pool);
             }
         }
+    }
+
+    /// Admits a frame that a vif sent, and returns where it goes.
+    ///
+    /// # Errors
+    /// The reason to drop it.
+    #[inline(always)]
+    fn admit_sent<P: FramePool>(
+        &mut self,
+        now: Instant,
+        vif: usize,
+        (frame, read, bytes): (Frame, Result<Ethernet, Reason>, u16),
+        pool: &mut P,
+    ) -> Result<(Arrival, Destination), Reason> {
+        let arrival = self.forwarding.admit_from_vif(now, vif, frame, read?, pool)?;
+        let to = self.forwarding.route_from_vif(now, &self.ids, vif, &arrival.ethernet)?;
+        self.police_send(now, vif, bytes)?;
+        Ok((arrival, to))
     }
 
     fn police_send(&mut self, now: Instant, vif: usize, bytes: u16) -> Result<(), Reason> {

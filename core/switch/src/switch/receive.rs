@@ -113,7 +113,7 @@ impl Switch {
     }
 
     /// Tells scheduling of a frame. Its flow is looked for only where a queue asks for it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn label<P: FramePool>(
         &self,
         traits: QueueTraits,

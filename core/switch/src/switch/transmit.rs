@@ -254,7 +254,7 @@ impl Switch {
         let mut frame = slot.frame(packet.id);
         let state = self.queues.vif(at);
         let (limited, of_port) = (state.send_traits.limited(), state.port_slot());
-        let wanted = self.queues.headers(at);
+        let wanted = self.queues.headers(state);
         if wanted != slot.headers {
             let Some(retagged) = retag(pool, frame, slot.headers, wanted) else {
                 self.ledger.removed += 1;

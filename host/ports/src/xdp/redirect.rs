@@ -308,8 +308,8 @@ fn words(path: &Redirect) -> Result<(u32, [u8; PATH]), PortError> {
     for (place, bucket) in value[48..72].chunks_exact_mut(4).zip(path.buckets) {
         place.copy_from_slice(&bucket.map_or(0, |bucket| bucket.0 + 1).to_ne_bytes());
     }
-    value[72..74].copy_from_slice(&path.headers.vlan.to_ne_bytes());
-    let pih = path.headers.pih.map_or(PIH_NONE, |pih| match pih.form {
+    value[72..74].copy_from_slice(&path.headers.vlan().to_ne_bytes());
+    let pih = path.headers.pih().map_or(PIH_NONE, |pih| match pih.form {
         PihForm::Header => PIH_HEADER,
         PihForm::Byte => PIH_BYTE,
     });
