@@ -22,7 +22,7 @@
 use core::fmt;
 
 use weir_policy::{PortCycle, phase_for};
-use weir_units::{ByteCount, CpuShare, Nanos};
+use weir_units::{BIT_NANOS_PER_BYTE_SECOND, ByteCount, CpuShare, Nanos};
 
 use crate::request::{ModelGap, NodeKind, SliceRequest, WIRE_EXTRA};
 use crate::resource::{Resource, ResourceAmounts};
@@ -232,7 +232,8 @@ impl SliceRequest {
         let bit_nanos = wire * u128::from(cycle.as_nanos());
         let carries = match self.frames.is_one_size() {
             true => {
-                let frames = bit_nanos.div_ceil(u128::from(own_bytes.get()) * 8_000_000_000);
+                let frame = u128::from(own_bytes.get()) * u128::from(BIT_NANOS_PER_BYTE_SECOND);
+                let frames = bit_nanos.div_ceil(frame);
                 let frames = u64::try_from(frames).unwrap_or(u64::MAX);
                 phase_for(frames, link, own_bytes, PortCycle::GUARD)
             }
@@ -251,7 +252,8 @@ impl SliceRequest {
     /// frame that is on its way; 0 if no delay is requested.
     fn rate_for_delay(&self, kind: &NodeKind) -> u64 {
         let Some(delay) = self.curve_delay(kind) else { return 0 };
-        let bits = u128::from(self.frames.longest_on_wire()) * 8 * 1_000_000_000;
+        let frame = self.frames.longest_on_wire();
+        let bits = u128::from(frame) * u128::from(BIT_NANOS_PER_BYTE_SECOND);
         let rate = bits.div_ceil(u128::from(delay.as_nanos().max(1)));
         u64::try_from(rate).unwrap_or(u64::MAX)
     }

@@ -28,7 +28,7 @@ use weir_sched::{
     AnyScheduler, ClassConfig, ClassId, ConfigError, CycleConfig, Cyclic, Dequeue, LinkClock,
     LinkConfig, Packet, Phase, QueueConfig, Scheduler, SchedulerAlgorithm,
 };
-use weir_units::{BitRate, ByteCount, Instant, Nanos};
+use weir_units::{BIT_NANOS_PER_BYTE_SECOND, BitRate, ByteCount, Instant, Nanos};
 
 use crate::Seed;
 
@@ -111,7 +111,7 @@ impl CycleAudit {
         frames: u64,
     ) {
         let (rate, cycle) = (rig.wire.rate(), plan.length());
-        let bits = u128::from(bytes) * 8_000_000_000;
+        let bits = u128::from(bytes) * u128::from(BIT_NANOS_PER_BYTE_SECOND);
         let is_endless = gates[0].1 == u64::MAX;
         let fits = |time: u64| u128::from(time) * u128::from(rate.as_bps()) / bits;
         let open = if is_endless { cycle } else { gates.iter().map(|(from, to)| to - from).sum() };

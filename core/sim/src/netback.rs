@@ -22,7 +22,7 @@
 
 use std::collections::VecDeque;
 
-use weir_units::{BitRate, ByteCount, Instant, Nanos};
+use weir_units::{BIT_NANOS_PER_BYTE_SECOND, BitRate, ByteCount, Instant, Nanos};
 
 use crate::shaper::{Shaper, XenBucket};
 use crate::{EventQueue, PacketCost, Seed, SimError};
@@ -339,7 +339,7 @@ impl NetbackModel {
 impl NetbackSender {
     /// The time between two of its frames, at least a nanosecond.
     fn interval(&self) -> u64 {
-        let bits = u128::from(self.bytes) * 8_000_000_000;
+        let bits = u128::from(self.bytes) * u128::from(BIT_NANOS_PER_BYTE_SECOND);
         let nanos = bits / u128::from(self.rate.as_bps().max(1));
         u64::try_from(nanos).unwrap_or(u64::MAX).max(1)
     }

@@ -11,7 +11,7 @@
 //! measured (J.-Y. Le Boudec, P. Thiran, *Network Calculus*, section 1.2).
 
 use weir_sched::SmoothConfig;
-use weir_units::{BitRate, ByteCount, Instant, Nanos};
+use weir_units::{BIT_NANOS_PER_BYTE_SECOND, BitRate, ByteCount, Instant, Nanos};
 
 use crate::Seed;
 use crate::shaper::{ShapedPacket, ShapedSource, Shaper, watch_shaped};
@@ -150,7 +150,8 @@ impl ShaperAudit {
     /// The excess that the worst window would have if it ended at `at`.
     fn excess_at(&self, at: Instant) -> u128 {
         let passed = u128::from(at.saturating_since(self.last).as_nanos());
-        let before = self.excess + u128::from(self.last_bytes) * BIT_NANOS;
+        let before =
+            self.excess + u128::from(self.last_bytes) * u128::from(BIT_NANOS_PER_BYTE_SECOND);
         before.saturating_sub(passed * u128::from(self.config.rate.as_bps()))
     }
 
@@ -315,8 +316,6 @@ impl ShapedSource for RandomArrivals {
 const LONGEST: ByteCount = ByteCount::new(1518);
 /// Intervals of open overload after which the window is at its end.
 const OVERLOAD_INTERVALS: u64 = 12;
-/// 8 bits a byte, in 10⁻⁹.
-const BIT_NANOS: u128 = 8 * 1_000_000_000;
 /// The longest packets' times that a pause of Poisson arrivals at 1.4 times the rate outlasts once
 /// in some 10¹⁰ packets: a mean gap is 0.37 of the longest.
 const POISSON_PAUSE: u64 = 9;

@@ -18,6 +18,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, Xdp, XdpFlags};
 use weir_platform::inspect;
 use weir_platform::netns::enter_for_good;
 use weir_platform::run::Host;
+use weir_units::BIT_NANOS_PER_BYTE_SECOND;
 
 use super::bpf::{self, Aligned};
 use super::error::TrafficError;
@@ -293,11 +294,11 @@ fn stream_words(
     start_ns: u64,
     end_ns: u64,
 ) -> Vec<u64> {
-    // A unit takes 10⁹ / rate ns for packets, 8 × 10⁹ / rate ns for bytes.
+    // A packet takes 10⁹ / rate ns, a byte takes 8 × 10⁹ / rate ns.
     let (numerator, denominator, by_bytes) = match stream.rate {
         None => (0, 0, 0),
         Some(Rate::Pps(rate)) => (1_000_000_000, rate, 0),
-        Some(Rate::Bps(rate)) => (8_000_000_000, rate, 1),
+        Some(Rate::Bps(rate)) => (BIT_NANOS_PER_BYTE_SECOND, rate, 1),
     };
     let sizes = stream.sizes.list();
     let uniform = matches!(stream.sizes, FrameSizes::Uniform { .. });

@@ -11,6 +11,7 @@ use weir_api_types::query::ReportQuery;
 use weir_api_types::report::{ReportLine, ReportView, ServiceView, WorstView};
 use weir_api_types::status::Amount;
 use weir_report::{Service, StoreQuery, SubjectService, WorstSecond};
+use weir_units::BIT_NANOS_PER_BYTE_SECOND;
 
 use crate::error::{ErrorCode, Rejection};
 use crate::extract::{RequestCaller, RequestPolicy, SharedApp};
@@ -105,7 +106,7 @@ fn worst(of: WorstSecond) -> WorstView {
 
 /// Returns the mean rate, rounded to the nearest bit a second; 0 for no bytes in no time.
 fn mean_bps(bytes: u64, time_ns: u64) -> u64 {
-    let bits = u128::from(bytes) * 8 * 1_000_000_000;
+    let bits = u128::from(bytes) * u128::from(BIT_NANOS_PER_BYTE_SECOND);
     let time = u128::from(time_ns.max(1));
     u64::try_from((bits + time / 2) / time).unwrap_or(u64::MAX)
 }

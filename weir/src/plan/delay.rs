@@ -19,7 +19,7 @@ use serde::Serialize;
 use weir_api_types::policy::PolicyView;
 use weir_api_types::status::NodeStatus;
 use weir_plan::{NodeKind, PlannedSlice, SliceRequest};
-use weir_units::{BitRate, Nanos};
+use weir_units::{BIT_NANOS_PER_BYTE_SECOND, BitRate, Nanos};
 
 use super::verdict::{PlanVerdict, UnprovenReason, UnprovenView};
 
@@ -170,7 +170,8 @@ impl WaitSamples {
         let mut before = self.recent.iter().rev().chain(&self.first);
         let Some(before) = before.find(|before| before.now_ns <= came) else { return false };
         let got = u128::from(sample.sent.saturating_sub(before.sent) + self.promise.longest_frame);
-        got * 8 * NANOS < u128::from(self.promise.rate.as_bps()) * u128::from(over)
+        let got = got * u128::from(BIT_NANOS_PER_BYTE_SECOND);
+        got < u128::from(self.promise.rate.as_bps()) * u128::from(over)
     }
 
     /// Judges the samples.
@@ -245,7 +246,6 @@ impl WaitSamples {
 const RECENT: usize = 256;
 /// Samples that have to meet traffic.
 const MOVING_MIN: u64 = 20;
-const NANOS: u128 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
 use weir_api_types::xtc::XtcView;
 use weir_plan::SliceRequest;
 use weir_report::interval::is_refusal;
-use weir_units::BitRate;
+use weir_units::{BIT_NANOS_PER_BYTE_SECOND, BitRate};
 
 /// The verdict on a measured promise of a plan, or on all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -109,7 +109,8 @@ pub(super) fn side(
     let span = u128::from(now.now_ns.saturating_sub(then.now_ns).max(1));
     let rate = |of: fn(&DirectionStatus) -> Amount| {
         let bytes = sum(now, of).saturating_sub(sum(then, of));
-        u64::try_from(u128::from(bytes) * 8_000_000_000 / span).unwrap_or(u64::MAX)
+        let bit_nanos = u128::from(bytes) * u128::from(BIT_NANOS_PER_BYTE_SECOND);
+        u64::try_from(bit_nanos / span).unwrap_or(u64::MAX)
     };
     let offered_bps = rate(offered);
     let got_bps = rate(|of| of.sent);
