@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Events in order of time; events of one instant in the order in which they were scheduled.
 //!
-//! **Problem.** A binary heap returns events of one instant in arbitrary order, so that each needs
-//! a sequence number, and it slows down as the queue grows.
+//! **Problem.** A binary heap needs a sequence number to keep the order of events of one instant,
+//! and slows down as it grows.
 //!
 //! **Idea.** Time never goes back: an event is scheduled no earlier than the last one taken. A
-//! *radix heap* (Ahuja, Mehlhorn, Orlin, Tarjan, *Faster Algorithms for the Shortest Path Problem*,
-//! 1990, section 2) uses this. One queue holds the events due at the last instant taken. Each
-//! bucket belongs to a digit and a value: the highest digit in which an event's instant differs
-//! from that one, and the instant's value there. When no event is due, the earliest instant of the
-//! lowest bucket in use becomes the last one, and the bucket's events move into the queue and the
-//! buckets below it. Digits have four bits, so that most events of a small queue are alone in their
-//! bucket, and need not move.
+//! *radix heap* of two levels (Ahuja, Mehlhorn, Orlin, Tarjan, *Faster Algorithms for the Shortest
+//! Path Problem*, Journal of the ACM 37(2), 1990) uses this. One queue holds the events due at the
+//! last instant taken. Each bucket belongs to a digit and a value: the highest digit in which an
+//! event's instant differs from that one, and the instant's value there. When no event is due, the
+//! earliest instant of the lowest bucket in use becomes the last one, and the bucket's events move
+//! into the queue and the buckets below it. A digit has four bits. An event alone in its bucket is
+//! taken at once.
 //!
 //! **Order.** Events of one instant are always in one place. They are appended to it and spread in
 //! their order, so they keep it without a number.

@@ -118,7 +118,7 @@ mod tests {
     /// not answered.
     #[test]
     fn an_answer_comes_back_the_way_it_came() {
-        let host = || RouterHost::new(CONFIG, 1, vec![0; 5], 1).unwrap();
+        let host = || RouterHost::new(CONFIG, 1, vec![0; 5]).unwrap();
         let answered_at = vec![Some(0), Some(1), Some(2), Some(3), None];
         let mut chain = RouterChain::new(vec![host(), host(), host()], answered_at);
         let (mut took, mut lost) = (vec![0; 5], Vec::new());

@@ -124,12 +124,12 @@ impl RouterHost {
     /// the flow's position.
     ///
     /// # Errors
-    /// There is no router, there are more than processors of a machine, or a flow has none.
+    /// There are no routers, or more than [`CpusToDecide::CPUS_MAX`], or a flow names a router that
+    /// does not exist.
     pub fn new(
         config: RouterHostConfig,
         routers: usize,
         router_of: Vec<usize>,
-        seed: u64,
     ) -> Result<Self, SimError> {
         let most = CpusToDecide::CPUS_MAX;
         let possible = (1..=most).contains(&routers);
@@ -142,7 +142,8 @@ impl RouterHost {
         // Both interfaces' rings; each is bounded by itself in `finish`.
         let ring = config.ring.max(1).saturating_mul(2);
         let work = DomainWork::Relay { cost: config.cost, ring };
-        let machine = SimMachine::new(routers, scheduler, &vec![work; routers], seed)?;
+        // Relays draw nothing.
+        let machine = SimMachine::new(routers, scheduler, &vec![work; routers], 0)?;
         Ok(Self {
             config,
             machine,
@@ -187,12 +188,12 @@ impl RouterHost {
         Ok((counts, self.machine.counts(router).map_or(Nanos::ZERO, |counts| counts.cpu)))
     }
 
-    /// Returns the packets that are in the host.
+    /// Returns the packets that are in the host: not yet limited, lost, wasted or sent.
     #[must_use]
     pub fn waiting(&self) -> usize {
         let of = |one: &RouterInterface| one.up.len() + one.inside.len() + one.down.len();
         let all = self.routers.iter().flat_map(|router| &router.interfaces);
-        all.map(of).sum::<usize>() + usize::from(self.served.is_some()) + self.left.len()
+        all.map(of).sum::<usize>() + usize::from(self.served.is_some())
     }
 
     /// Lets the host work until `now`.
@@ -249,8 +250,6 @@ impl RouterHost {
                 self.left.push_back((packet, now));
             }
             HostJob::Up(interface) => {
-                self.machine.run_until(now)?;
-                self.collect();
                 let router = &mut self.routers[interface / 2];
                 let inside = &mut router.interfaces[interface % 2].inside;
                 let fits = inside.len() < self.config.ring.max(1);
@@ -379,7 +378,7 @@ pub(crate) mod tests {
     }
 
     fn host(routers: usize) -> RouterHost {
-        RouterHost::new(CONFIG, routers, (0..routers).collect(), 1).unwrap()
+        RouterHost::new(CONFIG, routers, (0..routers).collect()).unwrap()
     }
 
     /// Goal: domain 0 carries 1 / 8 µs = 125 kp/s up and down, in equal parts, and every packet has

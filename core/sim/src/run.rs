@@ -24,8 +24,8 @@ struct Run<'a> {
     sources: &'a mut [SimSource],
     /// The next frame of each source that does not wait for room.
     due: EventQueue<usize>,
-    /// Sources that wait for room.
-    waiting: Vec<usize>,
+    /// Sources that wait for room, each with the frames left of its burst.
+    waiting: Vec<(usize, u32)>,
     /// True at the start, and if the switch took a frame since it was last asked for frames.
     must_ask: bool,
     /// The earliest instant at which a link that was full then has room again;
@@ -41,8 +41,8 @@ struct Run<'a> {
 impl SimNode {
     /// Lets the sources offer and the switch forward until `end`. Reports every frame that is
     /// offered and every frame that leaves, in order of time. A frame leaves at the first instant
-    /// at which the switch lets it go and its link has room. Sources continue where an earlier run
-    /// left them.
+    /// at which the switch lets it go and its link has room for the longest frame. Sources continue
+    /// where an earlier run left them; the rest of a burst that waits for room at `end` is lost.
     ///
     /// # Errors
     /// A source sends frames that the node cannot take, the pool or the queue of events is full,
@@ -144,11 +144,12 @@ impl Run<'_> {
         (next < never).then(|| next.max(now))
     }
 
-    /// Handles everything that is due now: first arrivals, then departures.
+    /// Handles everything that is due now: offers, ends of flights, the switch, then sources that
+    /// wait for room.
     fn step(&mut self) -> Result<(), SimError> {
         let now = self.node.now;
         while let Some((_, index)) = self.due.pop_due(now) {
-            self.offer_due(index)?;
+            self.offer_due(index, 0)?;
         }
         while let Some((at, flight)) = self.node.in_flight.pop_due(now) {
             match flight {
@@ -166,8 +167,8 @@ impl Run<'_> {
             self.transmit()?;
         }
         if !self.waiting.is_empty() {
-            for index in std::mem::take(&mut self.waiting) {
-                self.offer_due(index)?;
+            for (index, left) in std::mem::take(&mut self.waiting) {
+                self.offer_due(index, left)?;
             }
             if self.must_ask {
                 self.transmit()?;
@@ -176,21 +177,24 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Offers all frames of a source that are due, then schedules it again.
-    fn offer_due(&mut self, index: usize) -> Result<(), SimError> {
+    /// Offers the `left` frames of a burst that had no room, then all frames of a source that are
+    /// due, then schedules it again.
+    fn offer_due(&mut self, index: usize, mut left: u32) -> Result<(), SimError> {
         let now = self.node.now;
         for _ in 0..STEPS_AT_ONCE_MAX {
+            while left > 0 {
+                if !self.offer(index)? {
+                    self.waiting.push((index, left));
+                    return Ok(());
+                }
+                left -= 1;
+            }
             let Some(source) = self.sources.get(index) else { return Ok(()) };
             let due = source.due();
             if due > now {
                 return self.due.push(due, index);
             }
-            for _ in 0..source.burst.max(1) {
-                if !self.offer(index)? {
-                    self.waiting.push(index);
-                    return Ok(());
-                }
-            }
+            left = source.burst.max(1);
         }
         Err(SimError::Livelock { at: now, steps: STEPS_AT_ONCE_MAX })
     }
@@ -230,7 +234,7 @@ impl Run<'_> {
             while self.transmit_one(iface)? {}
             let link = self.node.links_out.get(&iface);
             if link.is_some_and(|link| link.room_for_longest() > self.node.now) {
-                self.full |= 1 << (port.0 % u64::BITS);
+                self.full |= 1 << port.0;
             }
         }
         loop {
@@ -294,6 +298,8 @@ impl SimNode {
 
 /// Most steps without the clock advancing; more are a livelock.
 pub const STEPS_AT_ONCE_MAX: u32 = 1 << 20;
+
+const _: () = assert!(weir_policy::PORTS_MAX <= u64::BITS as usize, "a bit for each port");
 
 /// A source that waits for room tries again after this time at the latest, since a policer makes
 /// room without an event.

@@ -9,7 +9,7 @@ use weir_sim::{
     SimLink, SimNode, SimSource, SizePattern, in_order,
 };
 use weir_switch::{Direction, IfaceId};
-use weir_units::{BitRate, ByteCount, Instant, Nanos};
+use weir_units::{BitRate, ByteCount, Instant, Nanos, PacketRate};
 
 const UPLINK: IfaceId = IfaceId(0);
 const GATEWAY: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -105,6 +105,22 @@ fn links_delay_limit_and_push_back() {
     let sent = node.vif_counters(VifId(0), Direction::Send);
     assert_eq!(sent.dropped_after.packets, 0);
     node.balanced().unwrap();
+}
+
+/// Goal: a source that waits for room offers the rest of its burst as room comes. Method: a burst
+/// of 64 frames every second into a queue of eight; the link carries a burst in less than 8 ms.
+#[test]
+fn a_burst_that_waits_for_room_goes_on_as_room_comes() {
+    let mut policy = node(1).switch.policy().clone();
+    policy.vifs[0].send_queue.packets = 8;
+    let mut node = SimNode::new(&policy).unwrap();
+    node.learn(UPLINK, GATEWAY).unwrap();
+    let rate = OfferedRate::Packets(PacketRate::from_pps(64));
+    let mut sources = [source(&node, 0, ArrivalProcess::Constant(rate)).waiting()];
+    sources[0].burst = 64;
+    let departures = node.record(&mut sources, SECOND).unwrap();
+    let last = departures.last().unwrap().at;
+    assert_eq!((departures.len(), last < Instant::from_nanos(10_000_000)), (64, true), "{last:?}");
 }
 
 /// A source that never waits and is always due would offer for ever at one instant.

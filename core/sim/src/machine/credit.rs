@@ -89,7 +89,7 @@ struct CreditCpu {
 }
 
 impl CreditScheduler {
-    /// Makes a scheduler of `cpus` processors, of which [`CpusToDecide::CPUS_MAX`] count.
+    /// Makes a scheduler of `cpus` processors, clamped to 1 to [`CpusToDecide::CPUS_MAX`].
     #[must_use]
     pub fn new(cpus: usize, accounting: CreditAccounting, shares: &[CreditShare]) -> Self {
         let cpus = cpus.clamp(1, CpusToDecide::CPUS_MAX);

@@ -87,7 +87,7 @@ impl RtdsVcpu {
 }
 
 impl RtdsScheduler {
-    /// Makes a scheduler of `cpus` processors, of which [`CpusToDecide::CPUS_MAX`] count. All
+    /// Makes a scheduler of `cpus` processors, clamped to 1 to [`CpusToDecide::CPUS_MAX`]. All
     /// periods begin at instant 0.
     #[must_use]
     pub fn new(cpus: usize, servers: &[RtdsServer]) -> Self {

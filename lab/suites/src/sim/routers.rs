@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Virtual routers behind domain 0, with real TCP and the text's controller (row 3).
 //!
-//! A case has routers, each with connections or a flood, of which some are held at a set-point by
-//! the dead-beat controller that ships, once a second, by the cap alone. It sees what iperf at the
-//! receiver saw: packets of data. With `early_drop` a router's set-point is its limit in front of
-//! domain 0 instead, as Weir's own controller holds it. The cases, their bounds and the orderings
-//! of the text's figures are in the scenario file.
+//! A case has routers, each with connections or a flood. Some are held at a set-point by a
+//! dead-beat or a PI controller, once a second, by the cap alone. On one host the controller meters
+//! the packets of data at the receiver, as the text did with iperf; in a line each meters all that
+//! its router sends. With `early_drop` a router's set-point is its limit in front of domain 0
+//! instead, as Weir's own controller holds it. The cases, their bounds and the orderings of the
+//! text's figures are in the scenario file.
 
 use weir_control::{
     CapRange, Controller, DeadZone, Gains, Model, Pi, PiConfig, Poles, Sample, Settings,
@@ -15,7 +16,7 @@ use weir_experiment::mean;
 use weir_experiment::prelude::*;
 use weir_sim::{
     BulkSender, CongestionControl, Crossing, DiscardingReader, ProbeSource, RouterChain,
-    RouterHost, RouterHostConfig, RouterHostCounts, Seed, TcpConnection, TcpNetwork, TcpPath,
+    RouterHost, RouterHostConfig, RouterHostCounts, TcpConnection, TcpNetwork, TcpPath,
 };
 use weir_units::{CpuShare, Instant};
 
@@ -149,9 +150,10 @@ struct CaseRun {
     rmse: Vec<f64>,
     /// The distance of a rate from its set-point, as a part of it; 0 without one.
     off: Vec<f64>,
-    /// The part of all packets, acknowledgments and probes among them, that was not sent on.
+    /// The part of all packets, acknowledgments and probes among them, that was not sent on; in a
+    /// line, by the first host.
     losses: Vec<f64>,
-    /// The mean delay of a probe through the host, in ms.
+    /// The mean delay of a probe through the host, in ms; 0 if none came through.
     delays: Vec<f64>,
     /// The part of the probes that did not come through.
     probe_losses: Vec<f64>,
@@ -173,7 +175,8 @@ struct RoutersRun {
 /// A router's controller.
 struct HeldRouter {
     controller: Pi,
-    /// True if it works as the text describes.
+    /// True if it begins at the least cap, continues from the whole per cent in force, and ignores
+    /// processor time.
     published: bool,
 }
 
@@ -285,10 +288,9 @@ impl RoutersRun {
             router_of.push(if is_line { 0 } else { place });
             answered_at.push(is_line.then_some(place));
         }
-        let mut parts = Seed::new(seed);
         let hosts = (0..host.hosts).map(|_| {
-            let routers = case.routers.len();
-            RouterHost::new(host_config(scenario, case), routers, router_of.clone(), parts.draw())
+            let config = host_config(scenario, case);
+            RouterHost::new(config, case.routers.len(), router_of.clone())
         });
         let mut chain =
             RouterChain::new(hosts.collect::<std::result::Result<_, _>>()?, answered_at);

@@ -2,9 +2,9 @@
 //! The processor time of a simulation (row 9): events of a machine, packets of the switch, and both
 //! beside ns-3, which simulates the same senders behind a token bucket in the same run.
 //!
-//! Each run takes turns: Weir's bottleneck without the switch, the whole switch, ns-3. Compared is
-//! the time that the simulation takes on the processor, without what sets it up. What arrives must
-//! agree, or it was not the same scenario.
+//! The three run in turn: Weir's bottleneck without the switch, the whole switch, ns-3. The times
+//! compared are the processor times of the simulation, without its setup. What arrives must agree,
+//! or it was not the same scenario.
 
 use weir_experiment::clock::cpu_time;
 use weir_experiment::prelude::*;

@@ -29,7 +29,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     rec.within("credit/", |rec| {
         rec.keep("late-p50", Series::unordered("ms", credit.p50))?;
         let late = Series::unordered("ms", credit.p99);
-        let text = "99 of 100 pieces are late by less than this, which is a neighbour's turn";
+        let text = "99th percentile of lateness, at least a neighbour's turn";
         rec.claim_samples("late-p99", text, late, Rule::Min, Bound::at_least(30.0))?;
         let text = "late pieces that begin or go down a stair";
         let stairs = Series::unordered("%", credit.stairs);
@@ -98,8 +98,10 @@ fn stairs(late: &[u64]) -> f64 {
             continue;
         }
         all += 1;
-        let falls = before.saturating_sub(down).abs_diff(now) <= 1000;
-        fit += u64::from(falls || now >= before.saturating_add(JUMP.as_nanos()));
+        let falls = before.saturating_sub(down).abs_diff(now) <= DOWN_OFF_MAX.as_nanos();
+        let rise = now.saturating_sub(before);
+        let rises = (JUMP.as_nanos()..=JUMP_MAX.as_nanos()).contains(&rise);
+        fit += u64::from(falls || rises);
     }
     float(fit * 100) / float(all.max(1))
 }
@@ -120,6 +122,10 @@ const WORK: Nanos = Nanos::from_micros(2757);
 
 /// The least way up a stair: a tick.
 const JUMP: Nanos = Nanos::from_millis(10);
+/// The greatest way up: two turns of neighbours.
+const JUMP_MAX: Nanos = Nanos::from_millis(60);
+/// The most that a way down may be off.
+const DOWN_OFF_MAX: Nanos = Nanos::from_micros(1);
 
 #[cfg(test)]
 mod tests {
