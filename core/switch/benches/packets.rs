@@ -165,7 +165,7 @@ impl Span {
 
 struct Bench {
     switch: Switch,
-    /// The interface of each vif. A device knows its own.
+    /// The interface of each vif, looked up once, as a device does.
     interfaces: Vec<IfaceId>,
     pool: Rotating,
     now: Instant,

@@ -12,6 +12,8 @@
 //! text's smallest frame suggests (79 bytes are 14 + 1 + 40 + 20 + 4). Nothing in the frame tells
 //! that it is there, so that a link has it in every frame or in none.
 
+use core::fmt;
+
 use weir_policy::{PihForm, Port, Slice};
 
 use crate::frame::{Ethernet, TPID_CUSTOMER, TPID_SERVICE, word};
@@ -23,8 +25,8 @@ use crate::vlan;
 /// a parallel internet, both or none.
 ///
 /// They are one word, since the headers of every frame are compared: the VLAN in the lower 16 bits,
-/// the number in the next eight, then 0 for no parallel internet, 1 or 2 for its form.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// the number of the internet in the next eight, then its form; 0 for none of these.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortHeaders(u32);
 
 /// The number of a parallel internet, in the form of a port.
@@ -40,16 +42,18 @@ impl PortHeaders {
     /// No header.
     pub const NONE: Self = Self(0);
 
-    /// The tag of a VLAN, 0 for no tag, and the number of a parallel internet.
+    /// The tag of a VLAN, 0 for no tag, and the number of a parallel internet, `None` for no such
+    /// header.
     #[inline]
     #[must_use]
     pub const fn new(vlan: u16, pih: Option<Pih>) -> Self {
-        let above = match pih {
-            None => 0,
-            Some(Pih { number, form: PihForm::Header }) => 1 << 8 | number as u32,
-            Some(Pih { number, form: PihForm::Byte }) => 2 << 8 | number as u32,
+        let [low, high] = vlan.to_le_bytes();
+        let [number, form] = match pih {
+            None => [0, 0],
+            Some(Pih { number, form: PihForm::Header }) => [number, FORM_HEADER],
+            Some(Pih { number, form: PihForm::Byte }) => [number, FORM_BYTE],
         };
-        Self(above << 16 | vlan as u32)
+        Self(u32::from_le_bytes([low, high, number, form]))
     }
 
     /// The VLAN of the 802.1Q tag; 0 for no tag.
@@ -66,9 +70,9 @@ impl PortHeaders {
     pub const fn pih(self) -> Option<Pih> {
         let [_, _, number, form] = self.0.to_le_bytes();
         match form {
-            0 => None,
-            1 => Some(Pih { number, form: PihForm::Header }),
-            _ => Some(Pih { number, form: PihForm::Byte }),
+            FORM_HEADER => Some(Pih { number, form: PihForm::Header }),
+            FORM_BYTE => Some(Pih { number, form: PihForm::Byte }),
+            _ => None,
         }
     }
 
@@ -128,6 +132,13 @@ impl PortHeaders {
             None => Ok(frame),
             Some(pih) => pih.pop(pool, frame),
         }
+    }
+}
+
+impl fmt::Debug for PortHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("PortHeaders");
+        shown.field("vlan", &self.vlan()).field("pih", &self.pih()).finish()
     }
 }
 
@@ -221,6 +232,10 @@ pub fn read_pih(
     let payload = ethernet.payload + usize::from(form.bytes());
     Ok(Some((Pih { number, form }, Ethernet { ethertype, payload, ..*ethernet })))
 }
+
+/// The codes of [`PihForm`] in [`PortHeaders`].
+const FORM_HEADER: u8 = 1;
+const FORM_BYTE: u8 = 2;
 
 /// IEEE 802 local experimental type 1.
 pub const ETHERTYPE_PIH: u16 = 0x88b5;

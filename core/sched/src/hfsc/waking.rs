@@ -87,7 +87,7 @@ impl Hfsc {
         self.quiet_until = 0;
     }
 
-    /// Sets a wake-up for when the class fits under its limit.
+    /// Wakes the class at `until`, in ns. A class that is parked keeps its wake-up.
     pub(super) fn park(&mut self, node: u32, until: u64) {
         if !self.classes[node].parked {
             self.classes[node].parked = true;
@@ -95,7 +95,7 @@ impl Hfsc {
         }
     }
 
-    /// The instant at which the class fits under its limit; `None` if it fits at `now`.
+    /// The instant, in ns, from which the class fits under its limit; `None` if it fits at `now`.
     #[inline(always)]
     pub(super) fn limited_until(&mut self, node: u32, now: u64) -> Option<u64> {
         if self.classes[node].limit == NONE {

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Parallel internets: the headers of a vif's frames on its port, the phases that they wait for.
 
-use weir_policy::{PihForm, Policy};
+use weir_policy::{PihForm, Policy, Slice};
 use weir_units::Instant;
 
 use super::{Queues, VifQueues};
 use crate::pih::{Pih, PortHeaders};
 use crate::tree::Tree;
+
+const _: () = assert!(
+    PihForm::Header.bridges() > Slice::VLAN_MAX,
+    "a bridge below those of internets is a VLAN's, or 0"
+);
 
 impl Queues {
     /// Notes the VLAN of each parallel internet of a policy.

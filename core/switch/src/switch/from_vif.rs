@@ -47,7 +47,8 @@ impl Switch {
         }
     }
 
-    /// Admits a frame that a vif sent, and returns where it goes.
+    /// Admits a frame that a vif sent, and returns its destination. `read` is its Ethernet header,
+    /// or the reason why it has none.
     ///
     /// # Errors
     /// The reason to drop it.
