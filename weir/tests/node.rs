@@ -92,6 +92,31 @@ fn a_dry_run_touches_nothing() {
     site.is_again(&before);
 }
 
+/// A guarantee that the port's scheduler does not hold is named by the plan, at the start, by the
+/// status and by `weir doctor`, until the scheduler is one that holds it.
+#[test]
+fn a_guarantee_that_the_scheduler_does_not_hold_is_named() {
+    let asks = POLICY.replacen("rate = \"100Mbit\"", "rate = \"100Mbit\"\nscheduler = \"drr\"", 1);
+    let asks = asks.replace("\"gold0\"", "\"gold0\"\nsend = { min_rate = \"10Mbit\" }");
+    let Some(site) = Site::up("weir-t-drr", TOPOLOGY, &asks) else { return };
+    let key = "port \"up0\": \"drr\" does not hold min_rate, asked for by vif \"gold.0\"";
+    let planned = site.run(&["--dry-run"]).end();
+    let planned = String::from_utf8(planned.stdout).unwrap();
+    assert!(planned.contains(&format!("# not held: {key}\n")), "{planned}");
+    let node = site.run(&[]);
+    site.wait_for_node();
+    assert_eq!(site.status()["unheld"], serde_json::json!([key]));
+    let doctor = String::from_utf8(site.weir(&["doctor"]).stdout).unwrap();
+    assert!(doctor.contains(&format!(": not held: {key}\n")), "{doctor}");
+    site.write(&asks.replace("\"drr\"", "\"hfsc\""));
+    let changed = site.weir(&["node", "reload"]);
+    assert!(changed.status.success(), "{changed:?}");
+    assert!(site.status().get("unheld").is_none(), "{:#}", site.status());
+    assert!(site.weir(&["node", "stop"]).status.success());
+    let said = String::from_utf8(node.end().stderr).unwrap();
+    assert_eq!(said.matches(&format!("not held: {key}")).count(), 1, "{said}");
+}
+
 /// The next start undoes the leftovers of a killed node, and names them.
 #[test]
 fn a_node_says_what_it_undid_of_an_earlier_run() {

@@ -40,8 +40,8 @@ pub struct NodeStatus {
     /// Absent if there are none, and for a tenant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_faults: Vec<String>,
-    /// Keys of the policy that the kernel's data plane does not enforce on this host, each with the
-    /// reason. Absent if there are none, and for a tenant.
+    /// Keys of the policy that the node does not enforce, each with the reason: the scheduler of a
+    /// port, or what this host's kernel lacks. Absent if there are none, and for a tenant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unheld: Vec<String>,
     /// CPU model of the node beside the worker's processor time. Absent without a model, and for a
@@ -348,8 +348,8 @@ pub struct Health {
     pub forwards: bool,
     /// Problems, one line each.
     pub findings: Vec<String>,
-    /// Keys of the policy that the kernel's data plane does not enforce on this host, each with the
-    /// reason. Absent if there are none, and for a tenant.
+    /// Keys of the policy that the node does not enforce, each with the reason: the scheduler of a
+    /// port, or what this host's kernel lacks. Absent if there are none, and for a tenant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unheld: Vec<String>,
 }

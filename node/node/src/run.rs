@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use weir_platform::{HostError, StateDir, text};
-use weir_policy::{Dataplane, Direction, Kind, Policy, Vif};
+use weir_policy::{Dataplane, Direction, Kind, Policy, Unheld, Vif};
 use weir_ports::{Devices, LinkEvents, Pins, Pool, Questions, device_number};
 
 use crate::control::{self, Control, Refusal, RefusalKind};
@@ -111,6 +111,7 @@ pub fn run<S>(
     let host = HostState::new(takeover, Policy::clone(&wanted), (policy.clone(), devices));
     host.waiting().iter().for_each(|what| report(&format!("{what} waits for its device")));
     *node.plane.host() = Some(host);
+    node.plane.list_unheld(&wanted).iter().for_each(|line| report(line));
     let (socket, pins) = (&socket, pins.as_ref());
     let start = StartArguments { socket, options, wanted: &wanted, policy: &policy, pins };
     let forwarded = noted.and_then(|()| forward(&start, &node, report, serve));
@@ -247,6 +248,8 @@ struct SwitchPlane {
     routers: RouterLoops,
     /// Questions about the devices, to be asked on any thread but the worker's.
     questions: Arc<Questions>,
+    /// Keys of the policy in force that the schedulers of the ports do not hold.
+    unheld: Mutex<Vec<Unheld>>,
 }
 
 type Node = ControlledNode<SwitchPlane>;
@@ -260,6 +263,7 @@ impl SwitchPlane {
             host: Mutex::new(None),
             routers: RouterLoops::new(state.clone(), tell),
             questions: Arc::default(),
+            unheld: Mutex::default(),
         }
     }
 
@@ -272,6 +276,19 @@ impl SwitchPlane {
     fn hold_routers(&self, policy: &Policy) -> Result<(), NodeError> {
         let worker = self.worker.get();
         Ok(worker.map_or(Ok(()), |worker| self.routers.start(policy, worker))?)
+    }
+
+    /// Lists the keys that the ports' schedulers do not hold. Returns a line for each port and key
+    /// that was not in the list before.
+    fn list_unheld(&self, policy: &Policy) -> Vec<String> {
+        let unheld = policy.unheld();
+        let mut listed = self.unheld.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_listed =
+            |new: &&Unheld| listed.iter().any(|old| (&old.port, old.key) == (&new.port, new.key));
+        let added = unheld.iter().filter(|new| !is_listed(new));
+        let lines = added.map(|key| format!("not held: {key}")).collect();
+        *listed = unheld;
+        lines
     }
 
     fn end_worker(&self, leaves: bool) {
@@ -395,7 +412,10 @@ impl NodePlane for SwitchPlane {
     const DATAPLANE: Dataplane = Dataplane::Switch;
 
     fn read_status(&self, _policy: &Policy) -> Result<NodeStatus, Refusal> {
-        self.worker()?.status()
+        let listed = self.unheld.lock().unwrap_or_else(PoisonError::into_inner);
+        let unheld = listed.iter().map(ToString::to_string).collect();
+        drop(listed);
+        Ok(NodeStatus { unheld, ..self.worker()?.status()? })
     }
 
     fn add_waiting(&self, status: &mut NodeStatus, policy: &Policy) {
@@ -410,6 +430,7 @@ impl NodePlane for SwitchPlane {
         let host = host.as_mut().ok_or_else(not_now("the node is ending"))?;
         self.routers.may_follow(policy, worker)?;
         host.change(policy.clone(), worker, device_number)?.into_iter().for_each(note);
+        self.list_unheld(policy).into_iter().for_each(note);
         self.routers.follow(policy);
         Ok(())
     }

@@ -106,6 +106,7 @@ impl StartPlan {
         let routers = routers.lines;
         Self {
             policy: policy.to_toml(),
+            unheld: policy.unheld().iter().map(ToString::to_string).collect(),
             paths,
             routers,
             waits,

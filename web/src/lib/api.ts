@@ -354,8 +354,8 @@ export interface NodeStatus {
   /** Verdicts on the last second of each slice that has a vif with a device. */
   slices: SliceStatus[];
   /**
-   * Keys of the policy that the kernel's data plane does not enforce on this host, each with the
-   * reason. Absent if there are none, and for a tenant.
+   * Keys of the policy that the node does not enforce, each with the reason: the scheduler of a
+   * port, or what this host's kernel lacks. Absent if there are none, and for a tenant.
    */
   unheld?: string[];
   /** Nanoseconds since the worker started. */
