@@ -105,13 +105,23 @@ impl App {
         answer.map_err(Rejection::from)
     }
 
-    /// Asks the node for a change, after the changes that were asked for before.
+    /// Asks the node, after the changes that were asked for before.
     pub(crate) async fn ask_in_turn<T: Send + 'static>(
         &self,
         question: impl FnOnce(&dyn Control) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Rejection> {
         let _turn = self.turn.lock().await;
-        let answer = self.ask(question).await;
+        self.ask(question).await
+    }
+
+    /// Asks the node for a change, after those that were asked for before. The next status is a
+    /// new one.
+    pub(crate) async fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&dyn Control) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Rejection> {
+        let _turn = self.turn.lock().await;
+        let answer = self.ask(change).await;
         *self.status.lock().await = None;
         answer
     }

@@ -155,7 +155,7 @@ pub(crate) async fn undo(
 ) -> Result<Json<ChangeView>, Rejection> {
     let UndoRequest { id } = body::json(&app.limits, &headers, request).await?;
     let asker = caller.clone();
-    let undone = app.ask_in_turn(move |control| {
+    let undone = app.change(move |control| {
         let may: &control::ChangePermission<'_> = &|old, _, edits| caller.owns(old, edits);
         let sees: &control::ProblemVisibility<'_> =
             &|old, problem| caller.sees_problem(old, problem);
@@ -175,7 +175,7 @@ pub(crate) async fn reload(
     Extension(caller): RequestCaller,
 ) -> Result<StatusCode, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
-    app.ask_in_turn(move |control| control.reload(&caller.who)).await?;
+    app.change(move |control| control.reload(&caller.who)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -242,7 +242,7 @@ async fn make_as(
         return Err(Rejection::new(ErrorCode::Malformed, "body: it names nothing to change"));
     }
     let asker = caller.clone();
-    let changed = app.ask_in_turn(move |control| {
+    let changed = app.change(move |control| {
         let may: &control::ChangePermission<'_> = &|old, new, edits| caller.may(old, new, edits);
         let sees: &control::ProblemVisibility<'_> =
             &|old, problem| caller.sees_problem(old, problem);
