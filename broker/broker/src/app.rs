@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::http::{Method, Uri};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, patch, post};
@@ -38,15 +39,32 @@ pub(crate) fn router(interface: Arc<BrokerInterface>) -> Router {
         .route("/metrics", get(metrics::metrics))
         .route("/v1/openapi.json", get(openapi::openapi))
         .route("/v1/broker.xsd", get(openapi::schema))
-        .fallback(async || BrokerRefusal::new(ErrorCode::NotFound, "no such path"))
-        .method_not_allowed_fallback(async || {
-            BrokerRefusal::new(ErrorCode::MethodNotAllowed, "not this method on this path")
-        })
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(unknown_method)
         .layer(from_fn(write_answers))
         .layer(from_fn_with_state(Arc::clone(&interface), count_answers))
         .layer(from_fn(page))
         .with_state(interface)
 }
+
+async fn unknown_path(uri: Uri) -> BrokerRefusal {
+    let text = format!("path: {:?} does not exist; /v1/openapi.json lists all", shown(uri.path()));
+    BrokerRefusal::new(ErrorCode::NotFound, text)
+}
+
+async fn unknown_method(method: Method, uri: Uri) -> BrokerRefusal {
+    let (method, path) = (shown(method.as_str()), shown(uri.path()));
+    let text = format!("method: {method:?} is not allowed on {path:?}");
+    BrokerRefusal::new(ErrorCode::MethodNotAllowed, text)
+}
+
+/// The beginning of a text that a caller sent.
+fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS_MAX).collect()
+}
+
+/// Most characters of a path or method that a refusal repeats.
+const SHOWN_CHARS_MAX: usize = 200;
 
 /// Counts the answer to a request.
 async fn count_answers(

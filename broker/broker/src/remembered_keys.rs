@@ -30,7 +30,7 @@ impl RememberedKeys {
         let Some(known) = self.by_key.get(key) else { return Ok(None) };
         let conflict = |text: &str| Err(BrokerRefusal::new(ErrorCode::Conflict, text));
         if known.request != request_digest(request) {
-            return conflict("this Idempotency-Key was used for another request");
+            return conflict(&format!("Idempotency-Key {key:?} was used for another request"));
         }
         match parsed_id(&known.connection) {
             Some(id) if is_there(id) => Ok(Some(id)),

@@ -70,3 +70,11 @@ impl IntoResponse for Rejection {
         response
     }
 }
+
+/// The beginning of a text that a caller sent, for a refusal.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS_MAX).collect()
+}
+
+/// Most characters of a caller's text that a refusal repeats.
+const SHOWN_CHARS_MAX: usize = 200;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use axum::http::{Request, header};
 
-use crate::error::{ErrorCode, Rejection};
+use crate::error::{ErrorCode, Rejection, shown};
 
 /// Refuses a request over plain TCP whose host is no loopback address: a browser would keep the
 /// reader's token for that name, and the name's owner could read it there.
@@ -20,7 +20,8 @@ pub(crate) fn foreign_host<B>(request: &Request<B>) -> Option<Rejection> {
     if name == "localhost" || address.is_ok_and(|address| address.is_loopback()) {
         return None;
     }
-    let text = format!("host: {host:.60?} is not this machine: ask for localhost or its address");
+    let host = shown(host);
+    let text = format!("host: {host:?} is not this machine: ask for localhost or its address");
     Some(Rejection::new(ErrorCode::Malformed, text))
 }
 
@@ -41,5 +42,6 @@ mod tests {
         for host in ["", "evil.example", "evil.example:8080", "10.0.0.1:1", "localhost.evil:1"] {
             assert!(of(host).unwrap().contains("is not this machine"), "{host}");
         }
+        assert!(of(&"x".repeat(1000)).unwrap().len() < 300, "a long name is cut");
     }
 }

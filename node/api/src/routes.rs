@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::{Method, Uri};
 use axum::routing::{get, patch, post};
 
 use crate::app::App;
-use crate::error::{ErrorCode, Rejection};
+use crate::error::{ErrorCode, Rejection, shown};
 use crate::{
     change_routes as change, explain_routes as explain, openapi, read_routes as read,
     realtime_routes as realtime, report_routes as report, xtc_routes as xtc,
@@ -49,13 +50,13 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .method_not_allowed_fallback(unknown_method)
 }
 
-async fn unknown_path() -> Rejection {
-    Rejection::new(
-        ErrorCode::NotFound,
-        "path: there is nothing here; /v1/openapi.json says what is",
-    )
+async fn unknown_path(uri: Uri) -> Rejection {
+    let text = format!("path: {:?} does not exist; /v1/openapi.json lists all", shown(uri.path()));
+    Rejection::new(ErrorCode::NotFound, text)
 }
 
-async fn unknown_method() -> Rejection {
-    Rejection::new(ErrorCode::MethodNotAllowed, "method: this cannot be asked that")
+async fn unknown_method(method: Method, uri: Uri) -> Rejection {
+    let (method, path) = (shown(method.as_str()), shown(uri.path()));
+    let text = format!("method: {method:?} is not allowed on {path:?}");
+    Rejection::new(ErrorCode::MethodNotAllowed, text)
 }
