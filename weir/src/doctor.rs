@@ -10,7 +10,7 @@ use serde::Serialize;
 use weir_api_types::status::Health;
 use weir_client::Client;
 use weir_platform::StateDir;
-use weir_platform::cap::MissingMeans;
+use weir_platform::cap::MissingActuator;
 use weir_platform::cap::xl_text::XenScheduler;
 use weir_platform::doctor::{self, DoctorFinding, Facts, Weight};
 
@@ -100,8 +100,8 @@ fn node_lines(nodes: &[NodeFindings]) -> String {
 fn rtds(facts: &Facts) -> &'static str {
     let xl = facts.caps.iter().find(|way| way.name == "xl").map(|way| &way.there);
     match xl {
-        Some(Err(MissingMeans::NoCaps(XenScheduler::Rtds))) => "Xen runs RTDS",
-        None | Some(Err(MissingMeans::NoXen)) => "no Xen and so no RTDS",
+        Some(Err(MissingActuator::NoCaps(XenScheduler::Rtds))) => "Xen runs RTDS",
+        None | Some(Err(MissingActuator::NoXen)) => "no Xen and so no RTDS",
         Some(_) => "Xen does not run RTDS",
     }
 }

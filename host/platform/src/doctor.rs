@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 use weir_units::Nanos;
 
-use crate::cap::{self, Means};
+use crate::cap::{self, ActuatorProbe};
 use crate::cpu::{self, Class, CpuRequest};
 use crate::error::HostError;
 use crate::inspect;
@@ -74,7 +74,7 @@ pub struct Facts {
     /// The time by which 98 of 100 threads that slept are late, in microseconds.
     pub wake_up_us: u64,
     /// The ways to cap a router's CPU time, and what is missing of each.
-    pub caps: Vec<Means>,
+    pub caps: Vec<ActuatorProbe>,
     /// The devices of this namespace.
     pub devices: Vec<DeviceFacts>,
 }
@@ -287,6 +287,7 @@ const BPF_PROG_LOAD: i32 = 5;
 
 /// With their numbers in `linux/capability.h`.
 const CAPABILITIES: &[(&str, u32)] = &[
+    ("CAP_NET_BIND_SERVICE", 10),
     ("CAP_NET_ADMIN", 12),
     ("CAP_NET_RAW", 13),
     ("CAP_IPC_LOCK", 14),
@@ -323,14 +324,14 @@ const OFFLOADS: &[&str] = &[
 mod tests {
     use super::*;
 
-    /// Recorded: root without CAP_NET_RAW, and a service with the unit's six.
+    /// Recorded: root without CAP_NET_RAW, and a service with the unit's seven.
     #[test]
     fn capabilities_are_read_by_their_numbers() {
         let root = capabilities("Name:\tweir\nCapEff:\t000001ffffffdfff\nSeccomp:\t0\n");
         let lacking: Vec<_> = root.iter().filter(|(_, held)| !**held).collect();
         assert_eq!(lacking, [(&"CAP_NET_RAW".to_owned(), &false)]);
-        let service = capabilities("CapEff:\t000000c000807000\n");
-        assert!(service.len() == 6 && service.values().all(|held| *held), "{service:?}");
+        let service = capabilities("CapEff:\t000000c000807400\n");
+        assert!(service.len() == 7 && service.values().all(|held| *held), "{service:?}");
         assert!(capabilities("").values().all(|held| !held));
     }
 

@@ -23,7 +23,7 @@ pub use budget::{Need, RUNTIME_LEAST, runtime, split};
 pub use budgets::{BudgetUse, Budgets, GuaranteeError, PERCENT_GRANTED, PERIOD, THREADS_MAX};
 pub use cgroup::CgroupCap;
 pub use deadline::DeadlineCap;
-pub use probe::{Means, MissingMeans, probe};
+pub use probe::{ActuatorProbe, MissingActuator, probe};
 pub use quota::{PERIOD_US, PERIOD_US_MAX, QUOTA_US_MIN, Quota, QuotaShape};
 pub use rtds::{RtdsBudget, RtdsClass, XenRoom};
 pub use threaded::{PATIENCE, ThreadedActuator};

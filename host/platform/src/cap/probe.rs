@@ -14,18 +14,18 @@ use crate::run::{Command, Platform};
 
 /// One way to cap a router's CPU time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Means {
+pub struct ActuatorProbe {
     /// For example `cgroup v2`.
     pub name: &'static str,
     /// The things that it can cap.
     pub caps: &'static str,
     /// The place where it acts; or the reason why it cannot.
-    pub there: Result<String, MissingMeans>,
+    pub there: Result<String, MissingActuator>,
 }
 
 /// The reason why a way to cap cannot act on this host. It is serialized as its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MissingMeans {
+pub enum MissingActuator {
     /// No tree of control groups has the CPU controller; with the reason.
     NoController(String),
     /// The CPU controller is in the tree of the other version, mounted there.
@@ -44,7 +44,7 @@ pub enum MissingMeans {
     NoCaps(XenScheduler),
 }
 
-impl fmt::Display for MissingMeans {
+impl fmt::Display for MissingActuator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoController(why) | Self::NoBudget(why) | Self::NoInfo(why) => f.write_str(why),
@@ -59,57 +59,57 @@ impl fmt::Display for MissingMeans {
     }
 }
 
-impl Serialize for MissingMeans {
+impl Serialize for MissingActuator {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
 /// Tries all of them, in the order in which a router of each kind would be given one.
-pub fn probe(on: &dyn Platform) -> Vec<Means> {
+pub fn probe(on: &dyn Platform) -> Vec<ActuatorProbe> {
     let tree = CgroupTree::find();
     let cgroup = |version: Version| match &tree {
         Ok(tree) if tree.version == version => Ok(tree.root.display().to_string()),
-        Ok(tree) => Err(MissingMeans::OtherVersion(tree.root.clone())),
-        Err(error) => Err(MissingMeans::NoController(error.to_string())),
+        Ok(tree) => Err(MissingActuator::OtherVersion(tree.root.clone())),
+        Err(error) => Err(MissingActuator::NoController(error.to_string())),
     };
     vec![
-        Means { name: "cgroup v2", caps: PROCESSES, there: cgroup(Version::V2) },
-        Means { name: "cgroup v1", caps: PROCESSES, there: cgroup(Version::V1) },
-        Means {
+        ActuatorProbe { name: "cgroup v2", caps: PROCESSES, there: cgroup(Version::V2) },
+        ActuatorProbe { name: "cgroup v1", caps: PROCESSES, there: cgroup(Version::V1) },
+        ActuatorProbe {
             name: "deadline budget",
             caps: "routers that the kernel forwards for",
             there: deadline(),
         },
-        Means { name: "xl", caps: "guests of Xen", there: xen(on) },
+        ActuatorProbe { name: "xl", caps: "guests of Xen", there: xen(on) },
     ]
 }
 
 /// Tries to get a deadline budget. A thread that forwards (veth with NAPI threads) can be made
 /// wherever there is `threaded`, but the right to a budget may be missing.
-fn deadline() -> Result<String, MissingMeans> {
+fn deadline() -> Result<String, MissingActuator> {
     if !Path::new("/sys/class/net/lo/threaded").exists() {
-        return Err(MissingMeans::NoNapiThreads);
+        return Err(MissingActuator::NoNapiThreads);
     }
     let [runtime, period] = [Nanos::from_micros(20), Nanos::from_millis(2)];
     let class = Class::Deadline { runtime, deadline: period, period };
     cpu::probe(CpuRequest { cpu: None, class })
         .map(|_| "NAPI threads".to_owned())
-        .map_err(|error| MissingMeans::NoBudget(error.to_string()))
+        .map_err(|error| MissingActuator::NoBudget(error.to_string()))
 }
 
-fn xen(on: &dyn Platform) -> Result<String, MissingMeans> {
+fn xen(on: &dyn Platform) -> Result<String, MissingActuator> {
     if !Path::new("/proc/xen/capabilities").exists() && !Path::new("/sys/hypervisor/type").exists()
     {
-        return Err(MissingMeans::NoXen);
+        return Err(MissingActuator::NoXen);
     }
     let info = on
         .run(&Command::line("xl info"))
-        .map_err(|error| MissingMeans::NoInfo(error.to_string()))?;
+        .map_err(|error| MissingActuator::NoInfo(error.to_string()))?;
     match xl_text::scheduler(&info) {
         Some(with @ (XenScheduler::Credit | XenScheduler::Credit2)) => Ok(with.to_string()),
-        Some(other) => Err(MissingMeans::NoCaps(other)),
-        None => Err(MissingMeans::NoScheduler),
+        Some(other) => Err(MissingActuator::NoCaps(other)),
+        None => Err(MissingActuator::NoScheduler),
     }
 }
 

@@ -237,6 +237,7 @@ const CAPABILITIES: &[(&str, Weight, &str)] = &[
     ("CAP_PERFMON", Weight::Costs, SLOWER),
     ("CAP_IPC_LOCK", Weight::Costs, "frames may be swapped out, or not be had at all"),
     ("CAP_SYS_NICE", Weight::Costs, "the worker's processor cannot be reserved"),
+    ("CAP_NET_BIND_SERVICE", Weight::Costs, "the interface cannot listen on a port below 1024"),
 ];
 
 const COMMANDS: &[(&str, Weight, &str, &str)] = &[
@@ -282,7 +283,11 @@ const OFFLOADS: &[(&str, &str, &str)] = &[
     ("tx-checksumming", "tx", "frames reach a raw reader without checksums: Weir completes them"),
     ("tcp-segmentation-offload", "tso", "super-frames of 64 KB reach a raw reader"),
     ("generic-segmentation-offload", "gso", "super-frames of 64 KB reach a raw reader"),
-    ("generic-receive-offload", "gro", "received frames are joined before they are read"),
+    (
+        "generic-receive-offload",
+        "gro",
+        "received frames are joined before they are read; the peer of a redirected veth needs it",
+    ),
     ("large-receive-offload", "lro", "the device joins received frames, which XDP cannot carry"),
     ("rx-vlan-offload", "rxvlan", "the tag is taken off before XDP sees the frame"),
 ];
@@ -291,7 +296,7 @@ const OFFLOADS: &[(&str, &str, &str)] = &[
 mod tests {
     use super::super::{DeviceFacts, TimingFacts};
     use super::*;
-    use crate::cap::{Means, MissingMeans};
+    use crate::cap::{ActuatorProbe, MissingActuator};
     use crate::cpu::{Class, CpuGrant};
 
     /// A host that has everything.
@@ -384,10 +389,10 @@ mod tests {
 
     #[test]
     fn one_way_to_cap_processes_is_enough() {
-        let way = |name, there: bool| Means {
+        let way = |name, there: bool| ActuatorProbe {
             name,
             caps: "routers",
-            there: if there { Ok(String::new()) } else { Err(MissingMeans::NoXen) },
+            there: if there { Ok(String::new()) } else { Err(MissingActuator::NoXen) },
         };
         let mut facts = host();
         facts.caps = vec![way("cgroup v2", false), way("cgroup v1", true), way("xl", false)];
