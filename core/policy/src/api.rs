@@ -34,7 +34,8 @@ pub struct Api {
     pub request_time: Nanos,
     /// Requests a second of one caller.
     pub requests_per_second: u32,
-    /// Wrong tokens a minute from one address; beyond that, tokens are refused unread.
+    /// Requests a minute without a known token from one address. Further ones are refused as busy
+    /// and are not logged; a known token is always served.
     pub wrong_tokens_per_minute: u32,
     /// Streams of events at once.
     pub listeners: u32,
@@ -63,7 +64,8 @@ pub struct Token {
 pub enum Role {
     /// May do everything.
     Administrator,
-    /// May see everything but the packets and the policy file, and changes nothing: for monitoring.
+    /// May see everything but the packets, the policy file and the advice on a class, and changes
+    /// nothing: for monitoring.
     Reader,
     /// May see and change the vifs of one slice, within the slice's own share.
     Tenant,
@@ -76,14 +78,14 @@ pub enum Role {
 #[schemars(rename = "api")]
 pub(crate) struct ApiTable {
     /// Address and port of TCP. It needs `certificate` and `key` for TLS; only a loopback address
-    /// may go without both. Every request over TCP needs a token.
+    /// may go without both. Every request over TCP needs a token, but for the files of the page.
     #[schemars(extend("x-default" = "the Unix socket alone"))]
     listen: Option<Text<SocketAddr>>,
     /// The file of the certificate and its chain, PEM.
-    #[schemars(extend("format" = "device", "x-default" = "none"))]
+    #[schemars(extend("format" = "path", "x-default" = "none"))]
     certificate: Option<String>,
     /// The file of the certificate's key, PEM.
-    #[schemars(extend("format" = "device", "x-default" = "none"))]
+    #[schemars(extend("format" = "path", "x-default" = "none"))]
     key: Option<String>,
     /// Connections open at once on the Unix socket, and as many over TCP; more are refused.
     #[schemars(range(min = 1, max = 10_000), extend("default" = CONNECTIONS))]
@@ -98,7 +100,8 @@ pub(crate) struct ApiTable {
     /// Requests a second of one caller, a user or a token.
     #[schemars(range(min = 1, max = 1_000_000), extend("default" = REQUESTS))]
     requests_per_second: Option<u32>,
-    /// Wrong tokens a minute from one address, or one user on the Unix socket.
+    /// Requests a minute without a known token, from one address or from one user on the Unix
+    /// socket.
     #[schemars(range(min = 1, max = 1_000_000), extend("default" = WRONG_TOKENS))]
     wrong_tokens_per_minute: Option<u32>,
     /// Streams of events at once.

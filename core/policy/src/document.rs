@@ -85,9 +85,10 @@ pub(crate) struct NodeTable {
     pub(crate) reservation: Option<Reservation>,
     /// Frames in the pool that all devices share. Must hold what all queues may hold and what
     /// is in the rings of devices: 256 and `receive_ring` for each port, 768 for each of eight
-    /// vifs, 192 for each further one, 64 for one in memory or a file. A vif's `send` queue counts
-    /// twice, since frames to the port and frames to other vifs wait apart, but once behind a
-    /// smooth window, which bounds both together; a queue of flows counts with 256 at most.
+    /// vifs, 192 for each further one (none for vifs in a pool of more than 32768 frames, which
+    /// they do not share), 64 for one in memory or a file. A vif's `send` queue counts twice,
+    /// since frames to the port and frames to other vifs wait apart, but once behind a smooth
+    /// window, which bounds both together; a queue of flows counts with 256 at most.
     #[schemars(range(min = 64, max = FRAMES_MAX))]
     #[schemars(extend("x-default" = "what is needed, at least 16384"))]
     pub(crate) frames: Option<u32>,
@@ -141,7 +142,7 @@ pub(crate) struct PortTable {
     pub(crate) device: Option<String>,
     /// The host's bridge that the device and the port's vifs are members of. Needed with
     /// `node.dataplane = "kernel"`, refused without.
-    #[schemars(extend("format" = "device", "x-default" = "none"))]
+    #[schemars(extend("format" = "device-name", "x-default" = "none"))]
     pub(crate) bridge: Option<String>,
     /// The way in which the device is driven.
     #[schemars(extend("default" = "auto"))]

@@ -66,7 +66,11 @@ pub(crate) fn read(format: &str, text: &str) -> Result<u64, String> {
         }
         "name" if is_name(text) => Ok(0),
         "text" => Ok(0),
-        "device" if !text.is_empty() && !text.contains(char::is_control) => Ok(0),
+        "device" | "device-name" | "path" | "guest" | "process"
+            if !text.is_empty() && !text.contains(char::is_control) =>
+        {
+            Ok(0)
+        }
         _ => Err(wrong()),
     }
 }
@@ -90,6 +94,10 @@ pub(crate) fn wanted(format: &str) -> &'static str {
         }
         "name" => "a name: 1 to 63 letters, digits, dots, dashes and underscores",
         "device" => "a device name or a path",
+        "device-name" => "a device name",
+        "path" => "a path",
+        "guest" => "the name of a guest",
+        "process" => "a process id or the path of a file with it",
         "device-pattern" => "a pattern of device names, such as tap{vm}i{n}",
         "name-template" => "a name, with words of `match` in braces if wanted, such as vm-{vm}",
         _ => "a text",

@@ -113,16 +113,16 @@ pub(crate) struct RouterRealtimeTable {
     weight: Option<u32>,
     /// The process that is the router: its id, or the path of a file with its id, which is read
     /// again when the process is gone.
-    #[schemars(extend("format" = "device", "x-default" = "that of `xtc`"))]
+    #[schemars(extend("format" = "process", "x-default" = "that of `xtc`"))]
     process: Option<String>,
     /// The path of the router's control group, if somebody else made it.
-    #[schemars(extend("format" = "device", "x-default" = "that of `xtc`"))]
+    #[schemars(extend("format" = "path", "x-default" = "that of `xtc`"))]
     group: Option<String>,
     /// The network namespace of `interface`, by its name in `ip netns`.
     #[schemars(extend("format" = "name", "x-default" = "the node's"))]
     namespace: Option<String>,
     /// The guest, by its name in `xl list`.
-    #[schemars(extend("format" = "device", "x-default" = "that of `xtc`"))]
+    #[schemars(extend("format" = "guest", "x-default" = "that of `xtc`"))]
     domain: Option<String>,
     /// The router's interfaces: the threads in which the kernel forwards for those with an
     /// `inside` get the class.

@@ -89,6 +89,7 @@ pub struct RouterModel {
 /// The state of a router's control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "control-state")]
 pub enum XtcState {
     /// The router is held at its rate.
     Active,
@@ -195,16 +196,16 @@ pub(crate) struct RouterXtcTable {
     dead_zone: Option<Factor>,
     /// The process that is the router: its id, or the path of a file with its id, which is read
     /// again when the process is gone. For `cgroup`.
-    #[schemars(extend("format" = "device", "x-default" = "none"))]
+    #[schemars(extend("format" = "process", "x-default" = "none"))]
     process: Option<String>,
     /// The path of the router's control group, if somebody else made it. For `cgroup`.
-    #[schemars(extend("format" = "device", "x-default" = "none"))]
+    #[schemars(extend("format" = "path", "x-default" = "none"))]
     group: Option<String>,
     /// The router's network namespace, by its name in `ip netns`. For `napi`.
     #[schemars(extend("format" = "name", "x-default" = "the node's"))]
     namespace: Option<String>,
     /// The guest, by its name in `xl list`. For `xl`.
-    #[schemars(extend("format" = "device", "x-default" = "none"))]
+    #[schemars(extend("format" = "guest", "x-default" = "none"))]
     domain: Option<String>,
     /// The router's interfaces, if they are no vifs of this node: the kernel counts their packets.
     /// `napi` caps the threads of those with an `inside`.
@@ -229,10 +230,10 @@ pub(crate) struct RouterXtcTable {
 #[schemars(rename = "interface")]
 pub(crate) struct InterfaceTable {
     /// The Linux device at the host's end.
-    #[schemars(required, extend("format" = "device"))]
+    #[schemars(required, extend("format" = "device-name"))]
     device: Option<String>,
     /// The router's own end of it, in its `namespace`.
-    #[schemars(extend("format" = "device", "x-default" = "not known"))]
+    #[schemars(extend("format" = "device-name", "x-default" = "not known"))]
     inside: Option<String>,
 }
 

@@ -26,7 +26,7 @@ pub struct CallerView {
 pub enum RoleView {
     /// Sees and changes everything.
     Administrator,
-    /// Sees everything but packets and the policy file, and changes nothing.
+    /// Sees everything but packets, the policy file and the advice on a class, and changes nothing.
     Reader,
     /// Sees and changes the vifs of one slice.
     Tenant,
