@@ -14,7 +14,7 @@ use clap::Args;
 use weir_platform::output;
 use weir_units::Nanos;
 
-use self::feed::{Feed, News};
+use self::feed::{Feed, FeedMessage};
 use self::model::ScreenModel;
 use self::screen::Screen;
 use crate::node::NodeName;
@@ -55,8 +55,8 @@ impl Top {
         let mut model = ScreenModel::default();
         loop {
             match feed.wait(interval + PATIENCE) {
-                Some(News::Sample(sample)) => model.take(*sample),
-                Some(News::Lost(why)) => return Err(why.into()),
+                Some(FeedMessage::Sample(sample)) => model.take(*sample),
+                Some(FeedMessage::Lost(why)) => return Err(why.into()),
                 None => return Err("the node says nothing".into()),
             }
             if model.is_measured() {

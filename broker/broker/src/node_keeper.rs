@@ -57,7 +57,7 @@ pub(crate) struct KeeperTally {
     status: Arc<Mutex<KeptNodeStatus>>,
 }
 
-/// Why a node does not have what it is to have.
+/// The reason why a Weir node or a plain Linux host lacks its configuration.
 #[derive(Debug)]
 pub(crate) enum KeepFault {
     /// No exchange with the node.

@@ -68,7 +68,7 @@ enum NodeRequest {
     Counters { device: String, done: oneshot::Sender<Result<Value, NodeFault>> },
 }
 
-/// Why a node does not have what it was to have.
+/// The reason why a router did not take its configuration.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum NodeFault {
     /// No exchange with the node.

@@ -15,7 +15,7 @@ use weir_broker_api_types::{
     HistoryChange, NetworkConduct, NodeContention, PolicingReport, RouterSetPoint,
 };
 use weir_control::police::{
-    GlobalPolice, Grade, Judgement, MOVED_PART, PolicedRouter, SeenTraffic, admit,
+    GlobalPolice, Grade, Judgement, MOVED_PART, ObservedTraffic, PolicedRouter, admit,
 };
 use weir_units::{Instant, Nanos, PacketRate};
 
@@ -83,7 +83,7 @@ struct SeenRouter {
     node: usize,
     network: usize,
     is_entry: bool,
-    seen: Option<SeenTraffic>,
+    seen: Option<ObservedTraffic>,
     /// The rate at which its node holds it for a controller; none if it does not.
     set_point: Option<PacketRate>,
     /// The reason why its node did not take a rate, until the one that it holds is renewed.
@@ -414,13 +414,13 @@ impl SeenRouter {
 }
 
 /// Returns what a node saw of a router; none before its first sample.
-fn traffic(router: &RouterView) -> Option<SeenTraffic> {
+fn traffic(router: &RouterView) -> Option<ObservedTraffic> {
     let passed = router.rate_pps?;
     // A packet that it forwarded was offered to it, even if it came by a device that the node does
     // not see.
     let offered = router.offered_pps.unwrap_or(passed).max(passed);
     let [offered, passed] = [offered, passed].map(PacketRate::from_pps);
-    Some(SeenTraffic { offered, passed })
+    Some(ObservedTraffic { offered, passed })
 }
 
 /// States of a router that may be held: its node's policy turns it off.

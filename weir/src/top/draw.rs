@@ -7,14 +7,14 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row as Line2, Table, TableState, Wrap};
 
-use super::model::{Row, RowKind, RowSide, ScreenModel, Sort, Way};
+use super::model::{Row, RowKind, RowSide, ScreenModel, ShownDirection, Sort};
 use super::text;
 
 /// The reader's choices: sorting, direction, selection, help.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ScreenView {
     pub(super) sort: Sort,
-    pub(super) way: Way,
+    pub(super) way: ShownDirection,
     pub(super) reversed: bool,
     pub(super) paused: bool,
     pub(super) help: bool,
@@ -71,8 +71,11 @@ fn state_line(model: &ScreenModel, view: &ScreenView) -> Line<'static> {
 }
 
 fn draw_table(frame: &mut Frame<'_>, area: Rect, rows: &[&Row], view: &mut ScreenView) {
-    let ways: &[Way] =
-        if area.width >= WIDTH_BOTH { &[Way::Send, Way::Receive] } else { &[view.way] };
+    let ways: &[ShownDirection] = if area.width >= WIDTH_BOTH {
+        &[ShownDirection::Send, ShownDirection::Receive]
+    } else {
+        &[view.way]
+    };
     let narrow = area.width < WIDTH_ONE;
     let mut widths = vec![Constraint::Min(if narrow { 8 } else { 16 })];
     let mut titles = vec![Cell::from("NAME")];
@@ -136,7 +139,7 @@ fn bar(side: &RowSide) -> String {
 
 /// Why the selected row loses packets.
 fn reasons(row: &Row) -> Vec<Line<'static>> {
-    let line = |way: Way| {
+    let line = |way: ShownDirection| {
         let side = row.side(way);
         let mut by: Vec<_> = side.drops_per_s_by.iter().collect();
         by.sort_by(|a, b| b.1.total_cmp(a.1));
@@ -147,7 +150,7 @@ fn reasons(row: &Row) -> Vec<Line<'static>> {
         });
         let standing = if side.standing { ", queue standing" } else { "" };
         let queue = match (way, text::cycle(row)) {
-            (Way::Send, Some(cycle)) => format!("{}, {cycle}", text::queue(side)),
+            (ShownDirection::Send, Some(cycle)) => format!("{}, {cycle}", text::queue(side)),
             _ => text::queue(side),
         };
         let offered = text::bits(side.offered_bps);
@@ -161,7 +164,7 @@ fn reasons(row: &Row) -> Vec<Line<'static>> {
             }),
         ])
     };
-    vec![line(Way::Send), line(Way::Receive)]
+    vec![line(ShownDirection::Send), line(ShownDirection::Receive)]
 }
 
 fn draw_help(frame: &mut Frame<'_>, area: Rect) {
@@ -352,8 +355,12 @@ mod tests {
     fn one_direction_is_shown_where_there_is_not() {
         let mut view = ScreenView { sort: Sort::Rate, ..ScreenView::default() };
         shows("one", (80, 16), &model(), &mut view);
-        view =
-            ScreenView { way: Way::Receive, paused: true, reversed: true, ..ScreenView::default() };
+        view = ScreenView {
+            way: ShownDirection::Receive,
+            paused: true,
+            reversed: true,
+            ..ScreenView::default()
+        };
         let text = shows("paused", (80, 16), &model(), &mut view);
         assert!(text.contains("RECEIVE") && text.contains("PAUSED"), "{text}");
     }
@@ -386,7 +393,7 @@ mod tests {
     fn rows_are_in_the_order_that_is_asked_for() {
         let model = model();
         let names = |sort, reversed| -> Vec<String> {
-            let rows = model.sorted(sort, Way::Send, reversed);
+            let rows = model.sorted(sort, ShownDirection::Send, reversed);
             rows.iter().map(|row| row.name.clone()).collect()
         };
         assert_eq!(names(Sort::Name, false), ["up0", "gold", "gold.0", "gold.1", "lead", "lead.0"]);

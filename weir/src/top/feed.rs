@@ -12,12 +12,12 @@ use super::model::{GrantedRates, StatusSample};
 /// The messages of a node, read by a thread of its own.
 #[derive(Debug)]
 pub(super) struct Feed {
-    news: Receiver<News>,
+    news: Receiver<FeedMessage>,
 }
 
 /// A message of the node, or the reason why there are no more.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum FeedMessage {
     Sample(Box<StatusSample>),
     Lost(String),
 }
@@ -25,11 +25,11 @@ pub(super) enum News {
 impl Feed {
     /// Listens until this value is dropped.
     pub(super) fn start(client: Client, interval: Duration) -> Self {
-        let (tell, news) = sync_channel(NEWS_MAX);
+        let (tell, news) = sync_channel(MESSAGES_MAX);
         std::thread::spawn(move || {
             // Ends with the receiver.
-            while let Err(Ended::Lost(why)) = listen(&client, interval, &tell) {
-                if tell.send(News::Lost(why)).is_err() {
+            while let Err(FeedEnd::Lost(why)) = listen(&client, interval, &tell) {
+                if tell.send(FeedMessage::Lost(why)).is_err() {
                     return;
                 }
                 std::thread::sleep(AGAIN);
@@ -39,25 +39,29 @@ impl Feed {
     }
 
     /// Returns the next message, if one has come.
-    pub(super) fn next(&self) -> Option<News> {
+    pub(super) fn next(&self) -> Option<FeedMessage> {
         self.news.try_recv().ok()
     }
 
     /// Waits for what comes, at most that long.
-    pub(super) fn wait(&self, patience: Duration) -> Option<News> {
+    pub(super) fn wait(&self, patience: Duration) -> Option<FeedMessage> {
         self.news.recv_timeout(patience).ok()
     }
 }
 
-/// Why nothing more is heard.
-enum Ended {
-    /// Nobody is told any more.
-    Unheard,
+/// The reason why the feed ended.
+enum FeedEnd {
+    /// The receiver was dropped.
+    ReceiverGone,
     Lost(String),
 }
 
-fn listen(client: &Client, interval: Duration, tell: &SyncSender<News>) -> Result<(), Ended> {
-    let lost = |error: &dyn std::fmt::Display| Ended::Lost(error.to_string());
+fn listen(
+    client: &Client,
+    interval: Duration,
+    tell: &SyncSender<FeedMessage>,
+) -> Result<(), FeedEnd> {
+    let lost = |error: &dyn std::fmt::Display| FeedEnd::Lost(error.to_string());
     let path = format!("/v1/events?interval_ms={}", interval.as_millis());
     let mut events = client.events(&path).map_err(|error| lost(&error))?;
     let mut granted = GrantedRates::default();
@@ -68,7 +72,8 @@ fn listen(client: &Client, interval: Duration, tell: &SyncSender<News>) -> Resul
             "policy" => granted = read(&event)?,
             "status" => {
                 let sample = StatusSample { status: read(&event)?, granted: granted.clone() };
-                tell.send(News::Sample(Box::new(sample))).map_err(|_| Ended::Unheard)?;
+                tell.send(FeedMessage::Sample(Box::new(sample)))
+                    .map_err(|_| FeedEnd::ReceiverGone)?;
             }
             // What a later node may say, too.
             _ => {}
@@ -76,13 +81,13 @@ fn listen(client: &Client, interval: Duration, tell: &SyncSender<News>) -> Resul
     }
 }
 
-fn read<T: DeserializeOwned>(event: &ServerEvent) -> Result<T, Ended> {
-    let wrong = |error| Ended::Lost(format!("a {} that is none: {error}", event.name));
+fn read<T: DeserializeOwned>(event: &ServerEvent) -> Result<T, FeedEnd> {
+    let wrong = |error| FeedEnd::Lost(format!("event {:?} cannot be read: {error}", event.name));
     serde_json::from_str(&event.data).map_err(wrong)
 }
 
-/// Samples that wait to be drawn; whoever sends more waits, too.
-const NEWS_MAX: usize = 4;
+/// Most messages that are not drawn yet; with more, the sender waits.
+const MESSAGES_MAX: usize = 4;
 /// Between two attempts to find a node again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// A node that is late by that much is not there.

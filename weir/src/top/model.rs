@@ -186,7 +186,7 @@ pub(super) enum Sort {
 
 /// The direction that is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum ShownDirection {
     #[default]
     Send,
     Receive,
@@ -217,7 +217,7 @@ impl ScreenModel {
     }
 
     /// The rows, sorted: ports, then each tenant with its vifs below it.
-    pub(super) fn sorted(&self, sort: Sort, way: Way, reversed: bool) -> Vec<&Row> {
+    pub(super) fn sorted(&self, sort: Sort, way: ShownDirection, reversed: bool) -> Vec<&Row> {
         let of = |kind: RowKind, slice: &str| -> Vec<&Row> {
             let wanted = |row: &&Row| row.kind == kind && (slice.is_empty() || row.slice == slice);
             let mut rows: Vec<&Row> = self.rows.iter().filter(wanted).collect();
@@ -238,10 +238,10 @@ impl ScreenModel {
 }
 
 impl Row {
-    pub(super) const fn side(&self, way: Way) -> &RowSide {
+    pub(super) const fn side(&self, way: ShownDirection) -> &RowSide {
         match way {
-            Way::Send => &self.send,
-            Way::Receive => &self.receive,
+            ShownDirection::Send => &self.send,
+            ShownDirection::Receive => &self.receive,
         }
     }
 }
@@ -372,7 +372,7 @@ impl Sort {
         after.copied().unwrap_or_default()
     }
 
-    fn order(self, a: &Row, b: &Row, way: Way) -> Ordering {
+    fn order(self, a: &Row, b: &Row, way: ShownDirection) -> Ordering {
         let (a, b) = (a.side(way), b.side(way));
         let least = |side: &RowSide| side.share().unwrap_or(f64::INFINITY);
         match self {
@@ -386,7 +386,7 @@ impl Sort {
     }
 }
 
-impl Way {
+impl ShownDirection {
     pub(super) const fn other(self) -> Self {
         match self {
             Self::Send => Self::Receive,

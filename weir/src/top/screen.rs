@@ -7,7 +7,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::draw::{ScreenView, draw};
-use super::feed::{Feed, News};
+use super::feed::{Feed, FeedMessage};
 use super::model::{ScreenModel, Sort};
 use weir_platform::failure::Failure;
 
@@ -51,11 +51,11 @@ impl Screen {
         loop {
             while let Some(news) = feed.next() {
                 match news {
-                    News::Sample(sample) => {
+                    FeedMessage::Sample(sample) => {
                         self.model.take(*sample);
                         (self.heard, self.lost) = (Instant::now(), None);
                     }
-                    News::Lost(why) => self.lost = Some(why),
+                    FeedMessage::Lost(why) => self.lost = Some(why),
                 }
             }
             self.draw()?;

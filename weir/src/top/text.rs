@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::model::{Row, RowKind, RowSide, ScreenModel, Sort, Way};
+use super::model::{Row, RowKind, RowSide, ScreenModel, ShownDirection, Sort};
 
 /// A page for `--once`: a line for each port, tenant and vif, and direction.
 pub(super) fn page(model: &ScreenModel) -> String {
@@ -13,8 +13,8 @@ pub(super) fn page(model: &ScreenModel) -> String {
         "{:<20} {:<7} {:>8} {:>8} {:>8} {:>6} {:>7} {:>8} {:>8}  WHY",
         "NAME", "WAY", "OFFERED", "RATE", "GUAR", "%", "QUEUE", "DELAY", "DROPS/s"
     );
-    for row in model.sorted(Sort::Name, Way::Send, false) {
-        for way in [Way::Send, Way::Receive] {
+    for row in model.sorted(Sort::Name, ShownDirection::Send, false) {
+        for way in [ShownDirection::Send, ShownDirection::Receive] {
             let side = row.side(way);
             let standing = side.standing.then_some("standing");
             let drops_by = side.drops_per_s_by.keys().map(String::as_str);

@@ -77,7 +77,8 @@ pub struct ExecuteError<E> {
     pub cap: Option<CapError>,
 }
 
-/// Why a loop refused a request.
+/// The error of a request to a loop: nothing is attached, the actuator failed, or the request is
+/// not possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlError {
     /// No router is attached, or no controller is installed.

@@ -37,7 +37,7 @@ pub enum LoopRequest {
     Period(Nanos),
 }
 
-/// Why a loop refuses a request.
+/// The reason why a request is not possible in the loop's phase or range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopError {
     /// The request is not possible in this phase.

@@ -3,7 +3,7 @@
 //! its agreement and from what every node sees of it.
 //!
 //! A tenant has a router at each of several nodes, and its packets enter at some of them. At each
-//! look every node says what was offered to each router and what the router forwarded.
+//! sample every node reports what was offered to each router and what the router forwarded.
 //!
 //! - A node is *contended* while its routers are offered more than it carries ([`Contention`]).
 //!   Nodes are shared by max-min over all of them ([`max_min_over_nodes`]): a tenant gets one rate,
@@ -46,16 +46,16 @@ pub struct PolicedRouter {
     pub is_entry: bool,
 }
 
-/// Traffic of a router since the last look, as its node saw it.
+/// Traffic of a router since the last sample, as its node counted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SeenTraffic {
+pub struct ObservedTraffic {
     /// Packets a second that came for the router, dropped ones among them.
     pub offered: PacketRate,
     /// Packets a second that it was allowed to forward.
     pub passed: PacketRate,
 }
 
-/// Result of a look.
+/// Result of a sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GlobalRuling {
     /// For each router the rate at which it is held; none if it is left alone.
@@ -152,7 +152,7 @@ impl GlobalPolice {
     }
 
     /// Takes what was seen of each router, in the order of [`Self::new`]; `None` where nothing was.
-    pub fn step(&mut self, now: Instant, seen: &[Option<SeenTraffic>]) -> GlobalRuling {
+    pub fn step(&mut self, now: Instant, seen: &[Option<ObservedTraffic>]) -> GlobalRuling {
         let traffic = |place: usize| seen.get(place).copied().flatten();
         self.judge_contention(now, &traffic);
         let offered = self.highest(&traffic, |of| of.offered);
@@ -196,7 +196,11 @@ impl GlobalPolice {
         self.tenants.get(tenant).map(|tenant| (tenant.conduct.grade(), tenant.allowed))
     }
 
-    fn judge_contention(&mut self, now: Instant, traffic: &dyn Fn(usize) -> Option<SeenTraffic>) {
+    fn judge_contention(
+        &mut self,
+        now: Instant,
+        traffic: &dyn Fn(usize) -> Option<ObservedTraffic>,
+    ) {
         let mut sums = vec![0u64; self.nodes.len()];
         let mut held = vec![false; self.nodes.len()];
         let offered = self.highest(traffic, |of| of.offered);
@@ -224,11 +228,11 @@ impl GlobalPolice {
         }
     }
 
-    /// Returns the highest rate at which any node saw each tenant; none if no node did.
+    /// Returns the highest rate that any node counted of each tenant; `None` if no node counted it.
     fn highest(
         &self,
-        traffic: &dyn Fn(usize) -> Option<SeenTraffic>,
-        rate: impl Fn(SeenTraffic) -> PacketRate,
+        traffic: &dyn Fn(usize) -> Option<ObservedTraffic>,
+        rate: impl Fn(ObservedTraffic) -> PacketRate,
     ) -> Vec<Option<PacketRate>> {
         let mut highest: Vec<Option<PacketRate>> = vec![None; self.tenants.len()];
         for (place, router) in self.routers.iter().enumerate() {
@@ -310,7 +314,7 @@ mod tests {
                 let entered = sent.min(bound(0));
                 let left = entered.min(bound(1));
                 let of = |offered, passed| {
-                    Some(SeenTraffic { offered: pps(offered), passed: pps(passed) })
+                    Some(ObservedTraffic { offered: pps(offered), passed: pps(passed) })
                 };
                 seen.extend([of(sent, entered), of(entered, left)]);
             }

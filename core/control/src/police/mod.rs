@@ -17,7 +17,7 @@ mod set_points;
 
 pub use conduct::{Conduct, ConductConfig, Grade, Judgement};
 pub use contention::{Contention, ContentionConfig, Demand};
-pub use global::{GlobalPolice, GlobalRuling, PolicedRouter, SeenTraffic, TenantAgreement};
+pub use global::{GlobalPolice, GlobalRuling, ObservedTraffic, PolicedRouter, TenantAgreement};
 pub use over_nodes::{PassingClaim, max_min_over_nodes};
 pub use set_points::{
     AdmissionError, MOVED_PART, RateClaim, SET_POINT_LEAST, SHARED_PPM, admit, set_points, wants,
