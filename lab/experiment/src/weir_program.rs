@@ -185,4 +185,4 @@ const POLL: Duration = Duration::from_millis(5);
 const SAID_BYTES_MAX: u64 = 1 << 20;
 
 /// The commands of `weir-lab`; all others are those of `weir`.
-const LAB: [&str; 6] = ["conformance", "demo", "lab", "reproduce", "traffic", "verify"];
+const LAB: [&str; 7] = ["conformance", "demo", "lab", "reproduce", "sim", "traffic", "verify"];
