@@ -2,12 +2,13 @@
 //! The guarantees and limits that a policy asks for and the scheduler of a port does not hold. They
 //! are listed, so that none is missing silently.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::format::quoted;
-use crate::{Direction, Policy, PortId, SchedulerKind, Share, Vif};
+use crate::{Direction, Policy, PortId, RouterId, SchedulerKind, Share, SliceId, Vif};
 
 /// One key that the scheduler of one port does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,26 +61,29 @@ impl Policy {
         let mut list = Vec::new();
         for (id, port) in self.ports() {
             let held = port.scheduler.holds();
-            let mut add = |key, held: bool, askers: Vec<String>| {
-                if held || askers.is_empty() {
-                    return;
-                }
-                let more = askers.len() - 1;
-                let first = askers.into_iter().next().unwrap_or_default();
+            let mut add = |key, held: bool, askers: &dyn Fn() -> Vec<String>| {
+                // A live change asks this, mostly of schedulers that hold everything.
+                let askers = if held { Vec::new() } else { askers() };
+                let more = askers.len().saturating_sub(1);
+                let Some(first) = askers.into_iter().next() else { return };
                 let (port, scheduler) = (port.name.clone(), port.scheduler);
                 list.push(Unheld { port, scheduler, key, first, more });
             };
             let any = |vif: &Vif, asks: fn(&Share) -> bool| {
                 Direction::ALL.iter().any(|direction| asks(vif.share(*direction)))
             };
-            add("priority", held.priority, self.vifs_on(id, |vif| any(vif, |s| s.priority != 1)));
+            add("priority", held.priority, &|| {
+                self.vifs_on(id, |vif| any(vif, |s| s.priority != 1))
+            });
             let minimum = |share: &Share| !share.min_rate.is_zero();
-            add("min_rate", held.min_rate, self.vifs_on(id, |vif| any(vif, minimum)));
-            add("delay", held.delay, self.vifs_on(id, |vif| vif.delay.is_some()));
-            add("rate", held.rate, self.vifs_on(id, |vif| any(vif, |share| share.rate.is_some())));
-            add("min_rate", held.levels, self.groups_on(id, minimum));
-            add("rate", held.levels, self.groups_on(id, |share| share.rate.is_some()));
-            add("priority", held.levels, self.groups_on(id, |share| share.priority != 1));
+            add("min_rate", held.min_rate, &|| self.vifs_on(id, |vif| any(vif, minimum)));
+            add("delay", held.delay, &|| self.vifs_on(id, |vif| vif.delay.is_some()));
+            add("rate", held.rate, &|| {
+                self.vifs_on(id, |vif| any(vif, |share| share.rate.is_some()))
+            });
+            add("min_rate", held.levels, &|| self.groups_on(id, minimum));
+            add("rate", held.levels, &|| self.groups_on(id, |share| share.rate.is_some()));
+            add("priority", held.levels, &|| self.groups_on(id, |share| share.priority != 1));
         }
         list
     }
@@ -92,13 +96,14 @@ impl Policy {
     /// Slices and routers with a vif on the port.
     fn groups_on(&self, port: PortId, asks: impl Fn(&Share) -> bool) -> Vec<String> {
         let asked = |shares: [&Share; 2]| shares.into_iter().any(&asks);
-        let on_port =
-            |mine: &dyn Fn(&Vif) -> bool| self.vifs.iter().any(|vif| vif.port == port && mine(vif));
-        let slices = self.slices().filter(|(id, slice)| {
-            asked([&slice.send, &slice.receive]) && on_port(&|vif| vif.slice == *id)
-        });
+        let vifs = || self.vifs.iter().filter(|vif| vif.port == port);
+        let slices_on: BTreeSet<SliceId> = vifs().map(|vif| vif.slice).collect();
+        let routers_on: BTreeSet<RouterId> = vifs().filter_map(|vif| vif.router).collect();
+        let slices = self
+            .slices()
+            .filter(|(id, slice)| asked([&slice.send, &slice.receive]) && slices_on.contains(id));
         let routers = self.routers().filter(|(id, router)| {
-            asked([&router.send, &router.receive]) && on_port(&|vif| vif.router == Some(*id))
+            asked([&router.send, &router.receive]) && routers_on.contains(id)
         });
         slices
             .map(|(_, slice)| alloc::format!("slice {}", quoted(&slice.name)))

@@ -282,13 +282,17 @@ impl SwitchPlane {
     /// that was not in the list before.
     fn list_unheld(&self, policy: &Policy) -> Vec<String> {
         let unheld = policy.unheld();
-        let mut listed = self.unheld.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.unheld();
         let is_listed =
             |new: &&Unheld| listed.iter().any(|old| (&old.port, old.key) == (&new.port, new.key));
         let added = unheld.iter().filter(|new| !is_listed(new));
         let lines = added.map(|key| format!("not held: {key}")).collect();
         *listed = unheld;
         lines
+    }
+
+    fn unheld(&self) -> MutexGuard<'_, Vec<Unheld>> {
+        self.unheld.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn end_worker(&self, leaves: bool) {
@@ -412,9 +416,7 @@ impl NodePlane for SwitchPlane {
     const DATAPLANE: Dataplane = Dataplane::Switch;
 
     fn read_status(&self, _policy: &Policy) -> Result<NodeStatus, Refusal> {
-        let listed = self.unheld.lock().unwrap_or_else(PoisonError::into_inner);
-        let unheld = listed.iter().map(ToString::to_string).collect();
-        drop(listed);
+        let unheld = self.unheld().iter().map(ToString::to_string).collect();
         Ok(NodeStatus { unheld, ..self.worker()?.status()? })
     }
 
