@@ -10,7 +10,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, patch, post};
 use tokio::time::Instant;
-use weir_api_types::error::ErrorCode;
+use weir_api_types::error::ApiError;
 
 use crate::answer_counts::RequestKind;
 use crate::message::write_answers;
@@ -48,23 +48,12 @@ pub(crate) fn router(interface: Arc<BrokerInterface>) -> Router {
 }
 
 async fn unknown_path(uri: Uri) -> BrokerRefusal {
-    let text = format!("path: {:?} does not exist; /v1/openapi.json lists all", shown(uri.path()));
-    BrokerRefusal::new(ErrorCode::NotFound, text)
+    ApiError::unknown_path(uri.path()).into()
 }
 
 async fn unknown_method(method: Method, uri: Uri) -> BrokerRefusal {
-    let (method, path) = (shown(method.as_str()), shown(uri.path()));
-    let text = format!("method: {method:?} is not allowed on {path:?}");
-    BrokerRefusal::new(ErrorCode::MethodNotAllowed, text)
+    ApiError::unknown_method(method.as_str(), uri.path()).into()
 }
-
-/// The beginning of a text that a caller sent.
-fn shown(text: &str) -> String {
-    text.chars().take(SHOWN_CHARS_MAX).collect()
-}
-
-/// Most characters of a path or method that a refusal repeats.
-const SHOWN_CHARS_MAX: usize = 200;
 
 /// Counts the answer to a request.
 async fn count_answers(

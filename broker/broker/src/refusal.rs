@@ -51,7 +51,13 @@ pub(crate) struct LinkShortage {
 impl BrokerRefusal {
     /// Makes a refusal without changes.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { error: ApiError::new(code, message), changes: Vec::new() }
+        ApiError::new(code, message).into()
+    }
+}
+
+impl From<ApiError> for BrokerRefusal {
+    fn from(error: ApiError) -> Self {
+        Self { error, changes: Vec::new() }
     }
 }
 

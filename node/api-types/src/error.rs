@@ -68,7 +68,32 @@ impl ApiError {
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), keys: Vec::new() }
     }
+
+    /// Makes the refusal of a path that does not exist.
+    #[must_use]
+    pub fn unknown_path(path: &str) -> Self {
+        let path = shown(path);
+        let text = format!("path: {path:?} does not exist; /v1/openapi.json lists all");
+        Self::new(ErrorCode::NotFound, text)
+    }
+
+    /// Makes the refusal of a method that a path does not have.
+    #[must_use]
+    pub fn unknown_method(method: &str, path: &str) -> Self {
+        let (method, path) = (shown(method), shown(path));
+        let text = format!("method: {method:?} is not allowed on {path:?}");
+        Self::new(ErrorCode::MethodNotAllowed, text)
+    }
 }
+
+/// Returns the beginning of a text that a caller sent, for a refusal.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS_MAX).collect()
+}
+
+/// Most characters of a caller's text that a refusal repeats.
+const SHOWN_CHARS_MAX: usize = 200;
 
 impl ErrorCode {
     /// Returns the HTTP status of the code.

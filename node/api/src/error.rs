@@ -41,6 +41,12 @@ impl Deref for Rejection {
     }
 }
 
+impl From<ApiError> for Rejection {
+    fn from(error: ApiError) -> Self {
+        Self(error)
+    }
+}
+
 impl From<Refusal> for Rejection {
     fn from(refusal: Refusal) -> Self {
         let code = match refusal.kind {
@@ -70,11 +76,3 @@ impl IntoResponse for Rejection {
         response
     }
 }
-
-/// The beginning of a text that a caller sent, for a refusal.
-pub(crate) fn shown(text: &str) -> String {
-    text.chars().take(SHOWN_CHARS_MAX).collect()
-}
-
-/// Most characters of a caller's text that a refusal repeats.
-const SHOWN_CHARS_MAX: usize = 200;

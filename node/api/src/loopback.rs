@@ -4,8 +4,9 @@
 use std::net::IpAddr;
 
 use axum::http::{Request, header};
+use weir_api_types::error::shown;
 
-use crate::error::{ErrorCode, Rejection, shown};
+use crate::error::{ErrorCode, Rejection};
 
 /// Refuses a request over plain TCP whose host is no loopback address: a browser would keep the
 /// reader's token for that name, and the name's owner could read it there.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{Method, Uri};
 use axum::routing::{get, patch, post};
+use weir_api_types::error::ApiError;
 
 use crate::app::App;
-use crate::error::{ErrorCode, Rejection, shown};
+use crate::error::Rejection;
 use crate::{
     change_routes as change, explain_routes as explain, openapi, read_routes as read,
     realtime_routes as realtime, report_routes as report, xtc_routes as xtc,
@@ -51,12 +52,9 @@ pub(crate) fn router() -> Router<Arc<App>> {
 }
 
 async fn unknown_path(uri: Uri) -> Rejection {
-    let text = format!("path: {:?} does not exist; /v1/openapi.json lists all", shown(uri.path()));
-    Rejection::new(ErrorCode::NotFound, text)
+    ApiError::unknown_path(uri.path()).into()
 }
 
 async fn unknown_method(method: Method, uri: Uri) -> Rejection {
-    let (method, path) = (shown(method.as_str()), shown(uri.path()));
-    let text = format!("method: {method:?} is not allowed on {path:?}");
-    Rejection::new(ErrorCode::MethodNotAllowed, text)
+    ApiError::unknown_method(method.as_str(), uri.path()).into()
 }
