@@ -269,12 +269,13 @@ fn check(file: &Path) -> Result<(), String> {
     run(Command::new("lintian").args(["--fail-on", "error", "--allow-root"]).arg(file))
 }
 
-/// Returns the version of the workspace.
+/// Returns the version of the workspace as Debian writes it: one in development, `-dev`, sorts
+/// before its release by a tilde.
 fn version() -> Result<String, String> {
     let manifest = String::from_utf8_lossy(&read(Path::new("Cargo.toml"))?).into_owned();
     let mut lines = manifest.lines().skip_while(|line| *line != "[workspace.package]");
     let line = lines.find_map(|line| line.strip_prefix("version = "));
-    line.map(|version| version.trim_matches('"').to_owned())
+    line.map(|version| version.trim_matches('"').replace('-', "~"))
         .ok_or_else(|| "Cargo.toml: [workspace.package] has no version".to_owned())
 }
 
