@@ -12,7 +12,7 @@ use weir_client::Client;
 use weir_platform::StateDir;
 use weir_platform::cap::MissingActuator;
 use weir_platform::cap::xl_text::XenScheduler;
-use weir_platform::doctor::{self, DoctorFinding, Facts, Weight};
+use weir_platform::doctor::{self, DoctorFinding, Facts, Severity};
 
 use weir_platform::failure::Failure;
 use weir_platform::output;
@@ -50,7 +50,7 @@ impl Doctor {
         let facts = doctor::probe()?;
         let findings = facts.findings();
         let nodes = running_nodes(StateDir::from_env().path());
-        let can_run = findings.iter().all(|finding| finding.weight != Weight::Missing);
+        let can_run = findings.iter().all(|finding| finding.severity != Severity::Missing);
         if self.json {
             output::print_json(&Report {
                 can_run,

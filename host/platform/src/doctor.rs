@@ -27,7 +27,7 @@ use crate::process::is_root;
 use crate::run::{Command, Host, Platform, RunError, json};
 use crate::wake_latency::wake_up_time;
 
-pub use findings::{DoctorFinding, Weight};
+pub use findings::{DoctorFinding, Severity};
 pub use timing::TimingFacts;
 
 /// The abilities of a host.

@@ -13,7 +13,8 @@ use super::timing::LIMIT_PERCENT;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DoctorFinding {
     /// Its severity.
-    pub weight: Weight,
+    #[serde(rename = "weight")]
+    pub severity: Severity,
     /// The subject: `CAP_NET_RAW`, `ip`, `eth0 large-receive-offload`.
     pub what: String,
     /// The consequence: what is not possible, or slower.
@@ -25,7 +26,7 @@ pub struct DoctorFinding {
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Weight {
+pub enum Severity {
     /// A node cannot run.
     Missing,
     /// A node runs, with less.
@@ -45,24 +46,24 @@ impl Facts {
         self.caps(&mut list);
         self.timing(&mut list);
         self.offloads(&mut list);
-        list.sort_by_key(|finding| finding.weight);
+        list.sort_by_key(|finding| finding.severity);
         list
     }
 
     fn capabilities(&self, list: &mut Vec<DoctorFinding>) {
-        for (name, weight, costs) in CAPABILITIES {
+        for (name, severity, costs) in CAPABILITIES {
             if self.capabilities.get(*name) == Some(&false) {
                 let remedy = format!("run as root, or in a service with {name}");
-                list.push(finding(*weight, (*name).to_owned(), costs, remedy));
+                list.push(finding(*severity, (*name).to_owned(), costs, remedy));
             }
         }
     }
 
     fn commands(&self, list: &mut Vec<DoctorFinding>) {
-        for (name, weight, package, costs) in COMMANDS {
+        for (name, severity, package, costs) in COMMANDS {
             if self.commands.get(*name) == Some(&false) {
                 let remedy = format!("apt-get install {package}");
-                list.push(finding(*weight, (*name).to_owned(), costs, remedy));
+                list.push(finding(*severity, (*name).to_owned(), costs, remedy));
             }
         }
     }
@@ -70,49 +71,49 @@ impl Facts {
     fn kernel(&self, list: &mut Vec<DoctorFinding>) {
         let raw = self.af_xdp || self.af_packet;
         let checks = [
-            (raw, Weight::Missing, "AF_PACKET", "no device can be read", "CONFIG_PACKET"),
-            (self.xdp, Weight::Costs, "XDP", SLOWER, "CONFIG_BPF_SYSCALL, CAP_BPF"),
-            (self.af_xdp, Weight::Costs, "AF_XDP", SLOWER, "CONFIG_XDP_SOCKETS"),
-            (self.tap, Weight::Costs, "TAP", "no vif of kind tap or host", "modprobe tun"),
+            (raw, Severity::Missing, "AF_PACKET", "no device can be read", "CONFIG_PACKET"),
+            (self.xdp, Severity::Costs, "XDP", SLOWER, "CONFIG_BPF_SYSCALL, CAP_BPF"),
+            (self.af_xdp, Severity::Costs, "AF_XDP", SLOWER, "CONFIG_XDP_SOCKETS"),
+            (self.tap, Severity::Costs, "TAP", "no vif of kind tap or host", "modprobe tun"),
             (
                 self.bpf_fs,
-                Weight::Costs,
+                Severity::Costs,
                 "BPF file system",
                 "nothing forwards while the node restarts, or after it was killed",
                 "mount -t bpf bpf /sys/fs/bpf",
             ),
             (
                 self.namespaces,
-                Weight::Costs,
+                Severity::Costs,
                 "network namespaces",
                 "no labs, demonstrations and experiments on this host",
                 "CONFIG_NET_NS, CAP_SYS_ADMIN",
             ),
             (
                 self.processors > 1,
-                Weight::Costs,
+                Severity::Costs,
                 "a second processor",
                 "the worker shares its processor with everything else, and is late for it",
                 "more processors",
             ),
             (
                 self.fifo.is_ok(),
-                Weight::Costs,
+                Severity::Costs,
                 "SCHED_FIFO",
                 "no reservation = \"fifo\" for the worker",
                 "CAP_SYS_NICE, and a control group with a real-time budget",
             ),
             (
                 self.deadline.is_ok(),
-                Weight::Costs,
+                Severity::Costs,
                 "SCHED_DEADLINE",
                 "no reservation = \"deadline\" for the worker",
                 "CAP_SYS_NICE, and no processor set around the node",
             ),
         ];
-        for (there, weight, what, costs, remedy) in checks {
+        for (there, severity, what, costs, remedy) in checks {
             if !there {
-                list.push(finding(weight, what.to_owned(), costs, remedy.to_owned()));
+                list.push(finding(severity, what.to_owned(), costs, remedy.to_owned()));
             }
         }
         let kinds = [("qdisc", &self.qdiscs, QDISCS), ("link", &self.links, LINKS)];
@@ -121,7 +122,7 @@ impl Facts {
                 if offered.get(*name) == Some(&false) {
                     let remedy = format!("modprobe the module of {kind} {name}");
                     let what = format!("{kind} {name}");
-                    list.push(finding(Weight::Costs, what, costs, remedy));
+                    list.push(finding(Severity::Costs, what, costs, remedy));
                 }
             }
         }
@@ -132,7 +133,7 @@ impl Facts {
         for (names, costs, remedy) in CAPS {
             let mut ways = self.caps.iter().filter(|way| names.contains(&way.name)).peekable();
             if ways.peek().is_some() && ways.all(|way| way.there.is_err()) {
-                list.push(finding(Weight::Costs, names.join(", "), costs, (*remedy).to_owned()));
+                list.push(finding(Severity::Costs, names.join(", "), costs, (*remedy).to_owned()));
             }
         }
     }
@@ -147,7 +148,7 @@ impl Facts {
             };
             let what = format!("deadline limit {}", CpuShare::from_ppm(limit));
             let remedy = "sysctl kernel.sched_rt_runtime_us=950000".to_owned();
-            list.push(finding(Weight::Costs, what, &costs, remedy));
+            list.push(finding(Severity::Costs, what, &costs, remedy));
         }
         if let Some(ppm) = timing.dl_server_ppm.filter(|ppm| *ppm > 0) {
             let share = CpuShare::from_ppm(ppm);
@@ -158,7 +159,7 @@ impl Facts {
             );
             let remedy = "echo 0 > /sys/kernel/debug/sched/fair_server/cpuN/runtime for each cpu, \
                           if classes leave normal threads time";
-            list.push(finding(Weight::Note, "dl_server".to_owned(), &costs, remedy.to_owned()));
+            list.push(finding(Severity::Note, "dl_server".to_owned(), &costs, remedy.to_owned()));
         }
         if self.wake_up_us > WAKE_UP_USUAL_US {
             let costs = format!(
@@ -167,7 +168,7 @@ impl Facts {
             );
             let remedy = "wake_latency = \"0s\" in [node] keeps processors awake, as real-time \
                           classes and cycles do by themselves";
-            list.push(finding(Weight::Note, "wake-up".to_owned(), &costs, remedy.to_owned()));
+            list.push(finding(Severity::Note, "wake-up".to_owned(), &costs, remedy.to_owned()));
         }
         let notes = [
             (
@@ -186,7 +187,7 @@ impl Facts {
         ];
         for (found, what, costs, remedy) in notes {
             if found {
-                list.push(finding(Weight::Costs, what.to_owned(), costs, remedy.to_owned()));
+                list.push(finding(Severity::Costs, what.to_owned(), costs, remedy.to_owned()));
             }
         }
     }
@@ -198,7 +199,7 @@ impl Facts {
                     let name = &device.name;
                     let remedy = format!("ethtool -K {name} {key} off");
                     let what = format!("{name} {offload}");
-                    list.push(finding(Weight::Note, what, costs, remedy));
+                    list.push(finding(Severity::Note, what, costs, remedy));
                 }
             }
         }
@@ -208,17 +209,17 @@ impl Facts {
 /// `missing CAP_NET_RAW: no device can be read; run as root, …`
 impl fmt::Display for DoctorFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let weight = match self.weight {
-            Weight::Missing => "missing",
-            Weight::Costs => "lacks",
-            Weight::Note => "note",
+        let severity = match self.severity {
+            Severity::Missing => "missing",
+            Severity::Costs => "lacks",
+            Severity::Note => "note",
         };
-        write!(f, "{weight:<8} {}: {}; {}", self.what, self.costs, self.remedy)
+        write!(f, "{severity:<8} {}: {}; {}", self.what, self.costs, self.remedy)
     }
 }
 
-fn finding(weight: Weight, what: String, costs: &str, remedy: String) -> DoctorFinding {
-    DoctorFinding { weight, what, costs: costs.to_owned(), remedy }
+fn finding(severity: Severity, what: String, costs: &str, remedy: String) -> DoctorFinding {
+    DoctorFinding { severity, what, costs: costs.to_owned(), remedy }
 }
 
 /// Below the kernel's default limit of deadline threads, classes have less than Weir would admit.
@@ -230,26 +231,26 @@ const SLOWER: &str = "devices are driven by packet sockets: each packet costs se
                       nothing is dropped before the copy and nothing redirected in the kernel";
 
 /// The capabilities of the service's unit.
-const CAPABILITIES: &[(&str, Weight, &str)] = &[
-    ("CAP_NET_ADMIN", Weight::Missing, "devices and their queues cannot be changed"),
-    ("CAP_NET_RAW", Weight::Missing, "no raw socket: no device can be read"),
-    ("CAP_BPF", Weight::Costs, SLOWER),
-    ("CAP_PERFMON", Weight::Costs, SLOWER),
-    ("CAP_IPC_LOCK", Weight::Costs, "frames may be swapped out, or not be had at all"),
-    ("CAP_SYS_NICE", Weight::Costs, "the worker's processor cannot be reserved"),
-    ("CAP_NET_BIND_SERVICE", Weight::Costs, "the interface cannot listen on a port below 1024"),
+const CAPABILITIES: &[(&str, Severity, &str)] = &[
+    ("CAP_NET_ADMIN", Severity::Missing, "devices and their queues cannot be changed"),
+    ("CAP_NET_RAW", Severity::Missing, "no raw socket: no device can be read"),
+    ("CAP_BPF", Severity::Costs, SLOWER),
+    ("CAP_PERFMON", Severity::Costs, SLOWER),
+    ("CAP_IPC_LOCK", Severity::Costs, "frames may be swapped out, or not be had at all"),
+    ("CAP_SYS_NICE", Severity::Costs, "the worker's processor cannot be reserved"),
+    ("CAP_NET_BIND_SERVICE", Severity::Costs, "the interface cannot listen on a port below 1024"),
 ];
 
-const COMMANDS: &[(&str, Weight, &str, &str)] = &[
-    ("ip", Weight::Missing, "iproute2", "no device can be taken or given back"),
-    ("tc", Weight::Missing, "iproute2", "no device can be taken"),
-    ("sysctl", Weight::Missing, "procps", "no device can be taken"),
-    ("ethtool", Weight::Costs, "ethtool", "offloads that a port cannot carry stay on"),
-    ("taskset", Weight::Costs, "util-linux", "other programs stay on the worker's processor"),
-    ("bridge", Weight::Costs, "iproute2", "no bridge of the host's can be adopted"),
+const COMMANDS: &[(&str, Severity, &str, &str)] = &[
+    ("ip", Severity::Missing, "iproute2", "no device can be taken or given back"),
+    ("tc", Severity::Missing, "iproute2", "no device can be taken"),
+    ("sysctl", Severity::Missing, "procps", "no device can be taken"),
+    ("ethtool", Severity::Costs, "ethtool", "offloads that a port cannot carry stay on"),
+    ("taskset", Severity::Costs, "util-linux", "other programs stay on the worker's processor"),
+    ("bridge", Severity::Costs, "iproute2", "no bridge of the host's can be adopted"),
     (
         "nsenter",
-        Weight::Costs,
+        Severity::Costs,
         "util-linux",
         "no programs in network namespaces: pods, routers, labs",
     ),
@@ -329,8 +330,8 @@ mod tests {
         }
     }
 
-    fn found(facts: &Facts) -> Vec<(Weight, String)> {
-        facts.findings().into_iter().map(|one| (one.weight, one.what)).collect()
+    fn found(facts: &Facts) -> Vec<(Severity, String)> {
+        facts.findings().into_iter().map(|one| (one.severity, one.what)).collect()
     }
 
     #[test]
@@ -347,14 +348,14 @@ mod tests {
         facts.qdiscs.insert("netem".into(), false);
         (facts.bpf_fs, facts.processors) = (false, 1);
         let expected = [
-            (Weight::Missing, "CAP_NET_RAW"),
-            (Weight::Costs, "ethtool"),
-            (Weight::Costs, "BPF file system"),
-            (Weight::Costs, "a second processor"),
-            (Weight::Costs, "SCHED_DEADLINE"),
-            (Weight::Costs, "qdisc netem"),
+            (Severity::Missing, "CAP_NET_RAW"),
+            (Severity::Costs, "ethtool"),
+            (Severity::Costs, "BPF file system"),
+            (Severity::Costs, "a second processor"),
+            (Severity::Costs, "SCHED_DEADLINE"),
+            (Severity::Costs, "qdisc netem"),
         ];
-        assert_eq!(found(&facts), expected.map(|(weight, what)| (weight, what.to_owned())));
+        assert_eq!(found(&facts), expected.map(|(severity, what)| (severity, what.to_owned())));
         let first = facts.findings()[0].to_string();
         assert_eq!(
             first,
@@ -400,7 +401,7 @@ mod tests {
         facts.caps = vec![way("cgroup v2", false), way("cgroup v1", false)];
         facts.caps.push(way("deadline budget", false));
         let names = ["cgroup v2, cgroup v1", "deadline budget"];
-        assert_eq!(found(&facts), names.map(|name| (Weight::Costs, name.to_owned())));
+        assert_eq!(found(&facts), names.map(|name| (Severity::Costs, name.to_owned())));
     }
 
     #[test]
