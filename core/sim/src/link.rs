@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A link: frames leave it in order, at its rate, after its delay.
 
+use weir_switch::IfaceId;
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
 use crate::MemoryPool;
@@ -19,7 +20,17 @@ pub struct SimLink {
     free_at: Instant,
     /// The transmission time of the backlog that still leaves room for the longest frame.
     longest_waits: Nanos,
+    /// The length of the last frame and its transmission time: the next one is mostly as long, and
+    /// needs no division.
+    last: (ByteCount, Nanos),
     dropped: u64,
+}
+
+/// Links by interface.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LinkTable {
+    /// By the interface's slot.
+    links: Vec<Option<(IfaceId, SimLink)>>,
 }
 
 impl SimLink {
@@ -29,7 +40,8 @@ impl SimLink {
     pub const fn new(rate: BitRate, delay: Nanos, queue_max: ByteCount) -> Self {
         let before = queue_max.get().saturating_sub(MemoryPool::FRAME_MAX as u64);
         let longest_waits = rate.time_for_ceil(ByteCount::new(before));
-        Self { rate, delay, queue_max, free_at: Instant::ZERO, longest_waits, dropped: 0 }
+        let last = (ByteCount::new(0), Nanos::ZERO);
+        Self { rate, delay, queue_max, free_at: Instant::ZERO, longest_waits, last, dropped: 0 }
     }
 
     /// Accepts a frame of `bytes` bytes and returns when it arrives at the far end; `None` if the
@@ -40,7 +52,10 @@ impl SimLink {
             return None;
         }
         let bytes = ByteCount::new(bytes);
-        self.free_at = self.free_at.max(now) + self.rate.time_for_ceil(bytes);
+        if bytes != self.last.0 {
+            self.last = (bytes, self.rate.time_for_ceil(bytes));
+        }
+        self.free_at = self.free_at.max(now) + self.last.1;
         Some(self.free_at + self.delay)
     }
 
@@ -62,6 +77,28 @@ impl SimLink {
     #[must_use]
     pub const fn dropped(&self) -> u64 {
         self.dropped
+    }
+}
+
+impl LinkTable {
+    /// Puts a link at an interface, in the place of the one that is there.
+    pub(crate) fn insert(&mut self, iface: IfaceId, link: SimLink) {
+        if self.links.len() <= iface.slot() {
+            self.links.resize(iface.slot() + 1, None);
+        }
+        self.links[iface.slot()] = Some((iface, link));
+    }
+
+    /// Returns the link at an interface, if one is there.
+    pub(crate) fn get(&self, iface: IfaceId) -> Option<&SimLink> {
+        let (at, link) = self.links.get(iface.slot())?.as_ref()?;
+        (*at == iface).then_some(link)
+    }
+
+    /// Returns the link at an interface, if one is there.
+    pub(crate) fn get_mut(&mut self, iface: IfaceId) -> Option<&mut SimLink> {
+        let (at, link) = self.links.get_mut(iface.slot())?.as_mut()?;
+        (*at == iface).then_some(link)
     }
 }
 

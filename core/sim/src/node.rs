@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A node in virtual time: the shipped switch, its frames, its clock, the links at its interfaces.
 
-use std::collections::BTreeMap;
-
 use weir_policy::{Policy, VifId};
 use weir_switch::{Counters, Direction, Frame, FramePool, IfaceId, Switch, Tally, Transmit};
 use weir_units::Instant;
 
 use crate::event::EventQueue;
+use crate::link::LinkTable;
 use crate::observation::Flight;
 use crate::plane::{Abilities, DataPlane, VifTraffic};
 use crate::{MemoryPool, SimError, SimLink, probe};
@@ -42,8 +41,8 @@ pub struct SimNode {
     pub now: Instant,
     /// Sees what leaves the switch in [`Self::run`].
     pub tap: Option<FrameTap>,
-    pub(crate) links_in: BTreeMap<IfaceId, SimLink>,
-    pub(crate) links_out: BTreeMap<IfaceId, SimLink>,
+    pub(crate) links_in: LinkTable,
+    pub(crate) links_out: LinkTable,
     /// Frames on a link.
     pub(crate) in_flight: EventQueue<Flight>,
 }
@@ -60,8 +59,8 @@ impl SimNode {
             pool: MemoryPool::new(policy.node.frames),
             now: Instant::ZERO,
             tap: None,
-            links_in: BTreeMap::new(),
-            links_out: BTreeMap::new(),
+            links_in: LinkTable::default(),
+            links_out: LinkTable::default(),
             in_flight: EventQueue::new(IN_FLIGHT_MAX),
         })
     }

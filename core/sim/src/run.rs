@@ -149,7 +149,8 @@ impl Run<'_> {
     fn step(&mut self) -> Result<(), SimError> {
         let now = self.node.now;
         while let Some((_, index)) = self.due.pop_due(now) {
-            self.offer_due(index, 0)?;
+            let burst = self.sources.get(index).map_or(0, |source| source.burst.max(1));
+            self.offer_due(index, burst)?;
         }
         while let Some((at, flight)) = self.node.in_flight.pop_due(now) {
             match flight {
@@ -177,8 +178,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Offers the `left` frames of a burst that had no room, then all frames of a source that are
-    /// due, then schedules it again.
+    /// Offers the `left` frames that a source has still to offer of a burst, then all others of it
+    /// that are due, then schedules it again.
     fn offer_due(&mut self, index: usize, mut left: u32) -> Result<(), SimError> {
         let now = self.node.now;
         for _ in 0..STEPS_AT_ONCE_MAX {
@@ -212,7 +213,7 @@ impl Run<'_> {
         }
         let (from, bytes, now) = (source.from, source.next_bytes(), node.now);
         let frame = node.make_frame(source, index, now, *report)?;
-        match node.links_in.get_mut(&from) {
+        match node.links_in.get_mut(from) {
             None => {
                 *must_ask = true;
                 node.switch.receive(now, from, frame, &mut node.pool);
@@ -232,7 +233,7 @@ impl Run<'_> {
         for port in (0..ports).map(weir_policy::PortId) {
             let iface = self.node.switch.port_iface(port);
             while self.transmit_one(iface)? {}
-            let link = self.node.links_out.get(&iface);
+            let link = self.node.links_out.get(iface);
             if link.is_some_and(|link| link.room_for_longest() > self.node.now) {
                 self.full |= 1 << port.0;
             }
@@ -256,7 +257,7 @@ impl Run<'_> {
     fn transmit_one(&mut self, iface: IfaceId) -> Result<bool, SimError> {
         let node = &mut *self.node;
         let now = node.now;
-        let link = node.links_out.get(&iface);
+        let link = node.links_out.get(iface);
         if let Some(at) = link.map(SimLink::room_for_longest).filter(|at| *at > now) {
             self.room_at = self.room_at.min(at);
             return Ok(false);
@@ -270,7 +271,7 @@ impl Run<'_> {
         }
         let probe = Probe::read(data);
         node.pool.free(frame.id);
-        let link = node.links_out.get_mut(&iface);
+        let link = node.links_out.get_mut(iface);
         let arrives = link.map(|link| link.send(now, frame.len.into()).unwrap_or(now));
         // A frame without a probe came by `hand_in`, and belongs to no source.
         match (probe, arrives) {

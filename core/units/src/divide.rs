@@ -24,8 +24,9 @@ const fn wide(a: u64, b: u64, c: u64, by: u64) -> (u64, u64) {
     }
     // (2⁶⁴ − 1)² + 2⁶⁴ − 1 is below 2¹²⁸.
     let sum = a as u128 * b as u128 + c as u128;
-    let (quotient, rest) = (sum / by as u128, sum % by as u128);
-    (saturate(quotient), saturate(rest))
+    // One division: a second would take as long as all else here.
+    let quotient = sum / by as u128;
+    (saturate(quotient), saturate(sum - quotient * by as u128))
 }
 
 const fn saturate(value: u128) -> u64 {
