@@ -24,8 +24,8 @@ struct Run<'a> {
     sources: &'a mut [SimSource],
     /// The next frame of each source that does not wait for room.
     due: EventQueue<usize>,
-    /// Sources that wait for room, each with the frames left of its burst.
-    waiting: Vec<(usize, u32)>,
+    /// Sources that wait for room.
+    waiting: Vec<usize>,
     /// True at the start, and if the switch took a frame since it was last asked for frames.
     must_ask: bool,
     /// The earliest instant at which a link that was full then has room again;
@@ -42,7 +42,7 @@ impl SimNode {
     /// Lets the sources offer and the switch forward until `end`. Reports every frame that is
     /// offered and every frame that leaves, in order of time. A frame leaves at the first instant
     /// at which the switch lets it go and its link has room for the longest frame. Sources continue
-    /// where an earlier run left them; the rest of a burst that waits for room at `end` is lost.
+    /// where an earlier run left them.
     ///
     /// # Errors
     /// A source sends frames that the node cannot take, the pool or the queue of events is full,
@@ -54,11 +54,14 @@ impl SimNode {
         report: &mut dyn FnMut(Observation),
     ) -> Result<(), SimError> {
         self.check_sources(sources)?;
-        let mut due = EventQueue::new(sources.len());
+        let (mut due, mut waiting) = (EventQueue::new(sources.len()), Vec::new());
         for (index, source) in sources.iter().enumerate() {
-            due.push(source.due(), index)?;
+            match source.left {
+                0 => due.push(source.due(), index)?,
+                _ => waiting.push(index),
+            }
         }
-        let (waiting, must_ask) = (Vec::new(), true);
+        let must_ask = true;
         let [room_at, event_at] = [Instant::FAR_FUTURE; 2];
         let mut run =
             Run { node: self, sources, due, waiting, must_ask, room_at, full: 0, event_at, report };
@@ -149,8 +152,10 @@ impl Run<'_> {
     fn step(&mut self) -> Result<(), SimError> {
         let now = self.node.now;
         while let Some((_, index)) = self.due.pop_due(now) {
-            let burst = self.sources.get(index).map_or(0, |source| source.burst.max(1));
-            self.offer_due(index, burst)?;
+            if let Some(source) = self.sources.get_mut(index) {
+                source.begin_burst();
+            }
+            self.offer_due(index)?;
         }
         while let Some((at, flight)) = self.node.in_flight.pop_due(now) {
             match flight {
@@ -168,8 +173,8 @@ impl Run<'_> {
             self.transmit()?;
         }
         if !self.waiting.is_empty() {
-            for (index, left) in std::mem::take(&mut self.waiting) {
-                self.offer_due(index, left)?;
+            for index in std::mem::take(&mut self.waiting) {
+                self.offer_due(index)?;
             }
             if self.must_ask {
                 self.transmit()?;
@@ -178,24 +183,23 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Offers the `left` frames that a source has still to offer of a burst, then all others of it
-    /// that are due, then schedules it again.
-    fn offer_due(&mut self, index: usize, mut left: u32) -> Result<(), SimError> {
+    /// Offers what is left of a source's burst, then its next ones that are due, then schedules it
+    /// again.
+    fn offer_due(&mut self, index: usize) -> Result<(), SimError> {
         let now = self.node.now;
         for _ in 0..STEPS_AT_ONCE_MAX {
-            while left > 0 {
+            while self.sources.get(index).is_some_and(|source| source.left > 0) {
                 if !self.offer(index)? {
-                    self.waiting.push((index, left));
+                    self.waiting.push(index);
                     return Ok(());
                 }
-                left -= 1;
             }
-            let Some(source) = self.sources.get(index) else { return Ok(()) };
+            let Some(source) = self.sources.get_mut(index) else { return Ok(()) };
             let due = source.due();
             if due > now {
                 return self.due.push(due, index);
             }
-            left = source.burst.max(1);
+            source.begin_burst();
         }
         Err(SimError::Livelock { at: now, steps: STEPS_AT_ONCE_MAX })
     }

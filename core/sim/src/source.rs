@@ -33,6 +33,9 @@ pub struct SimSource {
     /// other processes follow from the counts.
     elapsed: f64,
     next_bytes: u16,
+    /// Frames of the current burst that are not offered yet; above 0 between two runs only while
+    /// the source waits for room.
+    pub(crate) left: u32,
 }
 
 /// Lengths of frames, layer 2 without FCS.
@@ -111,7 +114,7 @@ impl SimSource {
         seed: Seed,
     ) -> Self {
         let (burst, start, when_full) = (1, Instant::ZERO, WhenFull::Lose);
-        let (offered, bits, elapsed, next_bytes) = (0, 0, 0.0, 0);
+        let (offered, bits, elapsed, next_bytes, left) = (0, 0, 0.0, 0, 0);
         let mut made = Self {
             from,
             mac,
@@ -126,6 +129,7 @@ impl SimSource {
             bits,
             elapsed,
             next_bytes,
+            left,
         };
         made.next_bytes = made.draw_bytes();
         made
@@ -138,7 +142,8 @@ impl SimSource {
         self
     }
 
-    /// Returns when the next frame is offered.
+    /// Returns when the next burst begins. A source that waits for room offers the rest of its
+    /// current one before that.
     ///
     /// A constant rate is computed from the counts, so no rounding error gathers: frame `n` is due
     /// at `start + ⌊bits before it · 10⁹ ÷ rate⌋`.
@@ -168,6 +173,11 @@ impl SimSource {
         self.offered
     }
 
+    /// Begins the burst that is due now.
+    pub(crate) fn begin_burst(&mut self) {
+        self.left = self.burst.max(1);
+    }
+
     /// Advances to the next frame and returns the number of the present one.
     pub(crate) fn advance(&mut self) -> u64 {
         let number = self.offered;
@@ -175,6 +185,7 @@ impl SimSource {
             let mean = rate.nanos_for(self.next_bytes);
             self.elapsed += self.seed.exponential(mean);
         }
+        self.left = self.left.saturating_sub(1);
         self.offered += 1;
         self.bits += u64::from(self.next_bytes) * 8;
         self.next_bytes = self.draw_bytes();
