@@ -3,8 +3,8 @@
 //!
 //! [`SimNode::run`] jumps from event to event and handles each instant in a fixed order: sources
 //! offer the frames that are due, frames on a link arrive, the switch forwards. Then sources that
-//! waited for room try again, and the switch forwards once more. The switch is not asked where it
-//! can have nothing: it took no frame, none of its own events has come, and no link has room again.
+//! waited for room try again, and the switch forwards once more. The switch is not asked for frames
+//! where it can have none: none of its own events has come, and no link has room again.
 
 use weir_switch::{Direction, Frame, FramePool, IfaceId, Transmit};
 use weir_units::{Instant, Nanos};
@@ -26,14 +26,14 @@ struct Run<'a> {
     due: EventQueue<usize>,
     /// Sources that wait for room.
     waiting: Vec<usize>,
-    /// True at the start, and if the switch took a frame since it was last asked for frames.
-    must_ask: bool,
+    /// True if the switch took a frame, so that its next event may be another.
+    took: bool,
     /// The earliest instant at which a link that was full then has room again;
     /// [`Instant::FAR_FUTURE`] if none was full.
     room_at: Instant,
     /// The ports whose links are full, a bit for each.
     full: u64,
-    /// The instant of the switch's next event, as of the last look.
+    /// The instant from which the switch may have a frame.
     event_at: Instant,
     report: &'a mut dyn FnMut(Observation),
 }
@@ -61,10 +61,10 @@ impl SimNode {
                 _ => waiting.push(index),
             }
         }
-        let must_ask = true;
-        let [room_at, event_at] = [Instant::FAR_FUTURE; 2];
+        // Frames may be queued since before.
+        let (took, full, room_at, event_at) = (false, 0, Instant::FAR_FUTURE, self.now);
         let mut run =
-            Run { node: self, sources, due, waiting, must_ask, room_at, full: 0, event_at, report };
+            Run { node: self, sources, due, waiting, took, room_at, full, event_at, report };
         let (mut last, mut steps) = (run.node.now, 0);
         while let Some(now) = run.next().filter(|now| *now < end) {
             steps = if now > last { 0 } else { steps + 1 };
@@ -131,15 +131,8 @@ impl SimNode {
 
 impl Run<'_> {
     /// The next instant at which anything happens; `None` if nothing ever will.
-    fn next(&mut self) -> Option<Instant> {
-        let now = self.node.now;
-        if self.must_ask {
-            return Some(now);
-        }
-        let never = Instant::FAR_FUTURE;
-        // A frame that waits for a full link is due already. Its tree's next event is never later
-        // than now, and would keep the clock from advancing.
-        self.event_at = self.node.switch.next_event_without(self.full).unwrap_or(never);
+    fn next(&self) -> Option<Instant> {
+        let (now, never) = (self.node.now, Instant::FAR_FUTURE);
         let retry = if self.waiting.is_empty() { never } else { now + RETRY };
         let [due, flight] = [self.due.next(), self.node.in_flight.next()];
         let events = due.unwrap_or(never).min(flight.unwrap_or(never));
@@ -160,7 +153,7 @@ impl Run<'_> {
         while let Some((at, flight)) = self.node.in_flight.pop_due(now) {
             match flight {
                 Flight::In(iface, frame) => {
-                    self.must_ask = true;
+                    self.took = true;
                     self.node.switch.receive(now, iface, frame, &mut self.node.pool);
                 }
                 Flight::Out(iface, probe, len) => {
@@ -169,16 +162,12 @@ impl Run<'_> {
                 }
             }
         }
-        if self.must_ask || self.event_at <= now || self.room_at <= now {
-            self.transmit()?;
-        }
+        self.forward()?;
         if !self.waiting.is_empty() {
             for index in std::mem::take(&mut self.waiting) {
                 self.offer_due(index)?;
             }
-            if self.must_ask {
-                self.transmit()?;
-            }
+            self.forward()?;
         }
         Ok(())
     }
@@ -206,7 +195,7 @@ impl Run<'_> {
 
     /// Offers the next frame of a source; `false` if it waits for room instead.
     fn offer(&mut self, index: usize) -> Result<bool, SimError> {
-        let Self { node, sources, report, must_ask, .. } = self;
+        let Self { node, sources, report, took, .. } = self;
         let Some(source) = sources.get_mut(index) else { return Ok(true) };
         if source.when_full != WhenFull::Lose && !node.has_room(source.from) {
             if source.when_full == WhenFull::Wait {
@@ -219,7 +208,7 @@ impl Run<'_> {
         let frame = node.make_frame(source, index, now, *report)?;
         match node.links_in.get_mut(from) {
             None => {
-                *must_ask = true;
+                *took = true;
                 node.switch.receive(now, from, frame, &mut node.pool);
             }
             Some(link) => match link.send(now, bytes.into()) {
@@ -230,9 +219,30 @@ impl Run<'_> {
         Ok(true)
     }
 
+    /// Takes every frame that may leave now, if the switch can have one.
+    fn forward(&mut self) -> Result<(), SimError> {
+        let now = self.node.now;
+        if std::mem::take(&mut self.took) {
+            let ready = self.node.switch.next_ready(IfaceId(0)).map(|_| now);
+            self.event_at = ready.unwrap_or_else(|| self.next_event());
+        }
+        if self.event_at <= now || self.room_at <= now {
+            self.transmit()?;
+            self.event_at = self.next_event();
+        }
+        Ok(())
+    }
+
+    /// Returns the instant of the switch's next event. A frame that waits for a full link is due
+    /// already: its tree's next event is never later than now, and would keep the clock from
+    /// advancing.
+    fn next_event(&self) -> Instant {
+        self.node.switch.next_event_without(self.full).unwrap_or(Instant::FAR_FUTURE)
+    }
+
     /// Takes every frame that may leave now.
     fn transmit(&mut self) -> Result<(), SimError> {
-        (self.must_ask, self.room_at, self.full) = (false, Instant::FAR_FUTURE, 0);
+        (self.room_at, self.full) = (Instant::FAR_FUTURE, 0);
         let ports = u32::try_from(self.node.switch.policy().ports.len()).unwrap_or(u32::MAX);
         for port in (0..ports).map(weir_policy::PortId) {
             let iface = self.node.switch.port_iface(port);
