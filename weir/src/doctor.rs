@@ -86,12 +86,11 @@ fn running_nodes(state: &Path) -> Vec<NodeFindings> {
 
 fn node_lines(nodes: &[NodeFindings]) -> String {
     let lines = |NodeFindings { node, findings, unheld }: &NodeFindings| {
-        let wrong: String = match findings.as_slice() {
-            [] => format!("node {node} runs: nothing is wrong\n"),
-            some => some.iter().map(|finding| format!("node {node}: {finding}\n")).collect(),
-        };
-        let keys = unheld.iter().map(|key| format!("node {node}: not held: {key}\n"));
-        keys.fold(wrong, |page, line| page + &line)
+        if findings.is_empty() && unheld.is_empty() {
+            return format!("node {node} runs: nothing is wrong\n");
+        }
+        let wrong = findings.iter().map(|finding| format!("node {node}: {finding}\n"));
+        wrong.chain(unheld.iter().map(|key| format!("node {node}: not held: {key}\n"))).collect()
     };
     nodes.iter().map(lines).collect()
 }

@@ -25,7 +25,8 @@ pub struct Unheld {
     pub more: usize,
 }
 
-/// The parts of a class's configuration that a scheduler holds.
+/// The parts of a class's configuration that a scheduler holds. A `rate` is always held: what the
+/// scheduler does not shape, the switch polices on entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldKeys {
     /// Shares the rest of the capacity by `priority`, in proportion or as a rank.
@@ -34,9 +35,7 @@ pub struct HeldKeys {
     pub min_rate: bool,
     /// Bounds the delay of a class by `delay`.
     pub delay: bool,
-    /// Holds a class to its `rate`.
-    pub rate: bool,
-    /// Has classes for slices and routers; otherwise their shares hold for packet rates only.
+    /// Has classes for slices and routers, and so holds their `priority` and `min_rate` too.
     pub levels: bool,
 }
 
@@ -44,46 +43,45 @@ impl SchedulerKind {
     /// The parts that the scheduler holds.
     #[must_use]
     pub const fn holds(self) -> HeldKeys {
-        let (priority, min_rate, rate) = match self {
-            Self::Hfsc | Self::Wrr => (true, true, true),
-            Self::Drr | Self::Wfq | Self::Strict => (true, false, true),
-            Self::Fifo => (false, false, false),
+        let (priority, min_rate) = match self {
+            Self::Hfsc | Self::Wrr => (true, true),
+            Self::Drr | Self::Wfq | Self::Strict => (true, false),
+            Self::Fifo => (false, false),
         };
         let hierarchical = matches!(self, Self::Hfsc);
-        HeldKeys { priority, min_rate, delay: hierarchical, rate, levels: hierarchical }
+        HeldKeys { priority, min_rate, delay: hierarchical, levels: hierarchical }
     }
 }
 
 impl Policy {
-    /// The keys that are asked for and not held, by port. Empty where every port has `hfsc`.
+    /// The keys that are asked for and not held: one entry for each port and key. Empty where every
+    /// port has `hfsc`.
     #[must_use]
     pub fn unheld(&self) -> Vec<Unheld> {
         let mut list = Vec::new();
         for (id, port) in self.ports() {
             let held = port.scheduler.holds();
-            let mut add = |key, held: bool, askers: &dyn Fn() -> Vec<String>| {
-                // A live change asks this, mostly of schedulers that hold everything.
-                let askers = if held { Vec::new() } else { askers() };
+            // A live change asks this, mostly of schedulers that hold everything.
+            let askers = |held_of_vifs: bool, asks: fn(&Share) -> bool| {
+                let any = |vif: &Vif| Direction::ALL.iter().any(|way| asks(vif.share(*way)));
+                let mut askers = if held_of_vifs { Vec::new() } else { self.vifs_on(id, any) };
+                if !held.levels {
+                    askers.extend(self.groups_on(id, asks));
+                }
+                askers
+            };
+            let delays = || self.vifs_on(id, |vif| vif.delay.is_some());
+            let keys = [
+                ("priority", askers(held.priority, |share| share.priority != 1)),
+                ("min_rate", askers(held.min_rate, |share| !share.min_rate.is_zero())),
+                ("delay", if held.delay { Vec::new() } else { delays() }),
+            ];
+            for (key, askers) in keys {
                 let more = askers.len().saturating_sub(1);
-                let Some(first) = askers.into_iter().next() else { return };
+                let Some(first) = askers.into_iter().next() else { continue };
                 let (port, scheduler) = (port.name.clone(), port.scheduler);
                 list.push(Unheld { port, scheduler, key, first, more });
-            };
-            let any = |vif: &Vif, asks: fn(&Share) -> bool| {
-                Direction::ALL.iter().any(|direction| asks(vif.share(*direction)))
-            };
-            add("priority", held.priority, &|| {
-                self.vifs_on(id, |vif| any(vif, |s| s.priority != 1))
-            });
-            let minimum = |share: &Share| !share.min_rate.is_zero();
-            add("min_rate", held.min_rate, &|| self.vifs_on(id, |vif| any(vif, minimum)));
-            add("delay", held.delay, &|| self.vifs_on(id, |vif| vif.delay.is_some()));
-            add("rate", held.rate, &|| {
-                self.vifs_on(id, |vif| any(vif, |share| share.rate.is_some()))
-            });
-            add("min_rate", held.levels, &|| self.groups_on(id, minimum));
-            add("rate", held.levels, &|| self.groups_on(id, |share| share.rate.is_some()));
-            add("priority", held.levels, &|| self.groups_on(id, |share| share.priority != 1));
+            }
         }
         list
     }

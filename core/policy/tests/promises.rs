@@ -164,6 +164,7 @@ fn what_a_scheduler_does_not_hold_is_said() {
     let port = policy.add_port(Port::new("p", BitRate::from_mbps(100)));
     let mut slice = Slice::new("s");
     slice.send.rate = Some(BitRate::from_mbps(50));
+    slice.send.min_rate = BitRate::from_mbps(30);
     let slice = policy.add_slice(slice);
     for name in ["a", "b"] {
         let mut vif = Vif::new(name, slice, port);
@@ -171,15 +172,15 @@ fn what_a_scheduler_does_not_hold_is_said() {
         policy.add_vif(vif);
     }
     assert_eq!(policy.unheld(), []);
-    policy[port].scheduler = SchedulerKind::Drr;
-    let said: Vec<_> = policy.unheld().iter().map(ToString::to_string).collect();
-    assert_eq!(
-        said,
-        [
-            "port \"p\": \"drr\" does not hold min_rate, asked for by vif \"a\" and 1 more",
-            "port \"p\": \"drr\" does not hold rate, asked for by slice \"s\"",
-        ]
-    );
+    // A rate is policed where it is not shaped.
+    let mut said = |scheduler| {
+        policy[port].scheduler = scheduler;
+        policy.unheld().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let drr = "port \"p\": \"drr\" does not hold min_rate, asked for by vif \"a\" and 2 more";
+    assert_eq!(said(SchedulerKind::Drr), [drr]);
+    let wrr = "port \"p\": \"wrr\" does not hold min_rate, asked for by slice \"s\"";
+    assert_eq!(said(SchedulerKind::Wrr), [wrr]);
 }
 
 /// Goal: a pool always holds what its queues and rings may hold. Method: nodes of any number of

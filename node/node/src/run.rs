@@ -278,13 +278,15 @@ impl SwitchPlane {
         Ok(worker.map_or(Ok(()), |worker| self.routers.start(policy, worker))?)
     }
 
-    /// Lists the keys that the ports' schedulers do not hold. Returns a line for each port and key
-    /// that was not in the list before.
+    /// Lists the keys that the ports' schedulers do not hold. Returns a line for each port,
+    /// scheduler and key that was not in the list before.
     fn list_unheld(&self, policy: &Policy) -> Vec<String> {
         let unheld = policy.unheld();
         let mut listed = self.unheld();
-        let is_listed =
-            |new: &&Unheld| listed.iter().any(|old| (&old.port, old.key) == (&new.port, new.key));
+        let is_same = |old: &Unheld, new: &Unheld| {
+            (&old.port, old.scheduler, old.key) == (&new.port, new.scheduler, new.key)
+        };
+        let is_listed = |new: &&Unheld| listed.iter().any(|old| is_same(old, new));
         let added = unheld.iter().filter(|new| !is_listed(new));
         let lines = added.map(|key| format!("not held: {key}")).collect();
         *listed = unheld;
