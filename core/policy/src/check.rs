@@ -15,6 +15,7 @@ use crate::bounds::FRAMES_MAX;
 use crate::bridges;
 use crate::cycle;
 use crate::dataplane_check;
+use crate::device_pattern::{DEVICE_MAX, is_linux_device};
 use crate::finding::Finding;
 use crate::format::quoted;
 use crate::packet_check::{other_family, without_ports};
@@ -366,13 +367,5 @@ fn is_broadcast(address: IpAddr) -> bool {
     matches!(address, IpAddr::V4(v4) if v4.is_broadcast())
 }
 
-/// Returns true for a name that the kernel's `dev_valid_name` accepts.
-fn is_linux_device(name: &str) -> bool {
-    let bad = |byte: u8| byte == b'/' || byte == b':' || byte.is_ascii_whitespace();
-    (1..=DEVICE_MAX).contains(&name.len()) && name != "." && name != ".." && !name.bytes().any(bad)
-}
-
-/// `IFNAMSIZ` less the terminating zero.
-const DEVICE_MAX: usize = 15;
 /// Frames in one batch of a port in memory or a file.
 const FRAMES_IN_MEMORY: u64 = 64;

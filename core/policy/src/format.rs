@@ -14,7 +14,7 @@ use weir_units::{BitRate, ByteCount, CpuShare, Nanos, PacketRate};
 
 use crate::address::{MacAddr, Prefix};
 use crate::decimal::Decimal;
-use crate::device_pattern::{DevicePattern, NameTemplate, is_name_byte};
+use crate::device_pattern::{DevicePattern, NameTemplate, is_linux_device, is_name_byte};
 use crate::digest::Digest;
 
 /// A value of the document that is written as text.
@@ -66,7 +66,8 @@ pub(crate) fn read(format: &str, text: &str) -> Result<u64, String> {
         }
         "name" if is_name(text) => Ok(0),
         "text" => Ok(0),
-        "device" | "device-name" | "path" | "guest" | "process"
+        "device-name" if is_linux_device(text) => Ok(0),
+        "device" | "path" | "guest" | "process"
             if !text.is_empty() && !text.contains(char::is_control) =>
         {
             Ok(0)
@@ -94,7 +95,7 @@ pub(crate) fn wanted(format: &str) -> &'static str {
         }
         "name" => "a name: 1 to 63 letters, digits, dots, dashes and underscores",
         "device" => "a device name or a path",
-        "device-name" => "a device name",
+        "device-name" => "a device name: 1 to 15 bytes without space, slash and colon",
         "path" => "a path",
         "guest" => "the name of a guest",
         "process" => "a process id or the path of a file with it",
