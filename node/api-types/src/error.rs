@@ -86,7 +86,7 @@ impl ApiError {
     }
 }
 
-/// Returns the beginning of a text that a caller sent, for a refusal.
+/// Returns the first 200 characters of a text that a caller sent, for a refusal.
 #[must_use]
 pub fn shown(text: &str) -> String {
     text.chars().take(SHOWN_CHARS_MAX).collect()
@@ -115,5 +115,19 @@ impl ErrorCode {
             Self::NotRunning => 503,
             Self::NotRecorded => 507,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_repeats_at_most_two_hundred_characters_of_the_path() {
+        let refused = ApiError::unknown_path("/v1/nothing").message;
+        assert_eq!(refused, "path: \"/v1/nothing\" does not exist; /v1/openapi.json lists all");
+        let refused = ApiError::unknown_method("PUT", &format!("/{}", "é".repeat(300))).message;
+        let path = format!("/{}", "é".repeat(199));
+        assert_eq!(refused, format!("method: \"PUT\" is not allowed on {path:?}"));
     }
 }

@@ -88,7 +88,7 @@ impl StreamDelays {
 }
 
 /// Returns the per cent of late pieces whose delay is that of the piece before, less what a period
-/// is longer than the work, or a jump above it.
+/// is longer than the work, or from [`JUMP`] to [`JUMP_MAX`] above it.
 fn stairs(late: &[u64]) -> f64 {
     let down = PERIOD.saturating_sub(WORK).as_nanos();
     let (mut all, mut fit) = (0_u64, 0_u64);
@@ -138,5 +138,6 @@ mod tests {
         assert!((stairs(&stair) - 100.0).abs() < 1e-9);
         let level = [0, 20_000_000, 20_000_000, 20_000_000];
         assert!((stairs(&level) - 100.0 / 3.0).abs() < 1e-9, "{}", stairs(&level));
+        assert!(stairs(&[0, 70_000_000]).abs() < 1e-9, "no turn is that long");
     }
 }
