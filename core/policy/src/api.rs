@@ -34,8 +34,9 @@ pub struct Api {
     pub request_time: Nanos,
     /// Requests a second of one caller.
     pub requests_per_second: u32,
-    /// Requests a minute without a known token from one address. Further ones are refused as busy
-    /// and are not logged; a known token is always served.
+    /// Requests a minute without a known token from one address, one /64 of IPv6 or one local user.
+    /// Further ones are refused as busy and are not logged. No known token is refused for this
+    /// bound.
     pub wrong_tokens_per_minute: u32,
     /// Streams of events at once.
     pub listeners: u32,
@@ -100,8 +101,8 @@ pub(crate) struct ApiTable {
     /// Requests a second of one caller, a user or a token.
     #[schemars(range(min = 1, max = 1_000_000), extend("default" = REQUESTS))]
     requests_per_second: Option<u32>,
-    /// Requests a minute without a known token, from one address or from one user on the Unix
-    /// socket.
+    /// Requests a minute without a known token, from one address, one /64 of IPv6, or one user on
+    /// the Unix socket.
     #[schemars(range(min = 1, max = 1_000_000), extend("default" = WRONG_TOKENS))]
     wrong_tokens_per_minute: Option<u32>,
     /// Streams of events at once.

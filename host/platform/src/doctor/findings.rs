@@ -12,7 +12,7 @@ use super::timing::LIMIT_PERCENT;
 /// Something that is missing, or in the way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DoctorFinding {
-    /// Its severity.
+    /// Its severity. JSON keeps the name that it had first.
     #[serde(rename = "weight")]
     pub severity: Severity,
     /// The subject: `CAP_NET_RAW`, `ip`, `eth0 large-receive-offload`.
@@ -238,7 +238,7 @@ const CAPABILITIES: &[(&str, Severity, &str)] = &[
     ("CAP_PERFMON", Severity::Costs, SLOWER),
     ("CAP_IPC_LOCK", Severity::Costs, "frames may be swapped out, or not be had at all"),
     ("CAP_SYS_NICE", Severity::Costs, "the worker's processor cannot be reserved"),
-    ("CAP_NET_BIND_SERVICE", Severity::Costs, "the interface cannot listen on a port below 1024"),
+    ("CAP_NET_BIND_SERVICE", Severity::Costs, "the API cannot listen on a TCP port below 1024"),
 ];
 
 const COMMANDS: &[(&str, Severity, &str, &str)] = &[
@@ -287,7 +287,7 @@ const OFFLOADS: &[(&str, &str, &str)] = &[
     (
         "generic-receive-offload",
         "gro",
-        "received frames are joined before they are read; the peer of a redirected veth needs it",
+        "received frames are joined before they are read (leave it on at a redirected veth's peer)",
     ),
     ("large-receive-offload", "lro", "the device joins received frames, which XDP cannot carry"),
     ("rx-vlan-offload", "rxvlan", "the tag is taken off before XDP sees the frame"),
