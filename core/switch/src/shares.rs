@@ -3,9 +3,10 @@
 //!
 //! A scheduler guarantees a rate to a leaf; weights divide the rest. A `min_rate` of a slice
 //! or router that its members' own do not use up is therefore handed down to its vifs, by their
-//! priorities. While some of them are idle, the others hold it through the weights: among siblings
-//! of which one has such a rest, a weight is `min_rate` plus the priority's part of what is left
-//! beyond all minimums, so that the weight alone gives each sibling its minimum.
+//! priorities. While some of them are idle, a nested scheduler lets the others hold it through the
+//! weights: among siblings of which one has such a rest, a weight is `min_rate` plus the priority's
+//! part of what is left beyond all minimums, so that the weight alone gives each sibling its
+//! minimum.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -48,7 +49,10 @@ impl TreeShares {
         let least =
             if minimums { Minimums::of(policy, port, direction) } else { Minimums::none(policy) };
         let mut shares = Self::plain(policy, port, direction, &least);
-        shares.weigh(policy, port, direction, &least);
+        // A flat scheduler has no siblings: its weights are those of all vifs of the port.
+        if policy[port].scheduler.holds().levels {
+            shares.weigh(policy, port, direction, &least);
+        }
         shares
     }
 
@@ -272,6 +276,27 @@ mod tests {
         let weight = |at: usize| shares.slices[at].as_ref().unwrap().weight;
         // 40 + 60 · 1/4 of 100, and 60 · 3/4 of 100.
         assert_eq!((weight(0), weight(1)), (550_000, 450_000));
+    }
+
+    /// A router hands its rest down to two vifs, beside which a third hangs on the slice.
+    #[test]
+    fn a_flat_scheduler_keeps_priorities_as_weights() {
+        let (mut policy, port, slice) = node();
+        let router = policy.add_router(Router::new("r", slice));
+        policy[router].send.min_rate = BitRate::from_mbps(40);
+        for (name, router) in [("a", Some(router)), ("b", Some(router)), ("c", None)] {
+            let mut vif = Vif::new(name, slice, port);
+            vif.router = router;
+            policy.add_vif(vif);
+        }
+        policy.vifs[2].send.min_rate = BitRate::from_mbps(10);
+        let weight_of_c = |policy: &Policy| {
+            let shares = TreeShares::of(policy, port, Direction::Send, true);
+            shares.vifs[2].as_ref().unwrap().weight
+        };
+        assert_eq!(weight_of_c(&policy), 200_000, "10 of 50, beside the router");
+        policy[port].scheduler = weir_policy::SchedulerKind::Wrr;
+        assert_eq!(weight_of_c(&policy), 1, "beside all vifs");
     }
 
     #[test]
