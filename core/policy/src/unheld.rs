@@ -2,13 +2,13 @@
 //! The guarantees and limits that a policy asks for and the scheduler of a port does not hold. They
 //! are listed, so that none is missing silently.
 
-use alloc::collections::BTreeSet;
-use alloc::string::String;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::format::quoted;
-use crate::{Direction, Policy, PortId, RouterId, SchedulerKind, Share, SliceId, Vif};
+use crate::{Direction, Policy, Port, PortId, Router, SchedulerKind, Share, Slice, Vif};
 
 /// One key that the scheduler of one port does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Unheld {
     pub port: String,
     /// Its scheduler.
     pub scheduler: SchedulerKind,
+    /// True if the port's cycle is the reason: the scheduler alone would hold the key.
+    pub cyclic: bool,
     /// The key.
     pub key: &'static str,
     /// The first vif, router or slice on the port that asks for it, such as `vif "gold.0"`.
@@ -53,67 +55,136 @@ impl SchedulerKind {
     }
 }
 
+/// A vif, slice or router that asks for a key.
+enum Asker<'a> {
+    Vif(&'a Vif),
+    Slice(&'a Slice),
+    Router(&'a Router),
+}
+
+/// A port, with those whose frames pass it.
+struct Members<'a> {
+    port: &'a Port,
+    vifs: Vec<&'a Vif>,
+    /// Each with the number of its vifs on the port.
+    slices: Vec<(&'a Slice, usize)>,
+    routers: Vec<(&'a Router, usize)>,
+}
+
 impl Policy {
     /// The keys that are asked for and not held: one entry for each port and key. Empty where every
-    /// port has `hfsc`.
+    /// port has `hfsc` and no cycle.
     #[must_use]
     pub fn unheld(&self) -> Vec<Unheld> {
         let mut list = Vec::new();
         for (id, port) in self.ports() {
             let held = port.scheduler.holds();
-            // A live change asks this, mostly of schedulers that hold everything.
-            let askers = |held_of_vifs: bool, asks: fn(&Share) -> bool| {
-                let any = |vif: &Vif| Direction::ALL.iter().any(|way| asks(vif.share(*way)));
-                let mut askers = if held_of_vifs { Vec::new() } else { self.vifs_on(id, any) };
-                if !held.levels {
-                    askers.extend(self.groups_on(id, asks));
-                }
-                askers
-            };
-            let delays = || self.vifs_on(id, |vif| vif.delay.is_some());
-            let keys = [
-                ("priority", askers(held.priority, |share| share.priority != 1)),
-                ("min_rate", askers(held.min_rate, |share| !share.min_rate.is_zero())),
-                ("delay", if held.delay { Vec::new() } else { delays() }),
-            ];
-            for (key, askers) in keys {
-                let more = askers.len().saturating_sub(1);
-                let Some(first) = askers.into_iter().next() else { continue };
-                let (port, scheduler) = (port.name.clone(), port.scheduler);
-                list.push(Unheld { port, scheduler, key, first, more });
+            let everything = held.priority && held.min_rate && held.delay && held.levels;
+            // A live change asks this, mostly of ports like these.
+            if everything && port.cycle.is_none() {
+                continue;
             }
+            let members = Members::of(self, id);
+            members.add("priority", &mut members.of_priority(), &mut list);
+            members.add("min_rate", &mut members.of_min_rate(), &mut list);
+            let delayed = members.vifs.iter().filter(|vif| !held.delay && vif.delay.is_some());
+            members.add("delay", &mut delayed.map(|vif| Asker::Vif(vif)), &mut list);
         }
         list
     }
+}
 
-    fn vifs_on(&self, port: PortId, asks: impl Fn(&Vif) -> bool) -> Vec<String> {
-        let askers = self.vifs.iter().filter(|vif| vif.port == port && asks(vif));
-        askers.map(|vif| alloc::format!("vif {}", quoted(&vif.name))).collect()
+impl<'a> Members<'a> {
+    fn of(policy: &'a Policy, port: PortId) -> Self {
+        let vifs: Vec<&Vif> = policy.vifs.iter().filter(|vif| vif.port == port).collect();
+        let (mut slices, mut routers) = (BTreeMap::new(), BTreeMap::new());
+        for vif in &vifs {
+            *slices.entry(vif.slice).or_insert(0) += 1;
+            if let Some(router) = vif.router {
+                *routers.entry(router).or_insert(0) += 1;
+            }
+        }
+        let slices = slices.into_iter().map(|(id, vifs)| (&policy[id], vifs)).collect();
+        let routers = routers.into_iter().map(|(id, vifs)| (&policy[id], vifs)).collect();
+        Self { port: &policy[port], vifs, slices, routers }
     }
 
-    /// Slices and routers with a vif on the port.
-    fn groups_on(&self, port: PortId, asks: impl Fn(&Share) -> bool) -> Vec<String> {
-        let asked = |shares: [&Share; 2]| shares.into_iter().any(&asks);
-        let vifs = || self.vifs.iter().filter(|vif| vif.port == port);
-        let slices_on: BTreeSet<SliceId> = vifs().map(|vif| vif.slice).collect();
-        let routers_on: BTreeSet<RouterId> = vifs().filter_map(|vif| vif.router).collect();
-        let slices = self
-            .slices()
-            .filter(|(id, slice)| asked([&slice.send, &slice.receive]) && slices_on.contains(id));
-        let routers = self.routers().filter(|(id, router)| {
-            asked([&router.send, &router.receive]) && routers_on.contains(id)
+    /// Returns who asks for a `priority` that is not held. A cycle gives each slice its phases, so
+    /// that `priority` of a slice means nothing towards the port.
+    fn of_priority(&self) -> impl Iterator<Item = Asker<'a>> {
+        let held = self.port.scheduler.holds();
+        let asks = |share: &Share| share.priority != 1;
+        let slices = self.slices.iter().filter(move |(slice, _)| {
+            (asks(&slice.send) && (!held.levels || self.port.cycle.is_some()))
+                || (asks(&slice.receive) && !held.levels)
         });
-        slices
-            .map(|(_, slice)| alloc::format!("slice {}", quoted(&slice.name)))
-            .chain(routers.map(|(_, router)| alloc::format!("router {}", quoted(&router.name))))
-            .collect()
+        let routers = self.routers.iter().filter(move |(router, _)| {
+            !held.levels && [&router.send, &router.receive].into_iter().any(asks)
+        });
+        self.vifs_that(move |share| !held.priority && asks(share))
+            .chain(slices.map(|(slice, _)| Asker::Slice(slice)))
+            .chain(routers.map(|(router, _)| Asker::Router(router)))
+    }
+
+    /// Returns who asks for a `min_rate` that is not held. That of a slice or router with one vif
+    /// is that vif's. Towards a port with a cycle, that of a slice is up to its phases.
+    fn of_min_rate(&self) -> impl Iterator<Item = Asker<'a>> {
+        let held = self.port.scheduler.holds();
+        let asks = |share: &Share| !share.min_rate.is_zero();
+        let holds = move |vifs: usize| held.levels || (held.min_rate && vifs == 1);
+        let slices = self.slices.iter().filter(move |(slice, vifs)| {
+            !holds(*vifs)
+                && ((asks(&slice.send) && self.port.cycle.is_none()) || asks(&slice.receive))
+        });
+        let routers = self.routers.iter().filter(move |(router, vifs)| {
+            !holds(*vifs) && [&router.send, &router.receive].into_iter().any(asks)
+        });
+        self.vifs_that(move |share| !held.min_rate && asks(share))
+            .chain(slices.map(|(slice, _)| Asker::Slice(slice)))
+            .chain(routers.map(|(router, _)| Asker::Router(router)))
+    }
+
+    fn vifs_that(&self, asks: impl Fn(&Share) -> bool) -> impl Iterator<Item = Asker<'a>> {
+        let any = move |vif: &&&Vif| Direction::ALL.iter().any(|way| asks(vif.share(*way)));
+        self.vifs.iter().filter(any).map(|vif| Asker::Vif(vif))
+    }
+
+    /// Adds an entry for `key` to `list`, if anybody asks for it.
+    fn add(
+        &self,
+        key: &'static str,
+        askers: &mut dyn Iterator<Item = Asker<'a>>,
+        list: &mut Vec<Unheld>,
+    ) {
+        let Some(first) = askers.next() else { return };
+        let Port { name, scheduler, cycle, .. } = self.port;
+        list.push(Unheld {
+            port: name.clone(),
+            scheduler: *scheduler,
+            // Nothing but a cycle keeps a scheduler with levels from holding a slice's key.
+            cyclic: cycle.is_some() && scheduler.holds().levels,
+            key,
+            first: first.to_string(),
+            more: askers.count(),
+        });
     }
 }
 
-/// `port "up0": "drr" does not hold min_rate, asked for by vif "gold.0" and 2 more`
+impl fmt::Display for Asker<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vif(vif) => write!(f, "vif {}", quoted(&vif.name)),
+            Self::Slice(slice) => write!(f, "slice {}", quoted(&slice.name)),
+            Self::Router(router) => write!(f, "router {}", quoted(&router.name)),
+        }
+    }
+}
+
+/// `port "up0": "drr" does not hold min_rate, asked for by vif "gold.0" and 2 more`; where a
+/// cycle is the reason, `"hfsc" in a cycle does not hold priority`.
 impl fmt::Display for Unheld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { port, scheduler, key, first, more } = self;
+        let Self { port, scheduler, cyclic, key, first, more } = self;
         let name = match scheduler {
             SchedulerKind::Hfsc => "hfsc",
             SchedulerKind::Wrr => "wrr",
@@ -123,7 +194,8 @@ impl fmt::Display for Unheld {
             SchedulerKind::Fifo => "fifo",
         };
         let port = quoted(port);
-        write!(f, "port {port}: \"{name}\" does not hold {key}, asked for by {first}")?;
+        let inside = if *cyclic { " in a cycle" } else { "" };
+        write!(f, "port {port}: \"{name}\"{inside} does not hold {key}, asked for by {first}")?;
         if *more > 0 { write!(f, " and {more} more") } else { Ok(()) }
     }
 }

@@ -8,7 +8,8 @@
 )]
 
 use weir_policy::{
-    Direction, Guarantees, Overbooking, Policy, Port, PortId, Router, SchedulerKind, Slice, Vif,
+    Direction, Guarantees, Overbooking, Policy, Port, PortCycle, PortId, Router, SchedulerKind,
+    Slice, Vif,
 };
 use weir_units::{BitRate, ByteCount, Nanos};
 
@@ -181,6 +182,40 @@ fn what_a_scheduler_does_not_hold_is_said() {
     assert_eq!(said(SchedulerKind::Drr), [drr]);
     let wrr = "port \"p\": \"wrr\" does not hold min_rate, asked for by slice \"s\"";
     assert_eq!(said(SchedulerKind::Wrr), [wrr]);
+    // The minimum of a slice with one vif is that vif's.
+    policy.vifs.pop();
+    policy[port].scheduler = SchedulerKind::Wrr;
+    assert_eq!(policy.unheld(), []);
+}
+
+/// Towards a port with a cycle, phases stand in the place of what slices ask for.
+#[test]
+fn phases_hold_the_minimum_of_a_slice_and_not_its_priority() {
+    let mut policy = Policy::new("n");
+    let mut port = Port::new("p", BitRate::from_mbps(100));
+    port.cycle = Some(PortCycle { length: Nanos::from_millis(1), borrow: false });
+    let port = policy.add_port(port);
+    let mut slice = Slice::new("s");
+    (slice.send.priority, slice.send.min_rate) = (5, BitRate::from_mbps(30));
+    let slice = policy.add_slice(slice);
+    for name in ["a", "b"] {
+        policy.add_vif(Vif::new(name, slice, port));
+    }
+    let said = |policy: &mut Policy, scheduler| {
+        policy[port].scheduler = scheduler;
+        policy.unheld().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let not_held =
+        |who, key| format!("port \"p\": {who} does not hold {key}, asked for by slice \"s\"");
+    let cycle = not_held("\"hfsc\" in a cycle", "priority");
+    assert_eq!(said(&mut policy, SchedulerKind::Hfsc), [cycle]);
+    assert_eq!(said(&mut policy, SchedulerKind::Drr), [not_held("\"drr\"", "priority")]);
+    // Nothing divides what comes from the port into phases.
+    (policy[slice].send.priority, policy[slice].receive.priority) = (1, 5);
+    policy[slice].receive.min_rate = BitRate::from_mbps(10);
+    assert_eq!(said(&mut policy, SchedulerKind::Hfsc), <[&str; 0]>::default());
+    let both = ["priority", "min_rate"].map(|key| not_held("\"drr\"", key));
+    assert_eq!(said(&mut policy, SchedulerKind::Drr), both);
 }
 
 /// Goal: a pool always holds what its queues and rings may hold. Method: nodes of any number of
