@@ -15,9 +15,8 @@ use crate::bounds::FRAMES_MAX;
 use crate::bridges;
 use crate::cycle;
 use crate::dataplane_check;
-use crate::device_pattern::{DEVICE_MAX, is_linux_device};
 use crate::finding::Finding;
-use crate::format::quoted;
+use crate::format::{is_linux_device, quoted, wanted};
 use crate::packet_check::{other_family, without_ports};
 use crate::realtime_check;
 use crate::rule_check::{self, check_sums, of_rule};
@@ -200,10 +199,7 @@ fn check_devices(policy: &Policy, findings: &mut Vec<Finding>) {
             continue;
         }
         if is_on_linux(kind) && !is_linux_device(device) {
-            let message = format!(
-                "{} is no device name: 1 to {DEVICE_MAX} bytes without space, slash and colon",
-                quoted(device)
-            );
+            let message = format!("{} is not {}", quoted(device), wanted("device-name"));
             findings.push(Finding::new(table, index, "device", message));
         }
         let this = format!("{table} {}", quoted(name));

@@ -212,15 +212,6 @@ pub(crate) const fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-')
 }
 
-/// Returns true for a name that the kernel's `dev_valid_name` accepts.
-pub(crate) fn is_linux_device(name: &str) -> bool {
-    let bad = |byte: u8| byte == b'/' || byte == b':' || byte.is_ascii_whitespace();
-    (1..=DEVICE_MAX).contains(&name.len()) && name != "." && name != ".." && !name.bytes().any(bad)
-}
-
-/// `IFNAMSIZ` less the terminating zero.
-pub(crate) const DEVICE_MAX: usize = 15;
-
 fn write_parts(f: &mut fmt::Formatter<'_>, parts: &[PatternPart]) -> fmt::Result {
     parts.iter().try_for_each(|part| match part {
         PatternPart::Text(text) => f.write_str(text),

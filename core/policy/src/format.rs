@@ -14,7 +14,7 @@ use weir_units::{BitRate, ByteCount, CpuShare, Nanos, PacketRate};
 
 use crate::address::{MacAddr, Prefix};
 use crate::decimal::Decimal;
-use crate::device_pattern::{DevicePattern, NameTemplate, is_linux_device, is_name_byte};
+use crate::device_pattern::{DevicePattern, NameTemplate, is_name_byte};
 use crate::digest::Digest;
 
 /// A value of the document that is written as text.
@@ -95,7 +95,10 @@ pub(crate) fn wanted(format: &str) -> &'static str {
         }
         "name" => "a name: 1 to 63 letters, digits, dots, dashes and underscores",
         "device" => "a device name or a path",
-        "device-name" => "a device name: 1 to 15 bytes without space, slash and colon",
+        "device-name" => {
+            "a device name: 1 to 15 bytes without space, slash, colon or control character, \
+             not . or .."
+        }
         "path" => "a path",
         "guest" => "the name of a guest",
         "process" => "a process id or the path of a file with it",
@@ -226,6 +229,17 @@ written!(
     NameTemplate => "name-template",
 );
 
+/// Returns true for a name that Linux lets a device have (`dev_valid_name` of net/core/dev.c),
+/// control characters aside: Linux takes some, and an operator's terminal would obey them.
+pub(crate) fn is_linux_device(name: &str) -> bool {
+    // The kernel's `isspace` knows Latin-1, whose no-break space this is.
+    let bad = |byte: u8| matches!(byte, b'/' | b':' | b' ' | 0xa0);
+    (1..=DEVICE_MAX).contains(&name.len())
+        && !matches!(name, "." | "..")
+        && !name.contains(char::is_control)
+        && !name.bytes().any(bad)
+}
+
 fn is_name(text: &str) -> bool {
     (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(is_name_byte)
 }
@@ -241,9 +255,69 @@ const PROTOCOLS: &[(&str, u8)] = &[
     ("sctp", 132),
 ];
 
+/// `IFNAMSIZ` less the terminating zero.
+const DEVICE_MAX: usize = 15;
 /// Names appear in file names, metrics and logs.
 const NAME_MAX: usize = 63;
 /// A path has at most 4096 bytes on Linux.
 const TEXT_MAX: usize = 4096;
 /// Characters of a wrong value that a message repeats.
 const TEXT_SHOWN: usize = 60;
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn formats(node: &Value, found: &mut BTreeSet<String>) {
+        match node {
+            Value::Object(map) => {
+                if let Some(Value::String(format)) = map.get("format") {
+                    found.insert(format.clone());
+                }
+                map.values().for_each(|value| formats(value, found));
+            }
+            Value::Array(list) => list.iter().for_each(|value| formats(value, found)),
+            _ => {}
+        }
+    }
+
+    /// Goal: no key has a format that is misspelt or has no parser, and would refuse every value.
+    #[test]
+    fn every_format_of_the_schema_takes_an_example() {
+        let mut found = BTreeSet::new();
+        formats(&crate::schema(), &mut found);
+        for format in &found {
+            let example = EXAMPLES.iter().find(|(name, _)| name == format);
+            let (_, example) = example.unwrap_or_else(|| panic!("no example of {format}"));
+            assert!(read(format, example).is_ok(), "{format}: {example}");
+        }
+        assert_eq!(found.len(), EXAMPLES.len(), "{found:?}");
+    }
+
+    const EXAMPLES: &[(&str, &str)] = &[
+        ("bit-rate", "100Mbit"),
+        ("decimal", "0.0915"),
+        ("device", "eth0"),
+        ("device-name", "eth0"),
+        ("device-pattern", "tap{vm}i{n}"),
+        ("digest", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+        ("guest", "vm1"),
+        ("ip", "10.0.0.1"),
+        ("mac", "02:00:00:00:01:01"),
+        ("name", "gold.0"),
+        ("name-template", "vm-{vm}"),
+        ("packet-rate", "20kpps"),
+        ("path", "/run/vr1.pid"),
+        ("prefix", "10.0.0.0/8"),
+        ("process", "/run/vr1.pid"),
+        ("protocol", "tcp"),
+        ("share", "12.5%"),
+        ("size", "1518B"),
+        ("socket", "[::1]:8443"),
+        ("time", "3ms"),
+    ];
+}
