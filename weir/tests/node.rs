@@ -110,13 +110,22 @@ fn a_guarantee_that_the_scheduler_does_not_hold_is_named() {
     let (before, _) = doctor.split_once(&format!(": not held: {key}\n")).expect(&doctor);
     let node_name = before.lines().last().unwrap();
     assert!(!doctor.contains(&format!("{node_name} runs: nothing is wrong")), "{doctor}");
-    site.write(&asks.replace("\"drr\"", "\"hfsc\""));
-    let changed = site.weir(&["node", "reload"]);
-    assert!(changed.status.success(), "{changed:?}");
+    // A slice that asks too, then another scheduler: both are told.
+    let change = site.weir(&["set", "slice", "gold", "--min-rate", "20Mbit"]);
+    assert!(change.status.success(), "{change:?}");
+    for scheduler in ["wfq", "hfsc"] {
+        site.write(&asks.replace("\"drr\"", &format!("\"{scheduler}\"")));
+        let changed = site.weir(&["node", "reload"]);
+        assert!(changed.status.success(), "{changed:?}");
+    }
     assert!(site.status().get("unheld").is_none(), "{:#}", site.status());
     assert!(site.weir(&["node", "stop"]).status.success());
     let said = String::from_utf8(node.end().stderr).unwrap();
-    assert_eq!(said.matches(&format!("not held: {key}")).count(), 1, "{said}");
+    for (key, times) in
+        [(key.to_owned(), 2), (format!("{key} and 1 more"), 1), (key.replace("drr", "wfq"), 1)]
+    {
+        assert_eq!(said.matches(&format!("not held: {key}")).count(), times, "{said}");
+    }
 }
 
 /// The next start undoes the leftovers of a killed node, and names them.

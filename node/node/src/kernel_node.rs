@@ -6,7 +6,6 @@
 //! with another policy. No packet depends on the process: one that is killed or leaves changes
 //! nothing, and the next start goes on from there. A stop undoes everything.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -28,6 +27,7 @@ use crate::live_policy::LivePolicy;
 use crate::options::{NodeEnd, Options, Serving};
 use crate::service_manager::ServiceManager;
 use crate::takeover::{LOCK_PATIENCE, all_undone, journal_name};
+use crate::told_lines::FollowedLines;
 
 /// The kernel as a node's data plane.
 #[derive(Debug)]
@@ -35,8 +35,7 @@ struct BridgePlane {
     started: Instant,
     /// `None` after the end.
     host: Arc<Mutex<Option<KernelHost>>>,
-    /// The operator's lines that hold now. A line is told once, when it begins to hold.
-    told: Mutex<BTreeSet<String>>,
+    told: FollowedLines,
     /// The policy with the vifs that its rules made of the host's devices.
     in_effect: Mutex<Arc<Policy>>,
     /// The faults of devices that hold now.
@@ -94,16 +93,16 @@ pub(crate) fn run<S>(
             return Err(error);
         }
     };
-    let lines: BTreeSet<String> = lines_of(&applied).collect();
+    let told = FollowedLines::default();
+    told.followed(lines_of(&applied).collect()).iter().for_each(|line| report(line));
     let faults = Mutex::new(faults_of(&applied).collect());
     let unheld = Mutex::new(unheld_of(&applied).collect());
     let in_effect = Mutex::new(Arc::new(applied.compiled.policy));
-    lines.iter().for_each(|line| report(line));
     let host = Arc::new(Mutex::new(Some(KernelHost { plane, journal })));
     let plane = BridgePlane {
         started: Instant::now(),
         host: Arc::clone(&host),
-        told: Mutex::new(lines),
+        told,
         in_effect,
         faults,
         unheld,
@@ -220,17 +219,12 @@ fn follow(node: &KernelNode) -> bool {
     // The lock keeps the policy from changing meanwhile.
     let _live = node.live();
     let applied = node.plane.plan_and_make(&node.policy_now(), KernelPlane::follow);
-    let lines: BTreeSet<String> = match &applied {
-        Ok(applied) => applied.iter().flat_map(lines_of).collect(),
-        Err(error) => {
-            let problems = error.to_string();
-            problems.lines().map(|line| format!("a change of devices: {line}")).collect()
-        }
-    };
-    if applied.is_err() {
-        *lock(&node.plane.faults) = lines.iter().cloned().collect();
+    let tell = |line| node.tell(line);
+    match &applied {
+        Ok(Some(applied)) => node.plane.tell(applied, &tell),
+        Ok(None) => {}
+        Err(error) => node.plane.tell_failure(error, &tell),
     }
-    node.plane.tell(lines, &|line| node.tell(line));
     let is_whole = |made: &AppliedPolicy| {
         made.compiled.postponed.is_empty() && made.compiled.faults.is_empty()
     };
@@ -257,11 +251,18 @@ impl BridgePlane {
         Ok(Some(applied))
     }
 
-    /// Tells the operator each of `lines` that did not hold before.
-    fn tell(&self, lines: BTreeSet<String>, note: &dyn Fn(String)) {
-        let mut told = lock(&self.told);
-        lines.difference(&told).cloned().for_each(note);
-        *told = lines;
+    /// Tells the operator what is new about the policy in effect.
+    fn tell(&self, applied: &AppliedPolicy, note: &dyn Fn(String)) {
+        self.told.followed(lines_of(applied).collect()).into_iter().for_each(note);
+    }
+
+    /// Tells the operator why a change of devices could not be followed.
+    fn tell_failure(&self, error: &KernelPlaneError, note: &dyn Fn(String)) {
+        let problems = error.to_string();
+        let lines: Vec<String> =
+            problems.lines().map(|line| format!("a change of devices: {line}")).collect();
+        lock(&self.faults).clone_from(&lines);
+        self.told.failed(lines).into_iter().for_each(note);
     }
 
     /// Locks the host, whose state the journal and the record have even if a holder panicked.
@@ -296,7 +297,7 @@ impl NodePlane for BridgePlane {
     fn apply(&self, policy: &Policy, note: &dyn Fn(String)) -> Result<(), Refusal> {
         let applied = self.plan_and_make(policy, KernelPlane::change);
         let applied = applied.map_err(|error| refused(&error))?;
-        self.tell(applied.iter().flat_map(lines_of).collect(), note);
+        applied.iter().for_each(|applied| self.tell(applied, note));
         Ok(())
     }
 

@@ -26,6 +26,7 @@ pub mod rehearsal;
 mod run;
 mod service_manager;
 mod takeover;
+mod told_lines;
 
 pub use error::NodeError;
 pub use options::{NodeEnd, Options, Serving};

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use weir_platform::{HostError, StateDir, text};
-use weir_policy::{Dataplane, Direction, Kind, Policy, Unheld, Vif};
+use weir_policy::{Dataplane, Direction, Kind, Policy, Vif};
 use weir_ports::{Devices, LinkEvents, Pins, Pool, Questions, device_number};
 
 use crate::control::{self, Control, Refusal, RefusalKind};
@@ -28,6 +28,7 @@ use crate::options::{NodeEnd, Options, Serving};
 use crate::present;
 use crate::service_manager::ServiceManager;
 use crate::takeover::Takeover;
+use crate::told_lines::ToldLines;
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::WorkerHandle;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
@@ -111,7 +112,7 @@ pub fn run<S>(
     let host = HostState::new(takeover, Policy::clone(&wanted), (policy.clone(), devices));
     host.waiting().iter().for_each(|what| report(&format!("{what} waits for its device")));
     *node.plane.host() = Some(host);
-    node.plane.list_unheld(&wanted).iter().for_each(|line| report(line));
+    node.plane.list_unheld(&wanted).for_each(|line| report(&line));
     let (socket, pins) = (&socket, pins.as_ref());
     let start = StartArguments { socket, options, wanted: &wanted, policy: &policy, pins };
     let forwarded = noted.and_then(|()| forward(&start, &node, report, serve));
@@ -249,7 +250,7 @@ struct SwitchPlane {
     /// Questions about the devices, to be asked on any thread but the worker's.
     questions: Arc<Questions>,
     /// Keys of the policy in force that the schedulers of the ports do not hold.
-    unheld: Mutex<Vec<Unheld>>,
+    unheld: ToldLines,
 }
 
 type Node = ControlledNode<SwitchPlane>;
@@ -263,7 +264,7 @@ impl SwitchPlane {
             host: Mutex::new(None),
             routers: RouterLoops::new(state.clone(), tell),
             questions: Arc::default(),
-            unheld: Mutex::default(),
+            unheld: ToldLines::default(),
         }
     }
 
@@ -278,23 +279,11 @@ impl SwitchPlane {
         Ok(worker.map_or(Ok(()), |worker| self.routers.start(policy, worker))?)
     }
 
-    /// Lists the keys that the ports' schedulers do not hold. Returns a line for each port,
-    /// scheduler and key that was not in the list before.
-    fn list_unheld(&self, policy: &Policy) -> Vec<String> {
-        let unheld = policy.unheld();
-        let mut listed = self.unheld();
-        let is_same = |old: &Unheld, new: &Unheld| {
-            (&old.port, old.scheduler, old.key) == (&new.port, new.scheduler, new.key)
-        };
-        let is_listed = |new: &&Unheld| listed.iter().any(|old| is_same(old, new));
-        let added = unheld.iter().filter(|new| !is_listed(new));
-        let lines = added.map(|key| format!("not held: {key}")).collect();
-        *listed = unheld;
-        lines
-    }
-
-    fn unheld(&self) -> MutexGuard<'_, Vec<Unheld>> {
-        self.unheld.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Lists the keys that the ports' schedulers do not hold. Returns a line for each that was not
+    /// in the list before, or had other askers.
+    fn list_unheld(&self, policy: &Policy) -> impl Iterator<Item = String> {
+        let unheld = policy.unheld().iter().map(ToString::to_string).collect();
+        self.unheld.replace(unheld).into_iter().map(|key| format!("not held: {key}"))
     }
 
     fn end_worker(&self, leaves: bool) {
@@ -418,8 +407,7 @@ impl NodePlane for SwitchPlane {
     const DATAPLANE: Dataplane = Dataplane::Switch;
 
     fn read_status(&self, _policy: &Policy) -> Result<NodeStatus, Refusal> {
-        let unheld = self.unheld().iter().map(ToString::to_string).collect();
-        Ok(NodeStatus { unheld, ..self.worker()?.status()? })
+        Ok(NodeStatus { unheld: self.unheld.held(), ..self.worker()?.status()? })
     }
 
     fn add_waiting(&self, status: &mut NodeStatus, policy: &Policy) {
@@ -434,7 +422,7 @@ impl NodePlane for SwitchPlane {
         let host = host.as_mut().ok_or_else(not_now("the node is ending"))?;
         self.routers.may_follow(policy, worker)?;
         host.change(policy.clone(), worker, device_number)?.into_iter().for_each(note);
-        self.list_unheld(policy).into_iter().for_each(note);
+        self.list_unheld(policy).for_each(note);
         self.routers.follow(policy);
         Ok(())
     }
