@@ -90,37 +90,32 @@ impl PacketSlab {
         }
     }
 
-    /// Puts a packet into a free cell, in no list and not counted. [`NIL`] if there is no room.
-    #[inline(always)]
-    fn fill(&mut self, packet: Packet) -> u32 {
-        let new = self.free;
-        let Some(cell) = self.cells.get_mut(new as usize) else { return self.touch(packet) };
-        self.free = cell.next;
-        *cell = PacketCell { packet, next: NIL, next_bytes: 0 };
-        new
-    }
-
-    /// Does so in a cell that was never in use.
-    #[cold]
-    #[inline(never)]
-    fn touch(&mut self, packet: Packet) -> u32 {
-        if self.cells.len() >= self.limit {
-            return NIL;
-        }
-        let new = u32::try_from(self.cells.len()).unwrap_or(NIL);
-        self.cells.push(PacketCell { packet, next: NIL, next_bytes: 0 });
-        new
-    }
-
     /// Appends a packet. False if there is no room.
     #[inline(always)]
     pub(crate) fn link(&mut self, queue: &mut ClassQueue, packet: Packet) -> bool {
-        let new = self.fill(packet);
-        if new == NIL {
-            return false;
-        }
+        let new = self.free;
+        let Some(cell) = self.cells.get_mut(new as usize) else {
+            return self.link_untouched(queue, packet);
+        };
+        self.free = cell.next;
+        *cell = PacketCell { packet, next: NIL, next_bytes: 0 };
+        self.append(queue, packet.bytes(), new);
+        true
+    }
+
+    /// Appends a packet in a cell that was never in use. False if there is no room.
+    #[cold]
+    #[inline(never)]
+    fn link_untouched(&mut self, queue: &mut ClassQueue, packet: Packet) -> bool {
+        let Some(new) = self.touch(packet) else { return false };
+        self.append(queue, packet.bytes(), new);
+        true
+    }
+
+    /// Appends a filled cell, whose packet has `bytes` bytes, and counts it.
+    #[inline(always)]
+    fn append(&mut self, queue: &mut ClassQueue, bytes: u32, new: u32) {
         let tail = core::mem::replace(&mut queue.tail, new);
-        let bytes = packet.bytes();
         if queue.packets == 0 {
             queue.head = new;
             queue.head_bytes = bytes;
@@ -131,9 +126,24 @@ impl PacketSlab {
         queue.packets += 1;
         // Not above a bound of 32 bits.
         queue.bytes = queue.bytes.wrapping_add(bytes);
+        self.count_in(bytes);
+    }
+
+    #[inline(always)]
+    fn count_in(&mut self, bytes: u32) {
         self.sums.packets_in += 1;
         self.sums.bytes_in += u64::from(bytes);
-        true
+    }
+
+    /// Puts a packet into a cell that was never in use, in no list and not counted; `None` if there
+    /// is no room.
+    fn touch(&mut self, packet: Packet) -> Option<u32> {
+        let new = u32::try_from(self.cells.len()).ok()?;
+        if self.cells.len() >= self.limit {
+            return None;
+        }
+        self.cells.push(PacketCell { packet, next: NIL, next_bytes: 0 });
+        Some(new)
     }
 
     /// Takes the packet at the head, and tells the length of the one behind it.
@@ -159,9 +169,16 @@ impl PacketSlab {
     /// Puts a packet into a free cell, in no list; `None` if there is no room.
     #[inline]
     pub(crate) fn take_cell(&mut self, packet: Packet) -> Option<u32> {
-        let new = Some(self.fill(packet)).filter(|new| *new != NIL)?;
-        self.sums.packets_in += 1;
-        self.sums.bytes_in += u64::from(packet.bytes());
+        let new = self.free;
+        let new = match self.cells.get_mut(new as usize) {
+            Some(cell) => {
+                self.free = cell.next;
+                *cell = PacketCell { packet, next: NIL, next_bytes: 0 };
+                new
+            }
+            None => self.touch(packet)?,
+        };
+        self.count_in(packet.bytes());
         Some(new)
     }
 
