@@ -8,8 +8,8 @@ use crate::MemoryPool;
 
 /// One direction of a link, with a bounded first-in-first-out queue before it.
 ///
-/// Its only state is the instant at which its last frame will have been sent. A frame that arrives
-/// earlier starts at that instant. So frames need not be queued, and the backlog is computed: the
+/// It keeps the instant at which its last frame will have been sent. A frame that arrives earlier
+/// starts at that instant. So frames need not be queued, and the backlog is computed: the
 /// bytes that pass at the link's rate until that instant.
 #[derive(Clone, Debug)]
 pub struct SimLink {
@@ -20,9 +20,10 @@ pub struct SimLink {
     free_at: Instant,
     /// The transmission time of the backlog that still leaves room for the longest frame.
     longest_waits: Nanos,
-    /// The length of the last frame and its transmission time: the next one is mostly as long, and
-    /// needs no division.
-    last: (ByteCount, Nanos),
+    /// The length of the last frame. The next one is mostly as long, and needs no division.
+    last_bytes: ByteCount,
+    /// The transmission time of `last_bytes`.
+    last_time: Nanos,
     dropped: u64,
 }
 
@@ -40,8 +41,16 @@ impl SimLink {
     pub const fn new(rate: BitRate, delay: Nanos, queue_max: ByteCount) -> Self {
         let before = queue_max.get().saturating_sub(MemoryPool::FRAME_MAX as u64);
         let longest_waits = rate.time_for_ceil(ByteCount::new(before));
-        let last = (ByteCount::new(0), Nanos::ZERO);
-        Self { rate, delay, queue_max, free_at: Instant::ZERO, longest_waits, last, dropped: 0 }
+        Self {
+            rate,
+            delay,
+            queue_max,
+            free_at: Instant::ZERO,
+            longest_waits,
+            last_bytes: ByteCount::new(0),
+            last_time: Nanos::ZERO,
+            dropped: 0,
+        }
     }
 
     /// Accepts a frame of `bytes` bytes and returns when it arrives at the far end; `None` if the
@@ -52,10 +61,10 @@ impl SimLink {
             return None;
         }
         let bytes = ByteCount::new(bytes);
-        if bytes != self.last.0 {
-            self.last = (bytes, self.rate.time_for_ceil(bytes));
+        if bytes != self.last_bytes {
+            (self.last_bytes, self.last_time) = (bytes, self.rate.time_for_ceil(bytes));
         }
-        self.free_at = self.free_at.max(now) + self.last.1;
+        self.free_at = self.free_at.max(now) + self.last_time;
         Some(self.free_at + self.delay)
     }
 
@@ -81,7 +90,7 @@ impl SimLink {
 }
 
 impl LinkTable {
-    /// Puts a link at an interface, in the place of the one that is there.
+    /// Puts a link at an interface, in the place of the one that its slot has.
     pub(crate) fn insert(&mut self, iface: IfaceId, link: SimLink) {
         if self.links.len() <= iface.slot() {
             self.links.resize(iface.slot() + 1, None);
@@ -133,5 +142,17 @@ mod tests {
         // Longer than the queue: only when idle.
         assert_eq!(link.room_at(4_000), at(3_000));
         assert!(link.send(at(3_000), 4_000).is_some());
+    }
+
+    /// An interface that is removed leaves its slot to another, whose id differs.
+    #[test]
+    fn a_link_is_not_that_of_the_slots_next_interface() {
+        let (gone, next) = (IfaceId(1), IfaceId(1 | 1 << 16));
+        assert_eq!(gone.slot(), next.slot());
+        let mut table = LinkTable::default();
+        table.insert(gone, link(1_000));
+        assert!(table.get(next).is_none() && table.get_mut(next).is_none());
+        table.insert(next, link(1_000));
+        assert!(table.get(next).is_some() && table.get(gone).is_none());
     }
 }

@@ -27,7 +27,7 @@ struct Run<'a> {
     /// Sources that wait for room.
     waiting: Vec<usize>,
     /// True if the switch took a frame, so that its next event may be another.
-    took: bool,
+    has_received: bool,
     /// The earliest instant at which a link that was full then has room again;
     /// [`Instant::FAR_FUTURE`] if none was full.
     room_at: Instant,
@@ -42,7 +42,7 @@ impl SimNode {
     /// Lets the sources offer and the switch forward until `end`. Reports every frame that is
     /// offered and every frame that leaves, in order of time. A frame leaves at the first instant
     /// at which the switch lets it go and its link has room for the longest frame. Sources continue
-    /// where an earlier run left them.
+    /// where an earlier run left them; those that wait for room try again at once, in their order.
     ///
     /// # Errors
     /// A source sends frames that the node cannot take, the pool or the queue of events is full,
@@ -56,15 +56,23 @@ impl SimNode {
         self.check_sources(sources)?;
         let (mut due, mut waiting) = (EventQueue::new(sources.len()), Vec::new());
         for (index, source) in sources.iter().enumerate() {
-            match source.left {
+            match source.burst_left {
                 0 => due.push(source.due(), index)?,
                 _ => waiting.push(index),
             }
         }
-        // Frames may be queued since before.
-        let (took, full, room_at, event_at) = (false, 0, Instant::FAR_FUTURE, self.now);
-        let mut run =
-            Run { node: self, sources, due, waiting, took, room_at, full, event_at, report };
+        let mut run = Run {
+            due,
+            waiting,
+            has_received: false,
+            room_at: Instant::FAR_FUTURE,
+            full: 0,
+            // Frames may be queued since before.
+            event_at: self.now,
+            node: self,
+            sources,
+            report,
+        };
         let (mut last, mut steps) = (run.node.now, 0);
         while let Some(now) = run.next().filter(|now| *now < end) {
             steps = if now > last { 0 } else { steps + 1 };
@@ -153,7 +161,7 @@ impl Run<'_> {
         while let Some((at, flight)) = self.node.in_flight.pop_due(now) {
             match flight {
                 Flight::In(iface, frame) => {
-                    self.took = true;
+                    self.has_received = true;
                     self.node.switch.receive(now, iface, frame, &mut self.node.pool);
                 }
                 Flight::Out(iface, probe, len) => {
@@ -177,7 +185,7 @@ impl Run<'_> {
     fn offer_due(&mut self, index: usize) -> Result<(), SimError> {
         let now = self.node.now;
         for _ in 0..STEPS_AT_ONCE_MAX {
-            while self.sources.get(index).is_some_and(|source| source.left > 0) {
+            while self.sources.get(index).is_some_and(|source| source.burst_left > 0) {
                 if !self.offer(index)? {
                     self.waiting.push(index);
                     return Ok(());
@@ -195,7 +203,7 @@ impl Run<'_> {
 
     /// Offers the next frame of a source; `false` if it waits for room instead.
     fn offer(&mut self, index: usize) -> Result<bool, SimError> {
-        let Self { node, sources, report, took, .. } = self;
+        let Self { node, sources, report, has_received, .. } = self;
         let Some(source) = sources.get_mut(index) else { return Ok(true) };
         if source.when_full != WhenFull::Lose && !node.has_room(source.from) {
             if source.when_full == WhenFull::Wait {
@@ -208,7 +216,7 @@ impl Run<'_> {
         let frame = node.make_frame(source, index, now, *report)?;
         match node.links_in.get_mut(from) {
             None => {
-                *took = true;
+                *has_received = true;
                 node.switch.receive(now, from, frame, &mut node.pool);
             }
             Some(link) => match link.send(now, bytes.into()) {
@@ -219,10 +227,10 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Takes every frame that may leave now, if the switch can have one.
+    /// Calls [`Self::transmit`], unless the switch can have no frame that may leave now.
     fn forward(&mut self) -> Result<(), SimError> {
         let now = self.node.now;
-        if std::mem::take(&mut self.took) {
+        if std::mem::take(&mut self.has_received) {
             let ready = self.node.switch.next_ready(IfaceId(0)).map(|_| now);
             self.event_at = ready.unwrap_or_else(|| self.next_event());
         }
@@ -230,6 +238,7 @@ impl Run<'_> {
             self.transmit()?;
             self.event_at = self.next_event();
         }
+        debug_assert!(self.next_event() >= self.event_at, "an event that nobody waits for");
         Ok(())
     }
 

@@ -35,7 +35,7 @@ pub struct SimSource {
     next_bytes: u16,
     /// Frames of the current burst that are not offered yet; above 0 between two runs only while
     /// the source waits for room.
-    pub(crate) left: u32,
+    pub(crate) burst_left: u32,
 }
 
 /// Lengths of frames, layer 2 without FCS.
@@ -114,7 +114,7 @@ impl SimSource {
         seed: Seed,
     ) -> Self {
         let (burst, start, when_full) = (1, Instant::ZERO, WhenFull::Lose);
-        let (offered, bits, elapsed, next_bytes, left) = (0, 0, 0.0, 0, 0);
+        let (offered, bits, elapsed, next_bytes, burst_left) = (0, 0, 0.0, 0, 0);
         let mut made = Self {
             from,
             mac,
@@ -129,7 +129,7 @@ impl SimSource {
             bits,
             elapsed,
             next_bytes,
-            left,
+            burst_left,
         };
         made.next_bytes = made.draw_bytes();
         made
@@ -175,7 +175,7 @@ impl SimSource {
 
     /// Begins the burst that is due now.
     pub(crate) fn begin_burst(&mut self) {
-        self.left = self.burst.max(1);
+        self.burst_left = self.burst.max(1);
     }
 
     /// Advances to the next frame and returns the number of the present one.
@@ -185,7 +185,7 @@ impl SimSource {
             let mean = rate.nanos_for(self.next_bytes);
             self.elapsed += self.seed.exponential(mean);
         }
-        self.left = self.left.saturating_sub(1);
+        self.burst_left = self.burst_left.saturating_sub(1);
         self.offered += 1;
         self.bits += u64::from(self.next_bytes) * 8;
         self.next_bytes = self.draw_bytes();

@@ -310,6 +310,28 @@ fn nothing_waits_that_nobody_asks_for() {
     }
 }
 
+/// Goal: no frame leaves late because the loop did not ask the switch for it. Method: varied nodes,
+/// in one run and in runs of 10 µs, each of which begins by asking: the departures are the same.
+#[test]
+fn a_frame_leaves_as_early_as_where_the_switch_is_asked_all_the_time() {
+    let mut shared = Seed::new(10);
+    for _ in 0..20 {
+        let seed = shared.draw();
+        let [whole, parts] = [Nanos::from_millis(20), Nanos::from_micros(10)].map(|step| {
+            let (mut node, mut sources) = varied(&mut Seed::new(seed));
+            let end = node.now + Nanos::from_millis(20);
+            let mut departures = Vec::new();
+            while node.now < end {
+                let until = node.now + step;
+                departures.extend(node.record(&mut sources, until).unwrap());
+            }
+            departures
+        });
+        assert!(whole.len() > 20, "seed {seed}: {}", whole.len());
+        assert_eq!(whole, parts, "seed {seed}");
+    }
+}
+
 /// Goal: a full link delays nothing but what goes over it. Method: a flood into a slow link at one
 /// port; what a vif sends by another port leaves as without the flood.
 #[test]
