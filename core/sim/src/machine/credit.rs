@@ -19,6 +19,8 @@
 //! once. Credits are counted in nanoseconds: Xen's 100 are 10 ms.
 //!
 //! Left out: that Xen lets domains whose credits sum to a debt earn more than a processor's time.
+//! Here an event boosts, a timer of the domain's own does not, as the Jitter text says; Xen boosts
+//! whoever wakes while UNDER.
 
 use weir_units::{CpuShare, Instant, Nanos};
 
@@ -178,25 +180,33 @@ impl CreditScheduler {
         all.next()
     }
 
-    /// Queues a virtual processor that can run again, and returns the processor that has to choose
-    /// anew, if one does.
+    /// Queues a virtual processor that can run again, and returns who has to choose anew: the
+    /// processor that it belongs to, if that is idle or runs one of lower priority. If one then
+    /// waits, an idle processor chooses that may run it.
     fn enter(&mut self, vcpu: usize) -> CpusToDecide {
         let mut decide = CpusToDecide::default();
         let Some(one) = self.vcpus.get(vcpu) else { return decide };
-        let (cpu, priority, affinity) = (one.cpu, one.priority, one.share.affinity);
+        let (cpu, priority) = (one.cpu, one.priority);
         self.queue(cpu, vcpu);
         match self.running(cpu) {
             None => decide.add(cpu),
-            Some(running) if self.priority(running) < priority => decide.add(cpu),
-            Some(_) => {
-                let mut idle = (0..self.cpus.len())
-                    .filter(|cpu| affinity >> cpu & 1 == 1 && self.running(*cpu).is_none());
-                if let Some(cpu) = idle.next() {
-                    decide.add(cpu);
-                }
+            Some(running) if self.priority(running) < priority => {
+                decide.add(cpu);
+                self.add_idle(running, &mut decide);
             }
+            Some(_) => self.add_idle(vcpu, &mut decide),
         }
         decide
+    }
+
+    /// Adds an idle processor that may run a virtual one, to choose once that waits.
+    pub(super) fn add_idle(&self, vcpu: usize, decide: &mut CpusToDecide) {
+        let may_run_on = self.vcpus.get(vcpu).map_or(0, |one| one.share.affinity);
+        let mut idle = (0..self.cpus.len())
+            .filter(|cpu| may_run_on >> cpu & 1 == 1 && self.running(*cpu).is_none());
+        if let Some(cpu) = idle.next() {
+            decide.add_after(cpu);
+        }
     }
 
     fn debit(&mut self, vcpu: usize, time: i64, activates: bool) {

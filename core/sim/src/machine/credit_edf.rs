@@ -76,9 +76,13 @@ impl CpuScheduler for CreditEdfScheduler {
         let mut decide = self.credit.wake(now, vcpu, reason);
         if let Some(due) = due {
             let cpu = self.credit.cpu_of(vcpu);
-            let running = self.credit.running(cpu).and_then(|running| self.deadline(running));
-            if running.is_none_or(|running| due < running) {
+            let running = self.credit.running(cpu);
+            let before = running.and_then(|running| self.deadline(running));
+            if before.is_none_or(|before| due < before) {
                 decide.add(cpu);
+                if let Some(running) = running {
+                    self.credit.add_idle(running, &mut decide);
+                }
             }
         }
         decide

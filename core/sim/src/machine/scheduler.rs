@@ -13,9 +13,14 @@ pub enum WakeCause {
     Timer,
 }
 
-/// Processors whose choice has to be made again, a bit for each.
+/// Processors whose choice has to be made again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CpusToDecide(u64);
+pub struct CpusToDecide {
+    /// Those that choose first, a bit for each.
+    first: u64,
+    /// Those that choose after them, since they may take what these leave.
+    then: u64,
+}
 
 impl CpusToDecide {
     /// The largest number of processors of a machine.
@@ -24,23 +29,31 @@ impl CpusToDecide {
     /// Adds a processor; one beyond the largest number is ignored.
     pub const fn add(&mut self, cpu: usize) {
         if cpu < Self::CPUS_MAX {
-            self.0 |= 1 << cpu;
+            self.first |= 1 << cpu;
+        }
+    }
+
+    /// Adds a processor that chooses after all those of [`Self::add`].
+    pub const fn add_after(&mut self, cpu: usize) {
+        if cpu < Self::CPUS_MAX {
+            self.then |= 1 << cpu;
         }
     }
 
     /// Returns the processors of both.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        Self { first: self.first | other.first, then: self.then | other.then }
     }
 
-    /// Takes the first processor out.
+    /// Takes out the processor that chooses next.
     pub const fn take(&mut self) -> Option<usize> {
-        if self.0 == 0 {
+        let set = if self.first != 0 { &mut self.first } else { &mut self.then };
+        if *set == 0 {
             return None;
         }
-        let cpu = self.0.trailing_zeros() as usize;
-        self.0 &= self.0 - 1;
+        let cpu = set.trailing_zeros() as usize;
+        *set &= *set - 1;
         Some(cpu)
     }
 }
