@@ -172,6 +172,8 @@ impl XenBucket {
     #[must_use]
     pub const fn new(rate: BitRate, wait_max: Nanos) -> Self {
         let credit = rate.bytes_in_floor(CREDIT_TIME).get();
+        // Without any credit a packet would wait for ever.
+        let credit = if credit == 0 { 1 } else { credit };
         Self { credit, remaining: credit, expires: Instant::ZERO, last: Instant::ZERO, wait_max }
     }
 
@@ -194,11 +196,12 @@ impl Shaper for XenBucket {
         if tick >= self.due() {
             self.add_credit(tick, bytes);
         }
-        if bytes > self.remaining {
+        // A packet longer than a credit waits for several.
+        while bytes > self.remaining && leaves.saturating_since(now) <= self.wait_max {
             leaves = self.due();
             self.add_credit(leaves, bytes);
         }
-        if leaves.saturating_since(now) > self.wait_max {
+        if bytes > self.remaining || leaves.saturating_since(now) > self.wait_max {
             *self = kept;
             return None;
         }
@@ -234,6 +237,18 @@ mod tests {
         assert_eq!(left[8..16], [at(52); 8]);
         assert_eq!(left[16..], [at(104); 8]);
         // 8 · 1500 bytes in 52 ms: 0.923 of the rate.
+    }
+
+    /// 625 bytes are a credit: a packet of 1514 takes three, and what is left of them is lost.
+    #[test]
+    fn netback_saves_credits_for_a_packet_that_is_longer_than_one() {
+        let rate = BitRate::from_bps(100_000);
+        let mut xen = XenBucket::new(rate, LONG);
+        let left: Vec<_> = (0..3).map(|_| xen.admit(at(0), 1514).unwrap()).collect();
+        assert_eq!(left, [at(104), at(260), at(416)]);
+        assert_eq!(XenBucket::new(rate, Nanos::from_millis(60)).admit(at(0), 1514), None);
+        let slowest = |wait_max| XenBucket::new(BitRate::from_bps(8), wait_max).admit(at(0), 1514);
+        assert_eq!((slowest(LONG), slowest(Nanos::MAX)), (None, Some(at(1513 * 52))));
     }
 
     #[test]
