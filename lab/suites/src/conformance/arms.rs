@@ -2,11 +2,12 @@
 //! One body, two arms: the same scenarios with the switch on the wire and in virtual time (`sim`,
 //! row 10).
 //!
-//! Compared are the bits of all streams of a run, Jain's index over them, and each stream's median
-//! delay. In virtual time the machine takes the times of a scenario file ([`HostTimes`]), each by
-//! one factor, since machines differ in speed: the one with which one light stream has the delay
-//! that it has on the wire. Delays on the wire differ from run to run, so the median of several
-//! runs counts; how far they are apart is kept beside.
+//! Compared are what a run carries of what link and offer allow, Jain's index over the streams that
+//! want more than they get, and the median delay, averaged over streams of one rate and size. In
+//! virtual time the machine takes the times of a scenario file ([`HostTimes`]), each by one factor,
+//! since machines differ in speed: the one with which one light stream has the delay that it has on
+//! the wire. Delays on the wire differ from run to run, so the median of several runs counts; how
+//! far they are apart is kept beside.
 
 use serde::Deserialize;
 use weir_experiment::prelude::*;

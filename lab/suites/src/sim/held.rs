@@ -36,6 +36,11 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
             let text = "relative error at the largest set-point, of that at the smallest";
             let falls = Series::unordered("1", vec![last / first]);
             rec.claim_samples("falls", text, falls, Rule::Max, Bound::at_most(most))?;
+            let text = "relative error at twice a set-point, of that at the set-point";
+            let doubled = Series::unordered("1", at_twice(rates, &errors));
+            if !doubled.samples.is_empty() {
+                rec.claim_samples("doubled", text, doubled, Rule::Max, Bound::at_most(1.0))?;
+            }
         }
         rec.keep(&name, Series::unordered("1", errors))?;
     }
@@ -43,6 +48,15 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let text = "relative error at 20 kp/s, metered by samples, of that metered exactly";
     let ratio = Series::unordered("1", vec![ratio]);
     rec.claim_samples("ratio", text, ratio, Rule::Min, Bound::at_least(3.0))
+}
+
+/// Returns the error at twice each rate by that at the rate, where both were measured.
+fn at_twice(rates: &[u64], errors: &[f64]) -> Vec<f64> {
+    let error_at = |wanted: u64| {
+        let at = rates.iter().position(|rate| *rate == wanted)?;
+        errors.get(at).copied()
+    };
+    rates.iter().filter_map(|rate| Some(error_at(2 * rate)? / error_at(*rate)?)).collect()
 }
 
 /// Returns the relative error of the rates of each second.
