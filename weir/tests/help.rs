@@ -89,10 +89,11 @@ is broken and not all is proven. The laboratory's program has [a page of its own
 State (journals, control sockets) is in `/run/weir`, or where `WEIR_STATE` says.
 
 With `--json` a command that asks a node or the broker prints the answer as it comes, in the shape
-that [openapi.json](openapi.json) or [broker-openapi.json](broker-openapi.json) gives it. Everything
-else that is printed as JSON has a `version`, which changes when a key is removed or changes its
-meaning; only the JSON of `doctor` has none. `node status` prints JSON with or without `--json`;
-`capture`, `completions` and `man` write files and scripts.
+that [openapi.json](openapi.json) or [broker-openapi.json](broker-openapi.json) gives it; a command
+about one connection prints a list of one. Everything else that is printed as JSON has a `version`,
+which changes when a key is removed or changes its meaning; only the JSON of `doctor` has none.
+`node status` prints JSON with or without `--json`; `capture`, `completions` and `man` write files
+and scripts.
 
 A node is asked on its Unix socket, or with `--url` over TCP with TLS. `WEIR_TOKEN` in the
 environment is the caller's token: an administrator's, a reader's or a tenant's ([api.md](api.md)).

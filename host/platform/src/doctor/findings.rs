@@ -300,6 +300,13 @@ mod tests {
     use crate::cap::{ActuatorProbe, MissingActuator};
     use crate::cpu::{Class, CpuGrant};
 
+    #[test]
+    fn scripts_read_a_severity_by_its_first_name() {
+        let found = finding(Severity::Missing, "ip".to_owned(), "no node", "install it".to_owned());
+        let json = serde_json::to_value(found).unwrap();
+        assert_eq!((&json["weight"], json.get("severity")), (&"missing".into(), None));
+    }
+
     /// A host that has everything.
     fn host() -> Facts {
         let yes = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), true)).collect();
