@@ -8,7 +8,9 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::format::quoted;
-use crate::{Direction, Policy, Port, PortId, Router, SchedulerKind, Share, Slice, Vif};
+use crate::{
+    Direction, Policy, Port, PortId, Router, RouterId, SchedulerKind, Share, Slice, SliceId, Vif,
+};
 
 /// One key that the scheduler of one port does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,8 +106,12 @@ impl<'a> Members<'a> {
                 *routers.entry(router).or_insert(0) += 1;
             }
         }
-        let slices = slices.into_iter().map(|(id, vifs)| (&policy[id], vifs)).collect();
-        let routers = routers.into_iter().map(|(id, vifs)| (&policy[id], vifs)).collect();
+        // A policy that was not checked may name a slice or router that it does not have.
+        let slice = |(id, vifs): (SliceId, usize)| Some((policy.slices.get(id.0 as usize)?, vifs));
+        let router =
+            |(id, vifs): (RouterId, usize)| Some((policy.routers.get(id.0 as usize)?, vifs));
+        let slices = slices.into_iter().filter_map(slice).collect();
+        let routers = routers.into_iter().filter_map(router).collect();
         Self { port: &policy[port], vifs, slices, routers }
     }
 

@@ -9,7 +9,7 @@
 
 use weir_policy::{
     Direction, Guarantees, Overbooking, Policy, Port, PortCycle, PortId, Router, SchedulerKind,
-    Slice, Vif,
+    Slice, SliceId, Vif,
 };
 use weir_units::{BitRate, ByteCount, Nanos};
 
@@ -185,6 +185,9 @@ fn what_a_scheduler_does_not_hold_is_said() {
     // The minimum of a slice with one vif is that vif's.
     policy.vifs.pop();
     policy[port].scheduler = SchedulerKind::Wrr;
+    assert_eq!(policy.unheld(), []);
+    // A policy that nobody checked yet may name a slice that it does not have.
+    policy.vifs[0].slice = SliceId(7);
     assert_eq!(policy.unheld(), []);
 }
 
