@@ -64,11 +64,19 @@ enum Asker<'a> {
     Router(&'a Router),
 }
 
-/// A port, with those whose frames pass it.
+/// The level of a share in the policy.
+#[derive(Clone, Copy)]
+enum ShareLevel {
+    Vif,
+    Slice,
+    Router,
+}
+
+/// A port, and the vifs, slices and routers whose frames pass it.
 struct Members<'a> {
     port: &'a Port,
     vifs: Vec<&'a Vif>,
-    /// Each with the number of its vifs on the port.
+    /// Slices and routers, each with the number of its vifs on the port.
     slices: Vec<(&'a Slice, usize)>,
     routers: Vec<(&'a Router, usize)>,
 }
@@ -118,41 +126,57 @@ impl<'a> Members<'a> {
     /// Returns who asks for a `priority` that is not held. A cycle gives each slice its phases, so
     /// that `priority` of a slice means nothing towards the port.
     fn of_priority(&self) -> impl Iterator<Item = Asker<'a>> {
-        let held = self.port.scheduler.holds();
-        let asks = |share: &Share| share.priority != 1;
-        let slices = self.slices.iter().filter(move |(slice, _)| {
-            (asks(&slice.send) && (!held.levels || self.port.cycle.is_some()))
-                || (asks(&slice.receive) && !held.levels)
-        });
-        let routers = self.routers.iter().filter(move |(router, _)| {
-            !held.levels && [&router.send, &router.receive].into_iter().any(asks)
-        });
-        self.vifs_that(move |share| !held.priority && asks(share))
-            .chain(slices.map(|(slice, _)| Asker::Slice(slice)))
-            .chain(routers.map(|(router, _)| Asker::Router(router)))
+        let (held, cyclic) = (self.port.scheduler.holds(), self.port.cycle.is_some());
+        self.askers(
+            |share| share.priority != 1,
+            move |level, way, _| match level {
+                ShareLevel::Vif => held.priority,
+                ShareLevel::Slice => held.levels && !(cyclic && way == Direction::Send),
+                ShareLevel::Router => held.levels,
+            },
+        )
     }
 
-    /// Returns who asks for a `min_rate` that is not held. That of a slice or router with one vif
-    /// is that vif's. Towards a port with a cycle, that of a slice is up to its phases.
+    /// Returns who asks for a `min_rate` that is not held. The `min_rate` of a slice or router with
+    /// one vif is that vif's. Towards a port with a cycle, that of a slice is up to its phases.
     fn of_min_rate(&self) -> impl Iterator<Item = Asker<'a>> {
-        let held = self.port.scheduler.holds();
-        let asks = |share: &Share| !share.min_rate.is_zero();
-        let holds = move |vifs: usize| held.levels || (held.min_rate && vifs == 1);
+        let (held, cyclic) = (self.port.scheduler.holds(), self.port.cycle.is_some());
+        self.askers(
+            |share| !share.min_rate.is_zero(),
+            move |level, way, vifs| {
+                let is_held = held.levels || (held.min_rate && vifs == 1);
+                match level {
+                    ShareLevel::Vif => held.min_rate,
+                    ShareLevel::Slice => is_held || (cyclic && way == Direction::Send),
+                    ShareLevel::Router => is_held,
+                }
+            },
+        )
+    }
+
+    /// Returns the vifs, slices and routers with a share that asks for a key, where that key is not
+    /// held: `is_held` decides by level, direction and number of vifs on the port.
+    fn askers(
+        &self,
+        asks: fn(&Share) -> bool,
+        is_held: impl Fn(ShareLevel, Direction, usize) -> bool + Copy,
+    ) -> impl Iterator<Item = Asker<'a>> {
+        let is_unheld = move |level, vifs, shares: [&Share; 2]| {
+            let mut ways = Direction::ALL.iter().zip(shares);
+            ways.any(|(way, share)| asks(share) && !is_held(level, *way, vifs))
+        };
+        let vifs = self.vifs.iter().filter(move |vif| {
+            is_unheld(ShareLevel::Vif, 1, Direction::ALL.map(|way| vif.share(way)))
+        });
         let slices = self.slices.iter().filter(move |(slice, vifs)| {
-            !holds(*vifs)
-                && ((asks(&slice.send) && self.port.cycle.is_none()) || asks(&slice.receive))
+            is_unheld(ShareLevel::Slice, *vifs, Direction::ALL.map(|way| slice.share(way)))
         });
         let routers = self.routers.iter().filter(move |(router, vifs)| {
-            !holds(*vifs) && [&router.send, &router.receive].into_iter().any(asks)
+            is_unheld(ShareLevel::Router, *vifs, Direction::ALL.map(|way| router.share(way)))
         });
-        self.vifs_that(move |share| !held.min_rate && asks(share))
+        vifs.map(|vif| Asker::Vif(vif))
             .chain(slices.map(|(slice, _)| Asker::Slice(slice)))
             .chain(routers.map(|(router, _)| Asker::Router(router)))
-    }
-
-    fn vifs_that(&self, asks: impl Fn(&Share) -> bool) -> impl Iterator<Item = Asker<'a>> {
-        let any = move |vif: &&&Vif| Direction::ALL.iter().any(|way| asks(vif.share(*way)));
-        self.vifs.iter().filter(any).map(|vif| Asker::Vif(vif))
     }
 
     /// Adds an entry for `key` to `list`, if anybody asks for it.
