@@ -201,7 +201,7 @@ impl Shaper for XenBucket {
             leaves = self.due();
             self.add_credit(leaves, bytes);
         }
-        if bytes > self.remaining || leaves.saturating_since(now) > self.wait_max {
+        if leaves.saturating_since(now) > self.wait_max {
             *self = kept;
             return None;
         }

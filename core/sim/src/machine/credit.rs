@@ -180,9 +180,9 @@ impl CreditScheduler {
         all.next()
     }
 
-    /// Queues a virtual processor that can run again, and returns who has to choose anew: the
-    /// processor that it belongs to, if that is idle or runs one of lower priority. If one then
-    /// waits, an idle processor chooses that may run it.
+    /// Queues a virtual processor that can run again, and returns the processors that must choose
+    /// anew: its own, if that is idle or runs a domain of lower priority; and if a domain has to
+    /// wait there, an idle processor that may run it.
     fn enter(&mut self, vcpu: usize) -> CpusToDecide {
         let mut decide = CpusToDecide::default();
         let Some(one) = self.vcpus.get(vcpu) else { return decide };
@@ -199,7 +199,7 @@ impl CreditScheduler {
         decide
     }
 
-    /// Adds an idle processor that may run a virtual one, to choose once that waits.
+    /// Adds an idle processor on which `vcpu` may run. It chooses last, when `vcpu` is queued.
     pub(super) fn add_idle(&self, vcpu: usize, decide: &mut CpusToDecide) {
         let may_run_on = self.vcpus.get(vcpu).map_or(0, |one| one.share.affinity);
         let mut idle = (0..self.cpus.len())

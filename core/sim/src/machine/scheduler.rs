@@ -16,9 +16,10 @@ pub enum WakeCause {
 /// Processors whose choice has to be made again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpusToDecide {
-    /// Those that choose first, a bit for each.
+    /// The processors that choose first, one bit each.
     first: u64,
-    /// Those that choose after them, since they may take what these leave.
+    /// The processors that choose when all of `first` have chosen, one bit each. An idle processor
+    /// can then run a domain that was preempted.
     then: u64,
 }
 
@@ -33,7 +34,8 @@ impl CpusToDecide {
         }
     }
 
-    /// Adds a processor that chooses after all those of [`Self::add`].
+    /// Adds a processor that chooses after every processor of [`Self::add`]; one beyond the largest
+    /// number is ignored.
     pub const fn add_after(&mut self, cpu: usize) {
         if cpu < Self::CPUS_MAX {
             self.then |= 1 << cpu;
