@@ -202,7 +202,8 @@ impl<D: Discipline> Scheduler for Flat<D> {
         self.queues.remove(class, orphan)
     }
 
-    #[inline]
+    // Always inlined, for the reason of `dequeue`.
+    #[inline(always)]
     fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
         let now = self.observe(now);
         let Some(was_empty) = self.queues.push_plain(class, packet) else {

@@ -37,6 +37,7 @@ pub(crate) struct PacketSlab {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct ClassQueue {
+    /// The cell of the packet that leaves next; [`NIL`] if the queue is empty.
     pub(crate) head: u32,
     /// Length of the packet at the head: disciplines choose without a look at the packet.
     pub(crate) head_bytes: u32,
@@ -149,9 +150,7 @@ impl PacketSlab {
     /// Takes the packet at the head, and tells the length of the one behind it.
     #[inline(always)]
     pub(crate) fn unlink(&mut self, queue: &mut ClassQueue) -> Option<(Packet, Option<u32>)> {
-        if queue.packets == 0 {
-            return None;
-        }
+        debug_assert_eq!(queue.head == NIL, queue.packets == 0, "an empty queue has no head");
         let head = queue.head;
         let cell = self.cells.get_mut(head as usize)?;
         let (packet, next_bytes) = (cell.packet, cell.next_bytes);
@@ -159,7 +158,6 @@ impl PacketSlab {
         self.free = head;
         (queue.head, queue.head_bytes) = (next, next_bytes);
         queue.packets -= 1;
-        debug_assert_eq!(next == NIL, queue.packets == 0, "the last one has none behind it");
         queue.bytes = queue.bytes.wrapping_sub(packet.bytes());
         self.sums.packets_out += 1;
         self.sums.bytes_out += u64::from(packet.bytes());
@@ -219,7 +217,7 @@ impl ClassQueue {
     /// Checks the bound of bytes.
     #[inline(always)]
     pub(crate) fn fits(&self, bytes: u32) -> bool {
-        u64::from(self.bytes) + u64::from(bytes) <= u64::from(self.bytes_max)
+        self.bytes.checked_add(bytes).is_some_and(|bytes| bytes <= self.bytes_max)
     }
 
     pub(crate) fn backlog(&self) -> Backlog {
