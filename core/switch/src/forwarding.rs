@@ -300,47 +300,48 @@ impl Forwarding {
         }
     }
 
-    /// Checks a frame from a vif, its source addresses included.
+    /// Checks a frame from a vif, its source addresses included, takes off a priority tag and reads
+    /// its ECN bits.
     ///
     /// # Errors
     /// The reason to drop it.
+    #[inline]
     pub(crate) fn admit_from_vif<P: FramePool>(
         &mut self,
         now: Instant,
         vif: usize,
-        frame: Frame,
-        mut ethernet: Ethernet,
+        arrival: &mut Arrival,
         pool: &mut P,
-    ) -> Result<Arrival, Reason> {
+    ) -> Result<(), Reason> {
+        let Arrival { frame, ethernet, ecn, wire } = arrival;
         let state = &self.vifs[vif];
         if state.has_filter {
             let rules = &self.rules[vif].filter;
-            if !filter::passes(rules, Direction::Send, pool.data(frame), &ethernet) {
+            if !filter::passes(rules, Direction::Send, pool.data(*frame), ethernet) {
                 return Err(Reason::Filtered);
             }
         }
-        let mut frame = frame;
         match ethernet.vlan {
             None => {}
             // A priority tag is no VLAN (802.1Q §6.9.1).
             Some(0) => {
-                frame = vlan::pop(pool, frame)?;
-                (ethernet.vlan, ethernet.payload) = (None, UNTAGGED);
+                *frame = vlan::pop(pool, *frame)?;
+                (ethernet.vlan, ethernet.payload, *wire) = (None, UNTAGGED, frame.len);
             }
             Some(_) => return Err(Reason::UnexpectedTag),
         }
         if self.has_pih && ethernet.ethertype == ETHERTYPE_PIH {
             return Err(Reason::UnexpectedTag);
         }
-        check_ethernet(&ethernet, frame.len, self.length_max)?;
-        let data = pool.data(frame);
-        if state.has_addresses && !spoof::passes(&self.rules[vif].addresses, data, &ethernet) {
+        check_ethernet(ethernet, frame.len, self.length_max)?;
+        let data = pool.data(*frame);
+        if state.has_addresses && !spoof::passes(&self.rules[vif].addresses, data, ethernet) {
             return Err(Reason::SpoofedAddress);
         }
         if state.completes {
-            checksum::complete(data, &ethernet);
+            checksum::complete(data, ethernet);
         }
-        let ecn = ethernet.ecn(data);
+        *ecn = ethernet.ecn(data);
         let lately = now.saturating_since(state.last_lookup) < Fdb::TRUST;
         if state.last_source != ethernet.source || !lately {
             let (bridge, source) = (state.bridge, state.source);
@@ -348,7 +349,7 @@ impl Forwarding {
             let state = &mut self.vifs[vif];
             (state.last_source, state.last_lookup) = (ethernet.source, now);
         }
-        Ok(Arrival { frame, ethernet, ecn, wire: frame.len })
+        Ok(())
     }
 
     /// Finds where a frame from a vif goes, by its destination; a flooded frame is counted against

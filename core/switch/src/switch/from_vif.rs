@@ -26,16 +26,20 @@ impl Switch {
         if !self.taps.is_empty() {
             self.taps.note(now, self.ids.iface(vif), Direction::Send, data);
         }
-        let read = Ethernet::read(data);
-        let tagged = matches!(read, Ok(Ethernet { vlan: Some(_), .. }));
-        let bytes = if tagged { frame.len - vlan::TAG } else { frame.len };
-        self.ledger.of(vif, Direction::Send).received.add(bytes);
-        let (arrival, to) = match self.admit_sent(now, vif, (frame, read, bytes), pool) {
-            Ok(admitted) => admitted,
+        let ethernet = match Ethernet::read(data) {
+            Ok(ethernet) => ethernet,
             Err(reason) => {
-                self.ledger.of(vif, Direction::Send).drop(reason, bytes);
-                return pool.free(frame.id);
+                self.ledger.of(vif, Direction::Send).received.add(frame.len);
+                return self.refuse_sent(vif, (frame.id, frame.len), reason, pool);
             }
+        };
+        let tag = if ethernet.vlan.is_some() { vlan::TAG } else { 0 };
+        let bytes = frame.len - tag;
+        self.ledger.of(vif, Direction::Send).received.add(bytes);
+        let mut arrival = Arrival { frame, ethernet, ecn: 0, wire: frame.len };
+        let to = match self.admit_sent(now, vif, &mut arrival, bytes, pool) {
+            Ok(to) => to,
+            Err(reason) => return self.refuse_sent(vif, (frame.id, bytes), reason, pool),
         };
         match to {
             Destination::Port => self.send(now, vif, arrival, pool),
@@ -47,8 +51,19 @@ impl Switch {
         }
     }
 
-    /// Admits a frame that a vif sent, and returns its destination. `read` is its Ethernet header,
-    /// or the reason why it has none.
+    /// Drops a frame that a vif sent and that was not queued; it counts so many bytes.
+    fn refuse_sent<P: FramePool>(
+        &mut self,
+        vif: usize,
+        (frame, bytes): (u32, u16),
+        reason: Reason,
+        pool: &mut P,
+    ) {
+        self.ledger.of(vif, Direction::Send).drop(reason, bytes);
+        pool.free(frame);
+    }
+
+    /// Admits a frame that a vif sent, of so many bytes without a tag, and returns its destination.
     ///
     /// # Errors
     /// The reason to drop it.
@@ -57,13 +72,14 @@ impl Switch {
         &mut self,
         now: Instant,
         vif: usize,
-        (frame, read, bytes): (Frame, Result<Ethernet, Reason>, u16),
+        arrival: &mut Arrival,
+        bytes: u16,
         pool: &mut P,
-    ) -> Result<(Arrival, Destination), Reason> {
-        let arrival = self.forwarding.admit_from_vif(now, vif, frame, read?, pool)?;
+    ) -> Result<Destination, Reason> {
+        self.forwarding.admit_from_vif(now, vif, arrival, pool)?;
         let to = self.forwarding.route_from_vif(now, &self.ids, vif, &arrival.ethernet)?;
         self.police_send(now, vif, bytes)?;
-        Ok((arrival, to))
+        Ok(to)
     }
 
     fn police_send(&mut self, now: Instant, vif: usize, bytes: u16) -> Result<(), Reason> {
@@ -110,10 +126,7 @@ impl Switch {
                 counters.received.add(wire);
                 counters.enqueued.add(wire);
             }
-            Err(reason) => {
-                self.ledger.of(vif, Direction::Send).drop(reason, bytes);
-                pool.free(arrival.frame.id);
-            }
+            Err(reason) => self.refuse_sent(vif, (arrival.frame.id, bytes), reason, pool),
         }
     }
 
