@@ -99,7 +99,7 @@ fn a_guarantee_that_the_scheduler_does_not_hold_is_named() {
     let asks = POLICY.replacen("rate = \"100Mbit\"", "rate = \"100Mbit\"\nscheduler = \"drr\"", 1);
     let asks = asks.replace("\"gold0\"", "\"gold0\"\nsend = { min_rate = \"10Mbit\" }");
     let Some(site) = Site::up("weir-t-drr", TOPOLOGY, &asks) else { return };
-    let key = "port \"up0\": \"drr\" does not hold min_rate, asked for by vif \"gold.0\"";
+    let key = "port \"up0\": \"drr\" does not hold send.min_rate, asked for by vif \"gold.0\"";
     let planned = site.run(&["--dry-run"]).end();
     let planned = String::from_utf8(planned.stdout).unwrap();
     assert!(planned.contains(&format!("# not held: {key}\n")), "{planned}");

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The guarantees and limits that a policy asks for and the scheduler of a port does not hold. They
-//! are listed, so that none is missing silently.
+//! Lists each `priority`, `min_rate` and `delay` that a policy sets and the scheduler of the port
+//! does not hold, so that none is dropped silently.
+//!
+//! A flat scheduler has a class for each vif, and none for slices and routers. Towards a port with
+//! a cycle, the phases of a slice stand in the place of its share of the link.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use weir_units::Nanos;
+
 use crate::format::quoted;
-use crate::{
-    Direction, Policy, Port, PortId, Router, RouterId, SchedulerKind, Share, Slice, SliceId, Vif,
-};
+use crate::{Direction, Policy, Port, PortId, Router, SchedulerKind, Share, Slice, SliceId, Vif};
 
 /// One key that the scheduler of one port does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,11 +24,11 @@ pub struct Unheld {
     pub scheduler: SchedulerKind,
     /// True if the port's cycle is the reason: the scheduler alone would hold the key.
     pub cyclic: bool,
-    /// The key.
+    /// The key, with its direction: `send.priority`, `receive.min_rate`, `delay`.
     pub key: &'static str,
-    /// The first vif, router or slice on the port that asks for it, such as `vif "gold.0"`.
+    /// The first vif, slice or router on the port that asks for it, such as `vif "gold.0"`.
     pub first: String,
-    /// The number of further vifs, routers and slices that ask for it.
+    /// The number of further vifs, slices and routers that ask for it.
     pub more: usize,
 }
 
@@ -57,28 +60,28 @@ impl SchedulerKind {
     }
 }
 
-/// A vif, slice or router that asks for a key.
-enum Asker<'a> {
+/// A vif, slice or router.
+enum PolicyItem<'a> {
     Vif(&'a Vif),
     Slice(&'a Slice),
     Router(&'a Router),
 }
 
-/// The level of a share in the policy.
-#[derive(Clone, Copy)]
-enum ShareLevel {
-    Vif,
-    Slice,
-    Router,
+/// A vif, slice or router on a port.
+struct PortMember<'a> {
+    item: PolicyItem<'a>,
+    /// Its vifs on the port.
+    vifs: usize,
+    /// True if no other vif of its slice is on the port: the phases of the slice are its own.
+    alone_in_slice: bool,
+    /// The part of the port's cycle in which its slice has no phase.
+    closed: Nanos,
 }
 
 /// A port, and the vifs, slices and routers whose frames pass it.
-struct Members<'a> {
+struct PortMembers<'a> {
     port: &'a Port,
-    vifs: Vec<&'a Vif>,
-    /// Slices and routers, each with the number of its vifs on the port.
-    slices: Vec<(&'a Slice, usize)>,
-    routers: Vec<(&'a Router, usize)>,
+    members: Vec<PortMember<'a>>,
 }
 
 impl Policy {
@@ -94,17 +97,18 @@ impl Policy {
             if everything && port.cycle.is_none() {
                 continue;
             }
-            let members = Members::of(self, id);
-            members.add("priority", &mut members.of_priority(), &mut list);
-            members.add("min_rate", &mut members.of_min_rate(), &mut list);
-            let delayed = members.vifs.iter().filter(|vif| !held.delay && vif.delay.is_some());
-            members.add("delay", &mut delayed.map(|vif| Asker::Vif(vif)), &mut list);
+            let members = PortMembers::of(self, id);
+            for way in Direction::ALL {
+                list.extend(members.unheld_priority(way));
+                list.extend(members.unheld_min_rate(way));
+            }
+            list.extend(members.unheld_delay());
         }
         list
     }
 }
 
-impl<'a> Members<'a> {
+impl<'a> PortMembers<'a> {
     fn of(policy: &'a Policy, port: PortId) -> Self {
         let vifs: Vec<&Vif> = policy.vifs.iter().filter(|vif| vif.port == port).collect();
         let (mut slices, mut routers) = (BTreeMap::new(), BTreeMap::new());
@@ -114,93 +118,104 @@ impl<'a> Members<'a> {
                 *routers.entry(router).or_insert(0) += 1;
             }
         }
+        let cycle = policy[port].cycle.map_or(Nanos::ZERO, |cycle| cycle.length);
         // A policy that was not checked may name a slice or router that it does not have.
-        let slice = |(id, vifs): (SliceId, usize)| Some((policy.slices.get(id.0 as usize)?, vifs));
-        let router =
-            |(id, vifs): (RouterId, usize)| Some((policy.routers.get(id.0 as usize)?, vifs));
-        let slices = slices.into_iter().filter_map(slice).collect();
-        let routers = routers.into_iter().filter_map(router).collect();
-        Self { port: &policy[port], vifs, slices, routers }
-    }
-
-    /// Returns who asks for a `priority` that is not held. A cycle gives each slice its phases, so
-    /// that `priority` of a slice means nothing towards the port.
-    fn of_priority(&self) -> impl Iterator<Item = Asker<'a>> {
-        let (held, cyclic) = (self.port.scheduler.holds(), self.port.cycle.is_some());
-        self.askers(
-            |share| share.priority != 1,
-            move |level, way, _| match level {
-                ShareLevel::Vif => held.priority,
-                ShareLevel::Slice => held.levels && !(cyclic && way == Direction::Send),
-                ShareLevel::Router => held.levels,
-            },
-        )
-    }
-
-    /// Returns who asks for a `min_rate` that is not held. The `min_rate` of a slice or router with
-    /// one vif is that vif's. Towards a port with a cycle, that of a slice is up to its phases.
-    fn of_min_rate(&self) -> impl Iterator<Item = Asker<'a>> {
-        let (held, cyclic) = (self.port.scheduler.holds(), self.port.cycle.is_some());
-        self.askers(
-            |share| !share.min_rate.is_zero(),
-            move |level, way, vifs| {
-                let is_held = held.levels || (held.min_rate && vifs == 1);
-                match level {
-                    ShareLevel::Vif => held.min_rate,
-                    ShareLevel::Slice => is_held || (cyclic && way == Direction::Send),
-                    ShareLevel::Router => is_held,
-                }
-            },
-        )
-    }
-
-    /// Returns the vifs, slices and routers with a share that asks for a key, where that key is not
-    /// held: `is_held` decides by level, direction and number of vifs on the port.
-    fn askers(
-        &self,
-        asks: fn(&Share) -> bool,
-        is_held: impl Fn(ShareLevel, Direction, usize) -> bool + Copy,
-    ) -> impl Iterator<Item = Asker<'a>> {
-        let is_unheld = move |level, vifs, shares: [&Share; 2]| {
-            let mut ways = Direction::ALL.iter().zip(shares);
-            ways.any(|(way, share)| asks(share) && !is_held(level, *way, vifs))
+        let slice_of = |id: SliceId| policy.slices.get(id.0 as usize);
+        let member = |item, vifs, id: SliceId| {
+            let phase = slice_of(id).and_then(|slice| slice.phase).unwrap_or(Nanos::ZERO);
+            let alone_in_slice = slices.get(&id) == Some(&vifs);
+            PortMember { item, vifs, alone_in_slice, closed: cycle.saturating_sub(phase) }
         };
-        let vifs = self.vifs.iter().filter(move |vif| {
-            is_unheld(ShareLevel::Vif, 1, Direction::ALL.map(|way| vif.share(way)))
+        let vifs = vifs.iter().map(|vif| member(PolicyItem::Vif(vif), 1, vif.slice));
+        let named = slices.iter().filter_map(|(id, vifs)| {
+            slice_of(*id).map(|slice| member(PolicyItem::Slice(slice), *vifs, *id))
         });
-        let slices = self.slices.iter().filter(move |(slice, vifs)| {
-            is_unheld(ShareLevel::Slice, *vifs, Direction::ALL.map(|way| slice.share(way)))
+        let routers = routers.iter().filter_map(|(id, vifs)| {
+            let router = policy.routers.get(id.0 as usize)?;
+            Some(member(PolicyItem::Router(router), *vifs, router.slice))
         });
-        let routers = self.routers.iter().filter(move |(router, vifs)| {
-            is_unheld(ShareLevel::Router, *vifs, Direction::ALL.map(|way| router.share(way)))
-        });
-        vifs.map(|vif| Asker::Vif(vif))
-            .chain(slices.map(|(slice, _)| Asker::Slice(slice)))
-            .chain(routers.map(|(router, _)| Asker::Router(router)))
+        Self { port: &policy[port], members: vifs.chain(named).chain(routers).collect() }
     }
 
-    /// Adds an entry for `key` to `list`, if anybody asks for it.
-    fn add(
+    /// True if each slice has its phases in this direction.
+    const fn in_phases(&self, way: Direction) -> bool {
+        self.port.cycle.is_some() && matches!(way, Direction::Send)
+    }
+
+    /// The entry for `priority`. In phases, that of a slice means nothing.
+    fn unheld_priority(&self, way: Direction) -> Option<Unheld> {
+        let (held, in_phases) = (self.port.scheduler.holds(), self.in_phases(way));
+        let is_held = |member: &PortMember<'_>| match member.item {
+            PolicyItem::Vif(_) => held.priority,
+            PolicyItem::Slice(_) => held.levels && !in_phases,
+            PolicyItem::Router(_) => held.levels,
+        };
+        let key = match way {
+            Direction::Send => "send.priority",
+            Direction::Receive => "receive.priority",
+        };
+        let asks = |member: &PortMember<'_>| member.share(way).priority != 1;
+        self.entry(key, |_| held.levels, |member| asks(member) && !is_held(member))
+    }
+
+    /// The entry for `min_rate`. WRR holds that of a slice or router with one vif, by that vif's
+    /// class. Phases carry what is guaranteed to a slice, or the policy is refused.
+    fn unheld_min_rate(&self, way: Direction) -> Option<Unheld> {
+        let (held, in_phases) = (self.port.scheduler.holds(), self.in_phases(way));
+        let by_class = |member: &PortMember<'_>| held.min_rate && member.vifs == 1;
+        let lost = |member: &PortMember<'_>| in_phases && member.closed > CATCH_UP;
+        let is_held = |member: &PortMember<'_>| {
+            held.levels
+                || (by_class(member) && !lost(member))
+                || (in_phases && member.alone_in_slice)
+        };
+        let key = match way {
+            Direction::Send => "send.min_rate",
+            Direction::Receive => "receive.min_rate",
+        };
+        let asks = |member: &PortMember<'_>| !member.share(way).min_rate.is_zero();
+        self.entry(key, by_class, |member| asks(member) && !is_held(member))
+    }
+
+    /// The entry for `delay`. In phases a frame also waits while they are closed.
+    fn unheld_delay(&self) -> Option<Unheld> {
+        let has_bound = self.port.scheduler.holds().delay;
+        let asks = |member: &PortMember<'_>| match member.item {
+            PolicyItem::Vif(vif) => vif.delay.is_some(),
+            PolicyItem::Slice(_) | PolicyItem::Router(_) => false,
+        };
+        let is_held = |member: &PortMember<'_>| has_bound && member.closed == Nanos::ZERO;
+        self.entry("delay", |_| has_bound, |member| asks(member) && !is_held(member))
+    }
+
+    /// An entry, if there is a member whose key is not held. `alone_holds` tells whether the
+    /// scheduler would hold it on a port without a cycle; the first such member decides.
+    fn entry(
         &self,
         key: &'static str,
-        askers: &mut dyn Iterator<Item = Asker<'a>>,
-        list: &mut Vec<Unheld>,
-    ) {
-        let Some(first) = askers.next() else { return };
-        let Port { name, scheduler, cycle, .. } = self.port;
-        list.push(Unheld {
-            port: name.clone(),
-            scheduler: *scheduler,
-            // Nothing but a cycle keeps a scheduler with levels from holding a slice's key.
-            cyclic: cycle.is_some() && scheduler.holds().levels,
-            key,
-            first: first.to_string(),
-            more: askers.count(),
-        });
+        alone_holds: impl Fn(&PortMember<'a>) -> bool,
+        is_unheld: impl Fn(&PortMember<'a>) -> bool,
+    ) -> Option<Unheld> {
+        let mut unheld = self.members.iter().filter(|member| is_unheld(member));
+        let first = unheld.next()?;
+        let Port { name, scheduler, .. } = self.port;
+        let (cyclic, first) = (alone_holds(first), first.item.to_string());
+        let (port, scheduler, more) = (name.clone(), *scheduler, unheld.count());
+        Some(Unheld { port, scheduler, cyclic, key, first, more })
     }
 }
 
-impl fmt::Display for Asker<'_> {
+impl PortMember<'_> {
+    fn share(&self, way: Direction) -> &Share {
+        match self.item {
+            PolicyItem::Vif(vif) => vif.share(way),
+            PolicyItem::Slice(slice) => slice.share(way),
+            PolicyItem::Router(router) => router.share(way),
+        }
+    }
+}
+
+impl fmt::Display for PolicyItem<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Vif(vif) => write!(f, "vif {}", quoted(&vif.name)),
@@ -210,8 +225,8 @@ impl fmt::Display for Asker<'_> {
     }
 }
 
-/// `port "up0": "drr" does not hold min_rate, asked for by vif "gold.0" and 2 more`; where a
-/// cycle is the reason, `"hfsc" in a cycle does not hold priority`.
+/// `port "up0": "drr" does not hold send.min_rate, asked for by vif "gold.0" and 2 more`; where a
+/// cycle is the reason, `"hfsc" in a cycle does not hold send.priority`.
 impl fmt::Display for Unheld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { port, scheduler, cyclic, key, first, more } = self;
@@ -229,3 +244,6 @@ impl fmt::Display for Unheld {
         if *more > 0 { write!(f, " and {more} more") } else { Ok(()) }
     }
 }
+
+/// The longest time without a phase for which WRR makes up (`Minimums` of `weir-sched`).
+const CATCH_UP: Nanos = Nanos::from_millis(100);

@@ -49,7 +49,8 @@ impl TreeShares {
         let least =
             if minimums { Minimums::of(policy, port, direction) } else { Minimums::none(policy) };
         let mut shares = Self::plain(policy, port, direction, &least);
-        // A flat scheduler has no siblings: its weights are those of all vifs of the port.
+        // Below a flat scheduler all vifs of the port are siblings: weights among those of one
+        // slice mean nothing there.
         if policy[port].scheduler.holds().levels {
             shares.weigh(policy, port, direction, &least);
         }

@@ -513,7 +513,7 @@ pub(crate) trait SchedulerLimits {
 
 impl SchedulerLimits for SchedulerKind {
     fn nested(self) -> bool {
-        self == Self::Hfsc
+        self.holds().levels
     }
 
     fn shapes(self) -> bool {
