@@ -82,6 +82,8 @@ async function visit(page) {
   // Lines need a while to be some.
   await page.waitForTimeout(9000);
   sample("events", await pace(page));
+  const notices = page.getByRole("note", { name: "Faults and keys that are not held" });
+  sample("notices", await notices.locator("p").count());
   for (const view of VIEWS) await look(page, view, "page", findings);
 
   await change(page, findings);

@@ -45,12 +45,19 @@ fn piped(command: &mut Command) -> (Guarded, impl Iterator<Item = String> + use<
     (Guarded(child), lines.map(Result::unwrap))
 }
 
-/// Loads, shows what flows, changes a limit that is followed, is refused at the field, says that
-/// the node has gone and goes on when it is back; no error in the console, and axe finds nothing.
+/// A policy with one key that the scheduler does not hold: the priority of a slice.
+fn policy() -> String {
+    let policy = common::POLICY.replacen("\"100Mbit\"", "\"100Mbit\"\nscheduler = \"wrr\"", 1);
+    policy.replacen("name = \"gold\"", "name = \"gold\"\nsend = { priority = 2 }", 1)
+}
+
+/// Loads, shows what flows and what is not held, changes a limit that is followed, is refused at the
+/// field, says that the node has gone and goes on when it is back; no error in the console, and axe
+/// finds nothing.
 #[test]
 fn the_page_lives_with_its_node() {
     let Some(script) = script() else { return };
-    let Some(site) = Site::up("weir-t-page", common::TOPOLOGY, common::POLICY) else { return };
+    let Some(site) = Site::up("weir-t-page", common::TOPOLOGY, &policy()) else { return };
     let mut node = Some(site.run(&[]));
     site.wait_for_node();
     let mut flood = site.inside("gold", "ping");
@@ -103,9 +110,10 @@ fn visit(
                     site.wait_for_node();
                 }
                 other => {
-                    let vifs = common::POLICY.find("[[vif]]").unwrap();
-                    let all = if other == "empty" { vifs } else { common::POLICY.len() };
-                    site.write(&common::POLICY[..all]);
+                    let policy = policy();
+                    let vifs = policy.find("[[vif]]").unwrap();
+                    let all = if other == "empty" { vifs } else { policy.len() };
+                    site.write(&policy[..all]);
                     let reload = site.weir(&["node", "reload"]);
                     assert!(reload.status.success(), "{reload:?}");
                 }
@@ -120,7 +128,7 @@ fn visit(
         }
     }
     assert_eq!(samples.keys().filter(|name| name.starts_with("axe/")).count(), 4);
-    let yes = ["keyboard", "refused", "applied", "smooth"].map(|name| (name, 1.0));
+    let yes = ["keyboard", "refused", "applied", "smooth", "notices"].map(|name| (name, 1.0));
     for (name, value) in yes.into_iter().chain([("left", 0.0)]) {
         assert!(samples[name] == value, "{name}: {samples:?}");
     }
