@@ -205,7 +205,11 @@ impl Shaper for XenBucket {
             *self = kept;
             return None;
         }
-        self.remaining = self.remaining.saturating_sub(bytes);
+        debug_assert!(
+            bytes <= self.remaining,
+            "the loop ends with credit or beyond the longest wait"
+        );
+        self.remaining -= bytes;
         self.last = leaves;
         Some(leaves)
     }

@@ -27,15 +27,15 @@ impl CpusToDecide {
     /// The largest number of processors of a machine.
     pub const CPUS_MAX: usize = 64;
 
-    /// Adds a processor; one beyond the largest number is ignored.
+    /// Adds a processor; a number of [`Self::CPUS_MAX`] or more is ignored.
     pub const fn add(&mut self, cpu: usize) {
         if cpu < Self::CPUS_MAX {
             self.first |= 1 << cpu;
         }
     }
 
-    /// Adds a processor that chooses after every processor of [`Self::add`]; one beyond the largest
-    /// number is ignored.
+    /// Adds a processor that chooses after every processor of [`Self::add`]; a number
+    /// of [`Self::CPUS_MAX`] or more is ignored.
     pub const fn add_after(&mut self, cpu: usize) {
         if cpu < Self::CPUS_MAX {
             self.then |= 1 << cpu;
