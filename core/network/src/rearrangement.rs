@@ -14,10 +14,10 @@
 //!    while. Then all states that moves can reach are searched, breadth first.
 //!
 //! Each part is complete while the number of paths and states stays within its bounds; if a bound
-//! is reached, the outcome says so. All work counts as states: a flow that is looked at is one, and
-//! a search for paths as many as take about its time. Flows are looked at one after the other, and
-//! only those on an overcharged arc: their number decides what this costs, and not that of all
-//! connections.
+//! is reached, the outcome says so. Work is counted in states: visiting a flow costs one, and a
+//! path search costs states in proportion to its steps. To resolve conflicts, only flows on an
+//! overcharged arc are visited, one after the other: the cost depends on their number, and not on
+//! that of all connections.
 //!
 //! A connection that must be disjoint from another stays where it is, and so does that other.
 
@@ -55,13 +55,13 @@ const MOVES_MAX: usize = 16;
 /// Most flows among which detours are searched for.
 const DETOUR_FLOWS_MAX: usize = 64;
 
-/// The number of partial paths that take the time of one state.
+/// Number of partial paths that cost as much as one state.
 const PARTIAL_PER_STATE: usize = 16;
 
-/// Moves to compare with those that were seen that take the time of a state.
+/// Number of lookups in the set of visited states that cost as much as one state.
 const LOOKS_PER_STATE: usize = 64;
 
-/// Steps of a search for a path that take the time of a state.
+/// Number of steps of a path search that cost as much as one state.
 const STEPS_PER_STATE: u64 = 256;
 
 /// A direction of a connection, moved to another path.

@@ -356,20 +356,20 @@ impl<S: Clone + Default> ClassQueues<S> {
     /// The backlog of one class; zero for an unknown class.
     #[must_use]
     pub fn backlog(&self, class: ClassId) -> Backlog {
-        self.hidden_too(class).map_or_else(Backlog::default, ClassQueue::backlog)
+        self.queue_with_paused_packets(class).map_or_else(Backlog::default, ClassQueue::backlog)
     }
 
     /// When the packet at the head of a class arrived; `None` without one.
     #[must_use]
     pub fn head_arrived(&self, class: ClassId) -> Option<Instant> {
-        let queue = self.hidden_too(class).filter(|queue| queue.packets > 0)?;
+        let queue = self.queue_with_paused_packets(class).filter(|queue| queue.packets > 0)?;
         self.slab.cells.get(queue.head as usize).map(|cell| cell.packet.arrived)
     }
 
     /// Packets that the class can still take, by its own bound of packets and the table's.
     #[must_use]
     pub fn room(&self, class: ClassId) -> u32 {
-        let Some(queue) = self.hidden_too(class) else { return 0 };
+        let Some(queue) = self.queue_with_paused_packets(class) else { return 0 };
         let free = self.slab.limit() as u64 - self.total().packets;
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         let ledger = self.ledgers.get(class.0 as usize);
@@ -438,7 +438,7 @@ impl<S: Clone + Default> ClassQueues<S> {
     }
 
     /// The queue with all its packets, those that a pause hides included.
-    fn hidden_too(&self, class: ClassId) -> Option<&ClassQueue> {
+    fn queue_with_paused_packets(&self, class: ClassId) -> Option<&ClassQueue> {
         match self.ledgers.get(class.0 as usize).map(|ledger| &ledger.pause) {
             Some(Pause::Paused(queue)) => Some(queue),
             _ => self.queue(class),
@@ -656,7 +656,7 @@ mod tests {
     /// one of them managed, each removed and added again at times; packets of five lengths, zero
     /// too; each queue is compared with a list.
     #[test]
-    fn the_length_of_what_is_next_is_that_of_the_packet_there() {
+    fn cached_head_length_matches_the_head_packet() {
         let codel =
             crate::CodelConfig { target: Nanos::new(10), interval: Nanos::new(100), ecn: false };
         let config = |class| QueueConfig {

@@ -147,10 +147,10 @@ pub enum WaitReason {
     /// A turn is held open until its last packet has left the wire (WRR, Algorithm 1).
     TurnHeld,
     /// No packet fits the rest of this phase of the cycle; see [`crate::Cyclic`]. The instant given
-    /// is the start of the next phase whose owner has packets; of any gate, if time is lent. A
-    /// phase that is too short for the packet that its owner holds, or for the guard, is passed
-    /// over. A packet leaves then, unless a limit of its owner holds it, or it turns out to be too
-    /// long for that phase.
+    /// is the start of the next phase whose owner has packets; with borrowing, of the next phase or
+    /// closed time. Adjacent phases of one owner count as one. Phases too short for the guard, or
+    /// for a packet that has not fitted yet, are skipped. At that instant a packet leaves, unless a
+    /// limit holds its owner or the packet proves too long for the phase.
     PhaseClosed,
 }
 

@@ -14,10 +14,10 @@
 //!   back. Old phases hold to the end of their cycle, and every packet is sent, queued or handed
 //!   back.
 //!
-//! If time is lent, frames of any owner may be in a gate, and none crosses its end. The owner
-//! of the gate goes first: all others flooding, it carries what it would carry without lending.
-//! One that is alone gets all gates. Its frame may find a borrower's on the wire, which the bound
-//! of its delay has in addition.
+//! With borrowing, any owner's frames may be in a gate, but none may cross its end, and the gate's
+//! owner goes first. If all owners are backlogged, each gate carries as much for its owner as
+//! without borrowing. A single active owner uses every gate. The bound of the delay grows by one
+//! frame of a borrower, which may be on the wire.
 //!
 //! The scheduler inside the phases is another with each seed.
 
@@ -181,9 +181,9 @@ impl CyclePlan {
         self.phases.iter().map(|(_, length)| length).sum()
     }
 
-    /// The gates of an owner in one turn of the cycle that starts where it is closed: start and
-    /// end of each, from the start of a cycle. One without an end if it is never closed. Those of
-    /// nobody for `None`.
+    /// Returns start and end of each gate of `owner` in one turn of the cycle; `None` selects
+    /// closed phases. The turn begins at the first phase that is not the owner's, and times count
+    /// from the start of a cycle. If all phases are the owner's, returns one gate without an end.
     fn gates(&self, owner: Option<usize>) -> Vec<(u64, u64)> {
         let Some(first) = self.phases.iter().position(|(of, _)| *of != owner) else {
             return vec![(0, u64::MAX)];
@@ -220,7 +220,7 @@ impl CyclePlan {
 struct CycleRig {
     scheduler: Cyclic<AnyScheduler>,
     borrow: bool,
-    /// One more than the plan has: closed phases are an owner's without traffic.
+    /// The last entry, beyond the plan's owners, owns the closed phases and never sends.
     owners: Vec<ClassId>,
     classes: Vec<ClassId>,
     /// Plans, each with the instant from which it holds.
@@ -344,7 +344,8 @@ impl CycleRig {
         }
     }
 
-    /// Sends the next frame that is due before `end`; at `end` the time is that.
+    /// Sends the next frame that is due before `end`. If none is, sets `now` to `end` and returns
+    /// `None`.
     fn send_before(&mut self, end: u64) -> Option<SentFrame> {
         loop {
             match self.scheduler.dequeue(self.time()) {

@@ -5,8 +5,11 @@
 //! frames as they arrive. For each interface whose device has room, it asks for the next frame.
 //!
 //! Time is an argument, and bytes stay in a [`FramePool`] that the caller owns. Nothing is
-//! allocated per packet. No frame is dropped after it was scheduled, except in front of a router
-//! whose rate [`Switch::limit_router`] limits.
+//! allocated per packet. The switch drops a scheduled frame in three cases only:
+//!
+//! - a change of policy removed its receiver, or requires headers for which it has no room;
+//! - it crosses from one vif to another, and the receiving vif has no room;
+//! - too many frames wait for the rate of a router ([`Switch::limit_router`]).
 //!
 //! The switch does not route: in a frame it changes only the VLAN tag and the header of a parallel
 //! internet, an unfinished checksum and the congestion mark.

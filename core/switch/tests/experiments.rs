@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The promises to a tenant, in virtual time: exact, on any machine.
+//! The promises to a tenant, in virtual time: exact, on any machine. Row numbers are those of
+//! `weir-lab verify first-light`.
 #![allow(clippy::unwrap_used, reason = "a test stops at a surprise")]
 
 mod common;
@@ -122,7 +123,7 @@ fn a_rate_is_reached_and_in_no_window_exceeded() {
     }
 }
 
-/// The delay of every frame of source 0, worst first.
+/// Returns the largest delay of source 0's frames, in nanoseconds.
 fn worst_delay(departures: &[Departure]) -> u64 {
     let own = departures.iter().filter(|departure| departure.source == 0);
     own.map(|departure| departure.at.as_nanos() - departure.offered.as_nanos()).max().unwrap()

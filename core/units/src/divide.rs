@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A product divided, for all conversions between rate, time and amount.
+//! Multiply-add-divide in 128 bits, for all conversions between rate, time and amount.
 
-/// Divides `a · b + c` by `by`. Returns the quotient, at most [`u64::MAX`], and the rest. Nothing
-/// divided by zero is [`u64::MAX`], without a rest.
+/// Divides `a · b + c` by `by`. Returns the quotient, at most [`u64::MAX`], and the remainder. If
+/// `by` is zero, returns `(u64::MAX, 0)`.
 ///
-/// Packets' products fit into 64 bits, whose division is several times as fast as a wider one.
+/// For packet sizes `a · b + c` fits into 64 bits, where division is several times as fast as in
+/// 128.
 #[inline]
 #[must_use]
 pub const fn mul_add_div(a: u64, b: u64, c: u64, by: u64) -> (u64, u64) {

@@ -14,7 +14,7 @@ use crate::trial::{PROCESS, fine, off, percent, pps};
 const PERIOD: Nanos = Nanos::from_millis(100);
 const UNCAPPED: Settings = Settings { cap: CpuShare::ONE, limit: None };
 
-/// An supervisor on a simulated router, with counters and an actuator between them.
+/// A supervisor on a simulated router, with counters and an actuator between them.
 struct Node {
     supervisor: Supervisor<Box<dyn Controller>>,
     router: SimulatedRouter,
@@ -52,7 +52,7 @@ impl Node {
     fn active() -> Self {
         let mut node = Self::new(false);
         let command = node.supervisor.activate(node.now, UNCAPPED, PacketRate::from_pps(40_000));
-        node.obey(command.expect("inactive"));
+        node.execute(command.expect("inactive"));
         node.run(20);
         assert!(off(node.rate(), 40_000).abs() < 0.05, "{}", node.rate());
         node
@@ -82,10 +82,10 @@ impl Node {
 
     fn read(&mut self, reading: Option<Reading>) {
         let command = self.supervisor.read(self.now, reading);
-        self.obey(command);
+        self.execute(command);
     }
 
-    fn obey(&mut self, command: LoopCommand) {
+    fn execute(&mut self, command: LoopCommand) {
         if command == LoopCommand::Nothing {
             return;
         }
@@ -134,24 +134,24 @@ fn verbs_take_effect_at_once() {
     assert_eq!(node.supervisor.status().set_point, PacketRate::from_pps(40_000));
 
     let command = node.supervisor.change_set_point(now, PacketRate::from_pps(20_000));
-    node.obey(command.expect("possible"));
+    node.execute(command.expect("possible"));
     node.run(2);
     assert!(off(node.rate(), 20_000).abs() < 0.06, "{}", node.rate());
 
     let command = node.supervisor.pause(node.now).expect("active");
-    node.obey(command);
+    node.execute(command);
     let (cap, commands) = (node.in_force, node.commands.len());
     node.router.plant = Plant { stolen_ppm: 300_000, ..PROCESS };
     node.run(50);
     assert_eq!((node.in_force, node.commands.len()), (cap, commands), "nothing is touched");
     assert!(off(node.rate(), 20_000) < -0.2, "though something happened: {}", node.rate());
     let command = node.supervisor.resume(node.now).expect("paused");
-    node.obey(command);
+    node.execute(command);
     node.run(6);
     assert!(off(node.rate(), 20_000).abs() < 0.05, "{}", node.rate());
 
     let command = node.supervisor.deactivate(node.now);
-    node.obey(command);
+    node.execute(command);
     assert_eq!((node.in_force, node.phase()), (UNCAPPED, LoopPhase::Inactive));
     let commands = node.commands.len();
     node.run(10);
@@ -223,8 +223,8 @@ fn faults() -> [Fault; 6] {
     ]
 }
 
-/// Goal: every fault of the meter has its name in the log, leaves the cap, but for what one sample
-/// more was to bring, and is over by itself.
+/// Goal: every fault of the meter has its name in the log, keeps the cap, apart from the correction
+/// for one sample, and recovers by itself.
 #[test]
 fn faults_of_the_meter_are_named_and_pass() {
     for (name, happen, wanted) in faults() {
@@ -269,7 +269,7 @@ fn a_router_that_vanishes_is_released_and_held_again() {
     let (before, first) = (node.in_force.cap, node.supervisor.log().made());
     node.pass();
     node.read(None);
-    // Without what one sample more was to bring.
+    // Without the correction for one sample.
     let cap = node.in_force.cap;
     assert!(cap <= before);
     for period in 2..=10 {
@@ -314,7 +314,7 @@ fn an_actuator_that_refuses_is_tried_again() {
     node.back("works again");
 }
 
-/// Goal: a release that fails is owed: it is asked for once a period until it succeeds, with
+/// Goal: a release that fails is pending: it is asked for once a period until it succeeds, with
 /// samples and without, after a deactivation and after the bound, and the status says so meanwhile.
 #[test]
 fn a_release_that_fails_is_tried_until_it_succeeds() {
@@ -324,7 +324,7 @@ fn a_release_that_fails_is_tried_until_it_succeeds() {
         node.actuator = Err("device is gone");
         if deactivated {
             let command = node.supervisor.deactivate(node.now);
-            node.obey(command);
+            node.execute(command);
             let due = node.supervisor.status().due;
             assert_eq!(due, node.now + PERIOD, "{label}: somebody has to come back");
         }
@@ -346,7 +346,7 @@ fn a_release_that_fails_is_tried_until_it_succeeds() {
         let commands = node.commands.len();
         node.pass();
         node.read(None);
-        assert_eq!(node.commands.len(), commands, "{label}: paid, and nothing more");
+        assert_eq!(node.commands.len(), commands, "{label}: released once, then no more commands");
         let idle = node.supervisor.status().due == Instant::FAR_FUTURE;
         assert_eq!(idle, deactivated, "{label}");
     }
@@ -358,7 +358,7 @@ fn a_release_that_fails_is_tried_until_it_succeeds() {
 fn a_first_reading_is_no_missed_one() {
     let mut node = Node::with(false, PERIOD);
     let command = node.supervisor.activate(node.now, UNCAPPED, PacketRate::from_pps(40_000));
-    node.obey(command.expect("inactive"));
+    node.execute(command.expect("inactive"));
     node.run(3);
     assert_eq!(node.phase(), LoopPhase::Active);
     let soon = Reading { at: node.now + Nanos::from_millis(1), ..node.counters };
@@ -434,8 +434,8 @@ fn a_switch_takes_effect_within_one_sample() {
     }
 }
 
-/// Goal: who is paused right after a switch has the limit of the controller before, which the new
-/// one, that knows of none, does not take away.
+/// Goal: pausing right after a controller switch keeps the limit of the previous controller,
+/// although the new one has none.
 #[test]
 fn a_pause_takes_no_limit_away() {
     let mut node = Node::active();
@@ -512,10 +512,10 @@ fn nothing_that_can_happen_harms() {
     assert!(node.supervisor.status().samples > 1000);
 }
 
-/// Goal: what was for one sample does not stay for an hour: paused, a router has the cap that its
-/// set-point needs.
+/// Goal: a correction for one sample does not stay while the loop is paused: the router has the cap
+/// that its set-point needs.
 #[test]
-fn what_one_sample_was_to_make_good_does_not_stay() {
+fn a_one_sample_correction_is_dropped_on_pause() {
     let mut node = Node::active();
     let plain = f64::from(node.in_force.cap.as_ppm());
     // One sample with half of its packets.
@@ -525,19 +525,19 @@ fn what_one_sample_was_to_make_good_does_not_stay() {
     let by = |node: &Node| f64::from(node.in_force.cap.as_ppm()) / plain;
     assert!(by(&node) > 1.3, "more, for one sample: {}", by(&node));
     let command = node.supervisor.pause(node.now).expect("active");
-    node.obey(command);
+    node.execute(command);
     assert!((0.9..1.25).contains(&by(&node)), "paused: {}", by(&node));
 }
 
-/// Goal: what enforces the cap is lost and comes back before the cap would be released: the cap is
-/// set again at once, active or paused, though the controller decides the same as before.
+/// Goal: the router is lost and comes back before the cap is released: the cap is applied again at
+/// once, active or paused, though the controller decides the same as before.
 #[test]
 fn a_cap_that_was_lost_is_set_again() {
     for paused in [false, true] {
         let mut node = Node::active();
         if paused {
             let command = node.supervisor.pause(node.now).expect("active");
-            node.obey(command);
+            node.execute(command);
         }
         let (cap, first) = (node.in_force, node.supervisor.log().made());
         assert!(cap.cap < CpuShare::ONE);
@@ -550,11 +550,11 @@ fn a_cap_that_was_lost_is_set_again() {
         // It refuses once: the next sample sets it.
         node.actuator = Err("EBUSY");
         let command = node.supervisor.regain(node.now);
-        // Without what the sample that was lost was to make good.
+        // Without the correction for the lost sample.
         let LoopCommand::Apply(set) = command else { panic!("{command:?}") };
         let part = f64::from(set.cap.as_ppm()) / f64::from(cap.cap.as_ppm());
         assert!(if paused { set == cap } else { (0.98..=1.0).contains(&part) }, "{set:?}, {cap:?}");
-        node.obey(command);
+        node.execute(command);
         assert!(node.supervisor.status().lost && node.in_force == UNCAPPED);
         node.actuator = Ok(());
         node.run(2);

@@ -109,8 +109,9 @@ pub(crate) fn behind_its_rate_by_no_more_than_the_bound(subject: &Subject) {
 
 /// Goal: `min_rate` holds in every window while the class is backlogged, against floods of any
 /// weight, also after the class had the link for itself. Method: five classes with 10 % each, three
-/// floods that join later; in any window at least 10 % less a packet, and less what one packet of
-/// each other class below its minimum and two others on the wire displace.
+/// floods that join later. In every window each class gets at least 10 % of the link, less one
+/// packet of its own, less a tenth of six packets: one of each other guaranteed class, and two on
+/// the wire.
 pub(crate) fn minimums_hold(subject: &Subject) {
     if !subject.promises.min_rate {
         return;
@@ -226,10 +227,10 @@ pub(crate) fn pair_bound(order: Order, flows: &[Flow], i: usize, j: usize) -> i1
     let (wi, wj) = (weight(&flows[i]), weight(&flows[j]));
     let (li, lj) = (longest(&flows[i]), longest(&flows[j]));
     match order {
-        // Shreedhar and Varghese, Theorem 2: 2 Max + Q, for a quantum Q of the least weight, which
-        // is Max here, and shares relative to it.
+        // Shreedhar and Varghese, Theorem 2: 2·Max + Q. The quantum Q of the least weight is Max,
+        // hence 3·Max, scaled by w_i·w_j / w_min.
         Order::Deficit => 3 * 1518 * wi * wj / least_weight(flows),
-        // A round, in which the slowest sends one packet, and a packet of each that is carried.
+        // One WRR round, plus one carried-over packet of each of the two classes.
         Order::Rounds => round(flows, wi * wj) + li * wj + lj * wi,
         // Bennett and Zhang, Theorem 4 with §III: never more than a packet ahead of the share, nor
         // the worst-case fair index behind.
@@ -252,7 +253,7 @@ fn latency_times_weight(order: Order, flows: &[Flow], i: usize) -> i128 {
             let quantum = |weight: i128| 1518 * weight / least_weight(flows);
             w * (3 * quantum(total) - 2 * quantum(w))
         }
-        // The same of the rounds' packets, one more of each carried.
+        // Likewise, with WRR rounds as quanta, plus one carried-over packet of each class.
         Order::Rounds => {
             let frame: i128 =
                 flows.iter().map(|flow| round(flows, weight(flow)) + longest(flow)).sum();
@@ -372,7 +373,8 @@ impl Run {
         while self.now < end {
             self.refill();
             self.step();
-            // Whoever joins while a packet is on the wire does it at its own time.
+            // A class that became backlogged during the last transmission arrives at its own time,
+            // not at the end of the transmission.
             self.join();
         }
     }
@@ -385,7 +387,8 @@ impl Run {
         }
     }
 
-    /// Pulls on the free link, or at the gate that is waited for; a packet sent takes its time.
+    /// Pulls on the free link, or at the gate for which the scheduler waits. Advances `now` by the
+    /// transmission time of a packet that is sent.
     pub(crate) fn pull(&mut self) -> Dequeue {
         let mut answer = self.audit.pull(at(self.now));
         while let (true, Dequeue::Wait { until, .. }) = (self.phased, answer) {
