@@ -142,7 +142,7 @@ impl Draft {
                 let item =
                     items.get_mut(&place.name).ok_or_else(|| EditError::Missing(place.clone()))?;
                 if key == "name" {
-                    return Err(form("is what the item is known by, and stays"));
+                    return Err(form("identifies the item and cannot be changed"));
                 }
                 (put(item, key, after), None)
             }
@@ -170,7 +170,7 @@ impl Draft {
     /// Checks the document and returns its text and its policy. The text is written and read once.
     ///
     /// # Errors
-    /// The problems, as of [`Self::policy`], and the policy as far as it is understood.
+    /// The problems, as of [`Self::policy`], and the part of the policy that could be read.
     pub fn checked(&self) -> Result<(String, Policy), UnsoundPolicy> {
         let text = self.text();
         parse_as_far(&text).map(|policy| (text, policy))
@@ -555,7 +555,7 @@ mod tests {
             (Edit::set(KeyPath::vif("z", "delay"), "1ms"), "there is no vif \"z\""),
             (Edit::unset(KeyPath::vif("z", "")), "there is no vif \"z\""),
             (Edit::set(KeyPath::of("vifs", "a", "delay"), "1ms"), "vifs \"a\".delay must be node"),
-            (Edit::set(KeyPath::vif("a", "name"), "b"), "vif \"a\".name is what the item"),
+            (Edit::set(KeyPath::vif("a", "name"), "b"), "vif \"a\".name identifies the item"),
             (Edit::set(KeyPath::vif("a", "send.rate"), Value::Null), "vif \"a\".send.rate is null"),
         ] {
             let refused = live.apply(&edit).unwrap_err().to_string();

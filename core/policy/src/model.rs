@@ -106,10 +106,10 @@ pub struct Port {
     pub device: String,
     /// The host's bridge that the device is a port of; only with [`Dataplane::Kernel`].
     pub bridge: Option<String>,
-    /// The share of what no vif sends by the port; only with [`Dataplane::Kernel`]. `None`: no
-    /// guarantee, no limit, priority 1.
+    /// Guarantees and limits of the host's own frames and of others that the port sends for no vif;
+    /// only with [`Dataplane::Kernel`]. `None`: no guarantee, no limit, priority 1.
     pub host_send: Option<Share>,
-    /// The share of what the port brings and is for no vif, likewise.
+    /// Guarantees and limits of frames that the port receives and that are for no vif, likewise.
     pub host_receive: Option<Share>,
     /// Rules that turn devices of the bridge into vifs; the first that matches a device applies.
     pub rules: Vec<VifRule>,
@@ -157,7 +157,7 @@ pub struct Slice {
     /// The parallel internet of its frames on every port, in the form of [`Port::pih`]; `None`:
     /// frames have no number.
     pub pih: Option<u8>,
-    /// Packets without a header that are its own on every port; empty: it is not told by them.
+    /// Five-tuples of its packets without VLAN and number, on every port; empty: none.
     pub five_tuples: Vec<FiveTuple>,
     /// Its phase of the cycle of each port that has one; `None`: none.
     pub phase: Option<Nanos>,
@@ -248,9 +248,9 @@ pub struct VifRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Idle {
-    /// Sleep until the next event after 2 ms without one; at once unless `reservation` is
-    /// `"pinned"`, or while threads of the same priority want the worker's processor. Costs little
-    /// without traffic; the first packet wakes it some tens of microseconds late.
+    /// Poll for 2 ms after the last event, then sleep until the next. Sleep at once unless
+    /// `reservation` is `"pinned"`, or while threads of equal priority want the worker's processor.
+    /// Costs little without traffic; the first packet wakes it some tens of microseconds late.
     Sleep,
     /// Poll without a pause: exact, costs a core.
     Spin,
