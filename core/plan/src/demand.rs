@@ -79,7 +79,7 @@ impl fmt::Display for KindMismatch {
                 write!(f, "phase is {phase}, rate, frames and delay need at least {needs}")
             }
             Self::DelayTooShort { delay, least } => {
-                write!(f, "delay is {delay}, at least {least} pass even with all of the link")
+                write!(f, "delay is {delay}; the least, with the whole link or cycle, is {least}")
             }
             Self::BeyondModel(ModelGap { needs, frame_bytes, most: Some(most), .. }) => {
                 write!(f, "{needs} of {frame_bytes} bytes, its CPU model was measured up to {most}")

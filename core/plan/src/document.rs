@@ -152,7 +152,7 @@ fn request(document: PlanTable, findings: &mut FindingList) -> PlanRequest {
                 break;
             }
             if !names.insert(name.clone()) {
-                report("name", format!("\"{name}\" is another slice's, too"));
+                report("name", format!("\"{name}\" is already the name of another slice"));
                 break;
             }
             request.slices.push(SliceRequest { name, ..slice.clone() });
@@ -169,7 +169,7 @@ fn kinds(tables: Vec<KindTable>, findings: &mut FindingList) -> Vec<NodeKind> {
         let mut report = |key: &str, message: String| findings.report("node", index, key, message);
         let name = table.name.unwrap_or_default();
         if !names.insert(name.clone()) {
-            report("name", format!("\"{name}\" is another kind's, too"));
+            report("name", format!("\"{name}\" is already the name of another kind"));
         }
         let count = table.count.unwrap_or(1);
         nodes = nodes.saturating_add(count);
@@ -204,7 +204,7 @@ fn kinds(tables: Vec<KindTable>, findings: &mut FindingList) -> Vec<NodeKind> {
     kinds
 }
 
-/// Makes the interface of a node of its address, its token's file and its authorities.
+/// Builds the API settings of a node from its address, token file and CA file.
 fn api(
     [address, token_file, ca]: [Option<String>; 3],
     count: u32,
