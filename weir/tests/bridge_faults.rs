@@ -50,7 +50,7 @@ fn keys_that_are_not_held_are_named() {
     site.bridge(&["up0", "gold0"], &[]);
     let node = site.run(&[]);
     site.wait_for_node();
-    let place = "port \"up0\".host_receive.priority: what the port brings is not scheduled";
+    let place = "port \"up0\".host_receive.priority: received traffic is not scheduled";
     let doctor = || String::from_utf8(site.weir(&["doctor"]).stdout).unwrap();
     let said = doctor();
     assert!(said.contains(&format!(": not held: {place}")), "{said}");

@@ -351,8 +351,8 @@ fn unheld(policy: &Policy, facts: &HostFacts) -> Vec<UnheldKey> {
 
 const NOT_HELD: &str = "not held without programs";
 
-const NOT_SCHEDULED: &str = "what a port brings is not scheduled without programs: the node that \
-                             sends it holds it";
+const NOT_SCHEDULED: &str = "received traffic is not scheduled without programs: its sender must \
+                             limit it";
 
 /// Above the last number of a slice or vif: handles of queues begin beyond.
 const OWNERS_END: u16 = 0x1000;

@@ -246,10 +246,11 @@ pub(crate) fn unheld(
             say(format!("{item}.receive.priority"), reason.to_string());
         }
     }
+    // A port that waits for its device has no trees yet.
     for (port, trees) in policy.ports.iter().zip(trees) {
-        list.extend(host_priority(port, Direction::Send, trees.as_ref().and_then(|of| of.send)));
-        let receive = trees.as_ref().and_then(|of| of.receive);
-        list.extend(host_priority(port, Direction::Receive, receive));
+        let Some(trees) = trees else { continue };
+        list.extend(host_priority(port, Direction::Send, trees.send));
+        list.extend(host_priority(port, Direction::Receive, trees.receive));
     }
     list.extend(crossing(policy, facts));
     list.extend(waiting(policy, &receiving));
@@ -376,8 +377,9 @@ fn unnamed(expanded: &ExpandedPolicy, facts: &HostFacts) -> impl Iterator<Item =
             None if port.rules.is_empty() => "no vif names it",
             None => "no vif and no rule names it",
         };
-        let reason =
-            format!("device {device} is on it, and {why}: it is neither limited nor isolated");
+        let reason = format!(
+            "device {device} is on this bridge, but {why}: it is neither limited nor isolated"
+        );
         let place = format!("port {:?}.bridge {bridge}", port.name);
         (!is_named(device)).then_some(UnheldKey { place, reason })
     })
@@ -385,7 +387,7 @@ fn unnamed(expanded: &ExpandedPolicy, facts: &HostFacts) -> impl Iterator<Item =
 
 fn counts_as(priority: u32, tree: QdiscTree) -> String {
     let (most, name) = (tree.priority_max(), tree.name().to_uppercase());
-    format!("{priority} counts as {most}, the most that {name} can tell from others")
+    format!("{priority} is treated as {most}, the highest that {name} can hold")
 }
 
 /// The priority of the host's own frames, if a port's tree does not hold it; `None`: there is no
@@ -398,8 +400,10 @@ pub(crate) fn host_priority(
     let priority = port.host_share(direction)?.priority;
     let reason = match tree {
         Some(tree) if priority > tree.priority_max() => counts_as(priority, tree),
-        None if priority != 1 => {
-            "what the port brings is not scheduled: nobody is guaranteed any of it".to_string()
+        None if direction == Direction::Receive && priority != 1 => {
+            "received traffic is not scheduled on this port: that takes a receive.min_rate, \
+             host_receive.min_rate or host_receive.rate"
+                .to_string()
         }
         _ => return None,
     };

@@ -102,8 +102,11 @@ fn the_host_has_a_share_of_what_it_sends() {
         assert!(is_class && step.action() == PlanAction::Change, "{step}");
     }
     let said = compiled.unheld.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-    let least = "port \"eth0\".host_send.priority: 200 counts as 100, the most that HTB can tell";
-    assert!(said.contains(least) && said.contains("port \"eth0\".host_receive: what"), "{said}");
+    let least = "port \"eth0\".host_send.priority: 200 is treated as 100, the highest that HTB";
+    assert!(
+        said.contains(least) && said.contains("port \"eth0\".host_receive: received"),
+        "{said}"
+    );
     policy.ports[0].host_receive.as_mut().unwrap().rate = Some(min_rate);
     let refused = compile_commands(&policy, &facts(&policy), &before).unwrap_err();
     assert_eq!(

@@ -336,8 +336,8 @@ fn what_one_device_lacks_is_said_and_the_rest_held() {
     );
     assert_eq!(
         said.last().unwrap(),
-        "port \"up0\".bridge br0: device tap9 is on it, and no vif names it: it is neither \
-         limited nor isolated"
+        "port \"up0\".bridge br0: device tap9 is on this bridge, but no vif names it: it is \
+         neither limited nor isolated"
     );
 }
 

@@ -18,18 +18,18 @@ pub type CountPair = [u64; 2];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerCounts {
     /// Frames from the vif.
-    pub send: WayCounts,
+    pub send: DirectionCounts,
     /// Frames towards the vif.
-    pub receive: WayCounts,
+    pub receive: DirectionCounts,
     /// Frames of the vif that came to the tree of its port.
-    pub port: WayCounts,
+    pub port: DirectionCounts,
     /// Frames for the vif that came to the tree of what its port brings.
     pub inbound: CountPair,
 }
 
-/// The counters of one owner in one way.
+/// The counters of one owner in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WayCounts {
+pub struct DirectionCounts {
     /// Frames that passed.
     pub passed: CountPair,
     /// Frames dropped by reason: [`Self::REASONS`].
@@ -276,7 +276,7 @@ fn inbound_owner(minor: u16) -> Option<u16> {
     (minor & INBOUND_CLASS != 0).then_some(minor & !INBOUND_CLASS)
 }
 
-impl WayCounts {
+impl DirectionCounts {
     /// Names of the drop reasons, limits aside: `enum reason` of `bpf/bridge_counts.h`, then those
     /// of the tables `unknown_slice` and `flooded`.
     pub const REASONS: [&str; 10] = [
@@ -399,7 +399,7 @@ mod tests {
     /// Goal: frames that a vif received before it had a queue do not count as dropped.
     #[test]
     fn a_queue_that_comes_later_counts_from_its_start() {
-        let receive = WayCounts { passed: [90, 9_000], ..WayCounts::default() };
+        let receive = DirectionCounts { passed: [90, 9_000], ..DirectionCounts::default() };
         let programs = OwnerCounts { receive, ..OwnerCounts::default() };
         let member = MemberCounts { owner: 16, programs, ..MemberCounts::default() };
         let members = BTreeMap::from([("t0".to_owned(), member)]);
@@ -499,17 +499,17 @@ mod tests {
         let section = page.split("\n## Drop reasons\n").nth(1).unwrap_or_default();
         let section = section.split("\n## ").next().unwrap_or_default();
         let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-        assert_eq!(rows.map(|(name, _)| name).collect::<Vec<_>>(), WayCounts::REASONS);
+        assert_eq!(rows.map(|(name, _)| name).collect::<Vec<_>>(), DirectionCounts::REASONS);
         for own in [PortCounts::MOVED, PortCounts::FLOODED] {
-            assert!(WayCounts::REASONS.contains(&own), "{own}");
+            assert!(DirectionCounts::REASONS.contains(&own), "{own}");
         }
     }
 
     #[test]
     fn the_rows_of_all_processors_are_summed() {
         let row: Vec<u8> = (0..30_u64).flat_map(u64::to_ne_bytes).collect();
-        assert_eq!(row.len(), WayCounts::BYTES);
-        let sum = WayCounts::sum(&[row.clone(), row]);
+        assert_eq!(row.len(), DirectionCounts::BYTES);
+        let sum = DirectionCounts::sum(&[row.clone(), row]);
         assert_eq!((sum.passed, sum.dropped[0]), ([0, 2], [4, 6]));
         assert_eq!(sum.policed[5], [56, 58]);
         assert_eq!((sum.dropped[7], sum.dropped[8]), ([32, 34], [0, 0]));

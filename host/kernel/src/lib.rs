@@ -27,7 +27,7 @@ mod steps;
 mod tables;
 
 pub use counters::{
-    CountPair, LeafCounts, MemberCounts, OwnerCounts, PlaneCounts, PortCounts, WayCounts,
+    CountPair, DirectionCounts, LeafCounts, MemberCounts, OwnerCounts, PlaneCounts, PortCounts,
 };
 pub use error::KernelPlaneError;
 pub use plane::{AppliedPolicy, KernelPlane};

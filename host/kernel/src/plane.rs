@@ -266,8 +266,8 @@ impl KernelPlane {
         Ok(view)
     }
 
-    /// Strikes the undos since `mark` of what a live change to `setup` left nowhere when it was
-    /// rolled back.
+    /// Removes from the journal, after a live change to `setup` was rolled back, the undos since
+    /// `mark` of devices at which the change left nothing.
     fn strike_rolled_back(
         &self,
         setup: &KernelSetup,
@@ -517,8 +517,8 @@ fn ports_of(setup: &KernelSetup, view: &HostView) -> BTreeSet<u32> {
     uplinks.copied().collect()
 }
 
-/// Begins the counters of the ports that `wanted` selects by device: the frames of the host that
-/// their queues have had by now were offered to them.
+/// Initializes the counters of the ports whose device `wanted` selects with the host's frames that
+/// their queues have been offered so far.
 fn begin_port_counts(
     tables: &Tables,
     record: &KernelRecord,

@@ -14,7 +14,9 @@ use weir_platform::program::load_object;
 use weir_ports::{Pins, link_program, now, pin_link, renew_link};
 
 use crate::addresses::{AddressTable, EtherAddress, HOST};
-use crate::counters::{CountPair, OwnerCounts, PortCounts, WayCounts, bytes_at, sum_of_pairs};
+use crate::counters::{
+    CountPair, DirectionCounts, OwnerCounts, PortCounts, bytes_at, sum_of_pairs,
+};
 use crate::error::KernelPlaneError;
 use crate::filter;
 
@@ -342,7 +344,7 @@ impl Tables {
             let rows = map
                 .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
                 .map_err(|error| KernelPlaneError::bpf("read the counters", error))?;
-            Ok::<_, KernelPlaneError>(WayCounts::sum(&rows.unwrap_or_default()))
+            Ok::<_, KernelPlaneError>(DirectionCounts::sum(&rows.unwrap_or_default()))
         };
         let sum = |table: &str| {
             let rows = self
@@ -361,7 +363,7 @@ impl Tables {
         let map = self.map("counts")?;
         let processors = libbpf_rs::num_possible_cpus()
             .map_err(|error| KernelPlaneError::bpf("count processors", error))?;
-        let zero = vec![vec![0_u8; WayCounts::BYTES]; processors];
+        let zero = vec![vec![0_u8; DirectionCounts::BYTES]; processors];
         for way in 0..WAYS {
             let index = u32::from(owner) * WAYS + way;
             map.update_percpu(&index.to_ne_bytes(), &zero, MapFlags::ANY)

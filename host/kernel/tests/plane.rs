@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use weir_kernel::{KernelPlane, MemberCounts, PortCounts, WayCounts};
+use weir_kernel::{DirectionCounts, KernelPlane, MemberCounts, PortCounts};
 use weir_kernel_plan::HookKind;
 use weir_platform::journal::Journal;
 use weir_platform::{ChangePurpose, StateDir};
@@ -119,9 +119,9 @@ fn slices_stay_apart_where_others_write_marks() {
     }
 }
 
-/// Goal: an address beyond the port is no guest's that has one, however long it is silent, whether
-/// a program saw it or the bridge alone did, before Weir came. A guest that has just come, perhaps
-/// from another host, brings its first.
+/// Goal: a guest that already has an address cannot take one known beyond the port, however long
+/// that one is silent, and even if only the bridge learned it before Weir started. A new guest may
+/// bring such an address as its first: it may have migrated.
 #[test]
 fn a_silent_gateway_keeps_its_address() {
     let Some(mut lab) = TestBridge::new("a_silent_gateway") else { return };
@@ -594,7 +594,10 @@ fn a_renamed_device_is_let_go() {
     let applied = lab.plane.apply(&policy, &mut lab.journal).unwrap();
     assert_eq!(applied.compiled.waiting, ["t0"]);
     let said: Vec<String> = applied.compiled.unheld.iter().map(ToString::to_string).collect();
-    assert!(said.iter().any(|line| line.contains("device t9 is on it, and no vif")), "{said:?}");
+    assert!(
+        said.iter().any(|line| line.contains("device t9 is on this bridge, but no vif")),
+        "{said:?}"
+    );
     assert!(!lab.links().iter().any(|link| link.starts_with(&format!("{number}-"))));
     run("ip link set t9 name t0");
     lab.apply(&policy);
@@ -864,8 +867,8 @@ fn devices_are_taken_by_rule_as_they_come_and_go() {
     }
     let (vifs, said, _) = apply(&mut lab);
     assert_eq!(vifs, "tap100i0:vm-100 tap100i1:vm-100 t0:guests t1:guests");
-    let wanted = "device tap101i0 is on it, and rule 2 of the port has its 2 devices: it is \
-                  neither limited nor isolated";
+    let wanted = "device tap101i0 is on this bridge, but rule 2 of the port has its 2 devices: \
+                  it is neither limited nor isolated";
     assert!(said.contains(wanted), "{said}");
     // The limit of the guest's slice, and isolation from the others.
     // No IP: netfilter would drop what is only its header.
@@ -1072,7 +1075,7 @@ impl TestBridge {
         self.plane.counts().unwrap().ports["up0"]
     }
 
-    fn sent(&self, device: &str) -> WayCounts {
+    fn sent(&self, device: &str) -> DirectionCounts {
         self.member(device).programs.send
     }
 
@@ -1189,8 +1192,8 @@ fn received(device: &str) -> u64 {
     links[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
 }
 
-fn drops(counts: &WayCounts, reason: &str) -> u64 {
-    let at = WayCounts::REASONS.iter().position(|one| *one == reason).unwrap();
+fn drops(counts: &DirectionCounts, reason: &str) -> u64 {
+    let at = DirectionCounts::REASONS.iter().position(|one| *one == reason).unwrap();
     counts.dropped[at][0]
 }
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
-use weir_kernel::{CountPair, LeafCounts, MemberCounts, PlaneCounts, PortCounts, WayCounts};
+use weir_kernel::{CountPair, DirectionCounts, LeafCounts, MemberCounts, PlaneCounts, PortCounts};
 use weir_policy::{Policy, Vif};
 
 /// Fills a status.
@@ -102,8 +102,8 @@ fn port_dropped(reason: &str, count: CountPair) -> DirectionStatus {
 }
 
 /// The frames that passed the programs, and those that did not, by reason.
-fn way_status(way: &WayCounts) -> DirectionStatus {
-    let named = WayCounts::REASONS.into_iter().zip(way.dropped);
+fn way_status(way: &DirectionCounts) -> DirectionStatus {
+    let named = DirectionCounts::REASONS.into_iter().zip(way.dropped);
     let policed = POLICED.into_iter().zip(way.policed);
     let all = named.into_iter().chain(policed).map(|(name, pair)| (name, amount(pair)));
     let dropped: BTreeMap<String, Amount> = all
@@ -124,7 +124,7 @@ fn way_status(way: &WayCounts) -> DirectionStatus {
 /// The frames that passed the programs, and what became of them in a queue. The programs counted so
 /// many as `offered` to it before the queue was read: those that it accounts for are told, so that
 /// what was sent is what left it.
-fn queued_status(way: &WayCounts, offered: CountPair, queue: &LeafCounts) -> DirectionStatus {
+fn queued_status(way: &DirectionCounts, offered: CountPair, queue: &LeafCounts) -> DirectionStatus {
     let base = way_status(way);
     let (backlog, dropped_after) = (amount(queue.backlog), amount(queue.dropped));
     let by = dropped_by(queue).map(|(name, amount)| (name.to_owned(), amount));
@@ -170,9 +170,9 @@ mod tests {
     #[test]
     fn the_report_knows_each_reason() {
         let is_shared = |name: &&str| Reason::ALL.iter().any(|reason| reason.name() == *name);
-        let own = WayCounts::REASONS.into_iter().filter(|name| !is_shared(name));
+        let own = DirectionCounts::REASONS.into_iter().filter(|name| !is_shared(name));
         assert_eq!(own.collect::<Vec<_>>(), KERNEL_REASONS);
-        assert_eq!(WayCounts::REASONS.into_iter().find(|name| !is_refusal(name)), None);
+        assert_eq!(DirectionCounts::REASONS.into_iter().find(|name| !is_refusal(name)), None);
         let queue = |in_packets| LeafCounts {
             in_packets,
             dropped: [2, 120],
@@ -191,7 +191,7 @@ mod tests {
     /// with a queue at its own device and without.
     #[test]
     fn identities_hold_with_a_tree_before_the_bridge() {
-        let receive = WayCounts { passed: [100, 151_400], ..WayCounts::default() };
+        let receive = DirectionCounts { passed: [100, 151_400], ..DirectionCounts::default() };
         let programs = weir_kernel::OwnerCounts { receive, ..Default::default() };
         let inbound =
             LeafCounts { backlog: [4, 6_056], dropped: [7, 10_598], ..LeafCounts::default() };
@@ -246,9 +246,9 @@ mod tests {
     fn identities_hold() {
         let mut policed = [[0, 0]; 6];
         policed[1] = [10, 15_140];
-        let mut dropped = [[0, 0]; WayCounts::REASONS.len()];
+        let mut dropped = [[0, 0]; DirectionCounts::REASONS.len()];
         dropped[0] = [2, 120];
-        let send = WayCounts { passed: [100, 151_400], dropped, policed };
+        let send = DirectionCounts { passed: [100, 151_400], dropped, policed };
         let queue = LeafCounts {
             in_packets: true,
             backlog: [5, 7_570],
