@@ -52,7 +52,7 @@ pub enum Rule {
         percent: f64,
     },
     /// Pairs of series, side by side: least of first ÷ second over all samples of all pairs;
-    /// where the second is 0, nothing was asked for and the sample is left out.
+    /// samples whose second is 0 are left out.
     LeastRatio,
     /// Pairs of series, side by side: greatest of first ÷ second over all samples of all pairs;
     /// samples whose second is 0 are left out.

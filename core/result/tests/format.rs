@@ -29,9 +29,9 @@ fn sample() -> ResultFile {
     file.set_duration_s(4.25);
     let mut add = |name, series| file.add_series(name, series).unwrap();
     add("gold", Series::sampled("bit/s", 1.0, vec![7e6, 30.1e6, 29.9e6, 30e6]));
-    add("gold.owed", Series::sampled("bit/s", 1.0, vec![30e6; 4]));
+    add("gold.guaranteed", Series::sampled("bit/s", 1.0, vec![30e6; 4]));
     add("iron", Series::sampled("bit/s", 1.0, vec![1e6, 68.1e6, 68.9e6, 69e6]));
-    add("iron.owed", Series::sampled("bit/s", 1.0, vec![0.0, 60e6, 60e6, 60e6]));
+    add("iron.guaranteed", Series::sampled("bit/s", 1.0, vec![0.0, 60e6, 60e6, 60e6]));
     add("delay", Series::unordered("s", vec![0.000_3, 0.000_1, 0.000_2]));
     add("delay.bridge", Series::unordered("s", vec![0.01, 0.03, 0.02]));
     add("sent", Series::count("packet", 81_274));
@@ -42,7 +42,7 @@ fn sample() -> ResultFile {
 
 /// One claim for each rule, with the value that the page's definition gives by hand.
 fn claims() -> Vec<(Rule, Vec<&'static str>, f64, &'static str)> {
-    let owed = vec!["gold", "gold.owed", "iron", "iron.owed"];
+    let guaranteed = vec!["gold", "gold.guaranteed", "iron", "iron.guaranteed"];
     let rates = vec!["gold", "iron"];
     let delays = vec!["delay", "delay.bridge"];
     vec![
@@ -54,14 +54,14 @@ fn claims() -> Vec<(Rule, Vec<&'static str>, f64, &'static str)> {
         (Rule::Sum, vec!["gold"], 90e6, "bit/s"),
         (Rule::Count, rates.clone(), 6.0, "1"),
         (Rule::Last, rates.clone(), 69e6, "bit/s"),
-        (Rule::RelativeDeviation, vec!["gold.owed"], 0.0, "1"),
-        (Rule::RelativeError { reference: 40e6 }, vec!["gold.owed"], 0.25, "1"),
-        (Rule::Difference, vec!["gold", "gold.owed"], 0.0, "bit/s"),
-        (Rule::RatioOfSums, vec!["gold", "gold.owed"], 1.0, "1"),
+        (Rule::RelativeDeviation, vec!["gold.guaranteed"], 0.0, "1"),
+        (Rule::RelativeError { reference: 40e6 }, vec!["gold.guaranteed"], 0.25, "1"),
+        (Rule::Difference, vec!["gold", "gold.guaranteed"], 0.0, "bit/s"),
+        (Rule::RatioOfSums, vec!["gold", "gold.guaranteed"], 1.0, "1"),
         (Rule::RatioOfMedians, delays.clone(), 0.000_15 / 0.025, "1"),
         (Rule::RatioOfPercentiles { percent: 99.0 }, delays, 0.000_2 / 0.03, "1"),
-        (Rule::LeastRatio, owed.clone(), 29.9e6 / 30e6, "1"),
-        (Rule::GreatestRatio, owed, 69e6 / 60e6, "1"),
+        (Rule::LeastRatio, guaranteed.clone(), 29.9e6 / 30e6, "1"),
+        (Rule::GreatestRatio, guaranteed, 69e6 / 60e6, "1"),
         (Rule::LeastBalance, rates.clone(), 29.9e6 / 68.9e6, "1"),
         (Rule::LeastTotal, rates.clone(), 98.2e6, "bit/s"),
         (Rule::GreatestTotal, rates, 99e6, "bit/s"),
@@ -116,8 +116,8 @@ fn a_case_can_be_recomputed_from_the_text_alone() {
     let worst = case("least_ratio");
     let mut least = f64::INFINITY;
     for pair in [0, 2] {
-        for (got, owed) in samples(&worst, pair).iter().zip(samples(&worst, pair + 1)) {
-            least = least.min(got / owed);
+        for (got, guaranteed) in samples(&worst, pair).iter().zip(samples(&worst, pair + 1)) {
+            least = least.min(got / guaranteed);
         }
     }
     assert_eq!(worst["value"].as_f64(), Some(least));
@@ -206,14 +206,14 @@ fn the_exit_status_is_3_if_one_case_is_broken_or_none_was_judged() {
 #[test]
 fn the_table_for_people_is_this() {
     let mut file = sample();
-    let claim = Claim::new("first.2", "gold ÷ owed", Rule::LeastRatio, Bound::at_least(0.99));
-    file.judge(claim.of(&["gold", "gold.owed"]).skip(1)).unwrap();
+    let claim = Claim::new("first.2", "gold ÷ guaranteed", Rule::LeastRatio, Bound::at_least(0.99));
+    file.judge(claim.of(&["gold", "gold.guaranteed"]).skip(1)).unwrap();
     let claim = Claim::new("first.6", "worst second", Rule::Min, Bound::at_least(31e6));
     file.judge(claim.of(&["gold"])).unwrap();
     let expected = "\
-case     claim          value  bound        \n\
-first.2  gold ÷ owed   0.99667  ≥ 0.99       holds
-first.6  worst second  7 Mbit/s  ≥ 31 Mbit/s  BROKEN
+case     claim                 value  bound        \n\
+first.2  gold ÷ guaranteed  0.99667   ≥ 0.99       holds
+first.6  worst second       7 Mbit/s  ≥ 31 Mbit/s  BROKEN
 note: one note
 1 of 2 cases hold; broken: first.6 (7 Mbit/s, not ≥ 31 Mbit/s)
 ";
