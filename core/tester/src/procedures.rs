@@ -87,7 +87,7 @@ pub fn run_suite<M: Measurer>(
             line,
             min,
             max: line.min(offered).max(min + 1),
-            behind: Nanos::ZERO,
+            time_of_later_tests: Nanos::ZERO,
             others: Nanos::new(others.saturating_add(resets)),
             notes: Vec::new(),
         };
@@ -119,7 +119,7 @@ struct SizeRun<'a, M> {
     /// The greatest load.
     max: u64,
     /// Time of the tests still to come.
-    behind: Nanos,
+    time_of_later_tests: Nanos,
     /// Time of the other sizes still to come, and of their resets.
     others: Nanos,
     notes: Vec<String>,
@@ -129,7 +129,7 @@ impl<M: Measurer> SizeRun<'_, M> {
     /// Makes the tests. Returns the results so far with the error, if one ended them; without a
     /// throughput there are no results.
     fn run(&mut self) -> (Option<SizeResult>, Result<(), BenchmarkError<M::Error>>) {
-        self.behind = self.schedule.tests();
+        self.time_of_later_tests = self.schedule.tests();
         let (search, goals) = match self.search() {
             Ok(found) => found,
             Err(error) => return (None, Err(error)),
@@ -170,7 +170,7 @@ impl<M: Measurer> SizeRun<'_, M> {
         let choice = self.schedule.choice;
         let tests = SizeTest::ALL.into_iter().filter(|test| *test != SizeTest::Reset);
         for test in tests.filter(|test| choice.makes(*test)) {
-            self.behind = self.schedule.after(test);
+            self.time_of_later_tests = self.schedule.after(test);
             if let Some(reason) = self.reason_against(test, throughput) {
                 self.notes.push(format!("{} left out: {reason}", test.name()));
                 continue;
@@ -389,8 +389,8 @@ impl<M: Measurer> SizeRun<'_, M> {
         Ok(BackToBack { pps, bursts, longest, tester_bound, mean, stddev, corrected_buffer_s })
     }
 
-    /// Doubles the burst until it loses packets, then bisects to 1 % or a packet. Says, too, if
-    /// the next longer burst lacked packets of the tester alone.
+    /// Doubles the burst until it loses packets, then bisects to 1 % or a packet. Also returns
+    /// whether the next longer burst failed only through the tester's own losses.
     fn longest_burst(
         &mut self,
         pps: u64,
@@ -435,7 +435,8 @@ impl<M: Measurer> SizeRun<'_, M> {
         if found.over < over {
             let lasts = found.over;
             self.notes.push(format!(
-                "recovery: the overload lasts {lasts}, not {over}: arrivals of more are not kept"
+                "recovery: the overload lasts {lasts}, not {over}: the sink cannot record more \
+                 arrivals"
             ));
         }
         if found.unsent > 0 {
@@ -450,8 +451,8 @@ impl<M: Measurer> SizeRun<'_, M> {
                 false => "the device took at most the time that is shown",
             };
             self.notes.push(format!(
-                "recovery: the tester itself missed {} packets, which may have been the last ones \
-                 that are missing: {meaning}",
+                "recovery: the tester itself missed {} packets; the last losses may be among them, \
+                 so {meaning}",
                 found.missed
             ));
         }
@@ -471,7 +472,7 @@ impl<M: Measurer> SizeRun<'_, M> {
     /// Reports the progress before a trial; `left` is the time that this test still needs.
     fn tell(&mut self, test: &'static str, pps: u64, left: Nanos) {
         let (done, of) = (self.done, self.of);
-        let left = left.saturating_add(self.behind).saturating_add(self.others);
+        let left = left.saturating_add(self.time_of_later_tests).saturating_add(self.others);
         (self.progress)(BenchmarkProgress { done, of, test, pps, left });
     }
 }
