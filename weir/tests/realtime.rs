@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use common::{Running, Site, TOPOLOGY, soon};
 use weir_client::{Client, Method};
 use weir_platform::cap::cgroup::CgroupTree;
-use weir_platform::cpu::{self, Class, CpuRequest};
+use weir_platform::cpu::{self, CpuRequest, SchedulingClass};
 use weir_platform::netns;
 use weir_platform::process::{Identity, threads_of};
 use weir_units::{CpuShare, Nanos};
@@ -49,7 +49,7 @@ impl Sleeper {
         Identity::of(self.0.id()).unwrap()
     }
 
-    fn classes(&self) -> Vec<Class> {
+    fn classes(&self) -> Vec<SchedulingClass> {
         let threads = threads_of(self.identity());
         threads.into_iter().filter_map(|thread| cpu::class_of_thread(thread).ok()).collect()
     }
@@ -79,10 +79,10 @@ fn reload(site: &Site, policy: &str) -> Result<(), String> {
     done.map(drop).map_err(|error| error.to_string())
 }
 
-fn budget(share: u32) -> Class {
+fn budget(share: u32) -> SchedulingClass {
     let [deadline, period] = [5, 10].map(Nanos::from_millis);
     let runtime = CpuShare::from_percent(share).time_in_floor(period);
-    Class::Deadline { runtime, deadline, period }
+    SchedulingClass::Deadline { runtime, deadline, period }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::process::{self, Identity};
 
 /// A scheduling class of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum SchedulingClass {
     /// Shares the processor with other normal threads, by weight.
     Normal {
         /// From -20 (most) to 19.
@@ -49,7 +49,7 @@ pub struct CpuRequest {
     /// unless its cpuset has one processor and `sched_load_balance` is 0 at the root.
     pub cpu: Option<u32>,
     /// Its class.
-    pub class: Class,
+    pub class: SchedulingClass,
 }
 
 /// The processors and class that a thread has, read from the kernel.
@@ -58,7 +58,7 @@ pub struct CpuGrant {
     /// The processors it may run on.
     pub cpus: Vec<u32>,
     /// Its class.
-    pub class: Class,
+    pub class: SchedulingClass,
 }
 
 /// A division of the processors that a process may use, between the worker and all other threads.
@@ -136,7 +136,7 @@ pub fn granted() -> Result<CpuGrant, HostError> {
 ///
 /// # Errors
 /// There is no such thread (ESRCH), or the system call failed.
-pub fn class_of_thread(thread: Identity) -> Result<Class, HostError> {
+pub fn class_of_thread(thread: Identity) -> Result<SchedulingClass, HostError> {
     let class = pid_of(thread).and_then(class_of);
     class.map_err(|error| of_thread("read the scheduling class of", thread, error))
 }
@@ -148,10 +148,10 @@ pub fn class_of_thread(thread: Identity) -> Result<Class, HostError> {
 /// The thread does not exist any more (ESRCH), or the kernel refused: EBUSY if a deadline budget
 /// does not fit beside the others, EPERM without the right or for a pinned thread. The thread keeps
 /// its class then.
-pub fn set_class_of_thread(thread: Identity, class: Class) -> io::Result<()> {
+pub fn set_class_of_thread(thread: Identity, class: SchedulingClass) -> io::Result<()> {
     let thread = pid_of(thread)?;
     match class {
-        Class::Deadline { .. } => set_class(thread, class),
+        SchedulingClass::Deadline { .. } => set_class(thread, class),
         _ => change_class(thread, class_of(thread)?, class, flags_of(class)),
     }
 }
@@ -164,12 +164,12 @@ pub fn set_class_of_thread(thread: Identity, class: Class) -> io::Result<()> {
 pub(crate) fn make_ordinary(thread: Identity) -> Result<(), HostError> {
     let Ok(pid) = pid_of(thread) else { return Ok(()) };
     let before = match class_of(pid) {
-        Ok(Class::Normal { .. } | Class::Batch) | Err(_) => return Ok(()),
+        Ok(SchedulingClass::Normal { .. } | SchedulingClass::Batch) | Err(_) => return Ok(()),
         Ok(before) => before,
     };
     let nice = Stat::of(thread.pid).map_or(0, |stat| stat.nice);
     // Its own children inherit its nice value, as they did before.
-    match change_class(pid, before, Class::Normal { nice }, NO_FLAGS) {
+    match change_class(pid, before, SchedulingClass::Normal { nice }, NO_FLAGS) {
         Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
             Err(of_thread("make ordinary", thread, error))
         }
@@ -184,7 +184,7 @@ pub(crate) fn make_ordinary(thread: Identity) -> Result<(), HostError> {
 /// The kernel refused it.
 pub(crate) fn make_process_ordinary(process: Identity) -> Result<(), HostError> {
     for thread in process::threads_of(process) {
-        if matches!(class_of_thread(thread), Ok(Class::Deadline { .. })) {
+        if matches!(class_of_thread(thread), Ok(SchedulingClass::Deadline { .. })) {
             make_ordinary(thread)?;
         }
     }
@@ -202,7 +202,7 @@ fn pid_of(thread: Identity) -> io::Result<libc::pid_t> {
     }
 }
 
-fn class_of(thread: libc::pid_t) -> io::Result<Class> {
+fn class_of(thread: libc::pid_t) -> io::Result<SchedulingClass> {
     let mut attr = Attr::default();
     // SAFETY: sched_getattr writes at most the given size to the structure of that size.
     let answer =
@@ -211,14 +211,14 @@ fn class_of(thread: libc::pid_t) -> io::Result<Class> {
         return Err(io::Error::last_os_error());
     }
     Ok(match attr.policy {
-        SCHED_BATCH if attr.nice == 0 => Class::Batch,
-        SCHED_FIFO | SCHED_RR => Class::Fifo { priority: attr.priority },
-        SCHED_DEADLINE => Class::Deadline {
+        SCHED_BATCH if attr.nice == 0 => SchedulingClass::Batch,
+        SCHED_FIFO | SCHED_RR => SchedulingClass::Fifo { priority: attr.priority },
+        SCHED_DEADLINE => SchedulingClass::Deadline {
             runtime: Nanos::new(attr.runtime_ns),
             deadline: Nanos::new(attr.deadline_ns),
             period: Nanos::new(attr.period_ns),
         },
-        _ => Class::Normal { nice: attr.nice },
+        _ => SchedulingClass::Normal { nice: attr.nice },
     })
 }
 
@@ -271,7 +271,8 @@ fn set(request: CpuRequest) -> Result<(), HostError> {
         })?;
     }
     set_class(THIS, request.class).map_err(|error| {
-        let pinned = matches!((request.cpu, request.class), (Some(_), Class::Deadline { .. }));
+        let pinned =
+            matches!((request.cpu, request.class), (Some(_), SchedulingClass::Deadline { .. }));
         let hint = if pinned { " (a pinned thread needs a cpuset of its own)" } else { "" };
         HostError::Refused(format!("{}: not granted: {error}{hint}", text(request.class)))
     })
@@ -290,8 +291,13 @@ fn restore(before: &CpuGrant) {
 /// frees it only for a queued thread), so that in the end no budget is granted any more. The budget
 /// is therefore first made so small that the kernel counts it as none. Between the two calls the
 /// thread hardly runs.
-fn change_class(thread: libc::pid_t, before: Class, class: Class, flags: u64) -> io::Result<()> {
-    if !matches!(before, Class::Deadline { .. }) {
+fn change_class(
+    thread: libc::pid_t,
+    before: SchedulingClass,
+    class: SchedulingClass,
+    flags: u64,
+) -> io::Result<()> {
+    if !matches!(before, SchedulingClass::Deadline { .. }) {
         return set_class_flagged(thread, class, flags);
     }
     // If the kernel refuses that, for example because its longest period is set lower, the class is
@@ -306,7 +312,7 @@ fn change_class(thread: libc::pid_t, before: Class, class: Class, flags: u64) ->
 
 /// The shortest runtime (`1 << DL_SCALE`) in nearly the longest period
 /// (`kernel.sched_deadline_period_max_us`, 4.19 s): less than the kernel's unit, 1 / 2^20.
-const LEAST_BUDGET: Class = Class::Deadline {
+const LEAST_BUDGET: SchedulingClass = SchedulingClass::Deadline {
     runtime: Nanos::new(LEAST_NS),
     deadline: Nanos::new(LONGEST_NS),
     period: Nanos::new(LONGEST_NS),
@@ -315,31 +321,31 @@ const LEAST_NS: u64 = 1024;
 const LONGEST_NS: u64 = 4_000_000_000;
 const _: () = assert!((LEAST_NS << 20) / LONGEST_NS == 0, "the kernel would count it");
 
-fn set_class(thread: libc::pid_t, class: Class) -> io::Result<()> {
+fn set_class(thread: libc::pid_t, class: SchedulingClass) -> io::Result<()> {
     set_class_flagged(thread, class, flags_of(class))
 }
 
 /// Children of a thread with a privilege do not inherit it.
-const fn flags_of(class: Class) -> u64 {
+const fn flags_of(class: SchedulingClass) -> u64 {
     match class {
-        Class::Normal { nice } if nice >= 0 => NO_FLAGS,
-        Class::Batch => NO_FLAGS,
-        Class::Normal { .. } | Class::Fifo { .. } | Class::Deadline { .. } => {
-            SCHED_FLAG_RESET_ON_FORK
-        }
+        SchedulingClass::Normal { nice } if nice >= 0 => NO_FLAGS,
+        SchedulingClass::Batch => NO_FLAGS,
+        SchedulingClass::Normal { .. }
+        | SchedulingClass::Fifo { .. }
+        | SchedulingClass::Deadline { .. } => SCHED_FLAG_RESET_ON_FORK,
     }
 }
 
-fn set_class_flagged(thread: libc::pid_t, class: Class, flags: u64) -> io::Result<()> {
+fn set_class_flagged(thread: libc::pid_t, class: SchedulingClass, flags: u64) -> io::Result<()> {
     let mut attr = Attr { size: ATTR_BYTES, flags, ..Attr::default() };
     match class {
-        Class::Normal { nice } => attr.nice = nice,
-        Class::Batch => attr.policy = SCHED_BATCH,
-        Class::Fifo { priority } => {
+        SchedulingClass::Normal { nice } => attr.nice = nice,
+        SchedulingClass::Batch => attr.policy = SCHED_BATCH,
+        SchedulingClass::Fifo { priority } => {
             attr.policy = SCHED_FIFO;
             attr.priority = priority;
         }
-        Class::Deadline { runtime, deadline, period } => {
+        SchedulingClass::Deadline { runtime, deadline, period } => {
             attr.policy = SCHED_DEADLINE;
             attr.runtime_ns = runtime.as_nanos();
             attr.deadline_ns = deadline.as_nanos();
@@ -379,12 +385,12 @@ fn set_affinity(cpus: &[u32]) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn text(class: Class) -> String {
+fn text(class: SchedulingClass) -> String {
     match class {
-        Class::Normal { nice } => format!("nice {nice}"),
-        Class::Batch => "SCHED_BATCH".to_owned(),
-        Class::Fifo { priority } => format!("SCHED_FIFO {priority}"),
-        Class::Deadline { runtime, deadline, period } => {
+        SchedulingClass::Normal { nice } => format!("nice {nice}"),
+        SchedulingClass::Batch => "SCHED_BATCH".to_owned(),
+        SchedulingClass::Fifo { priority } => format!("SCHED_FIFO {priority}"),
+        SchedulingClass::Deadline { runtime, deadline, period } => {
             format!("SCHED_DEADLINE runtime {runtime} deadline {deadline} period {period}")
         }
     }
@@ -453,14 +459,15 @@ mod tests {
     fn a_pinned_thread_runs_where_it_was_put_and_is_free_afterwards() {
         let before = granted().unwrap();
         let cpu = *before.cpus.last().unwrap();
-        let pinned = CpuRequest { cpu: Some(cpu), class: Class::Normal { nice: 5 } };
-        let batch = CpuReservation::take(CpuRequest { cpu: None, class: Class::Batch }).unwrap();
-        assert_eq!(batch.granted().class, Class::Batch);
+        let pinned = CpuRequest { cpu: Some(cpu), class: SchedulingClass::Normal { nice: 5 } };
+        let batch =
+            CpuReservation::take(CpuRequest { cpu: None, class: SchedulingClass::Batch }).unwrap();
+        assert_eq!(batch.granted().class, SchedulingClass::Batch);
         drop(batch);
         assert_eq!(granted().unwrap(), before);
         if let Ok(taken) = CpuReservation::take(pinned) {
             assert_eq!(taken.granted().cpus, [cpu]);
-            assert_eq!(taken.granted().class, Class::Normal { nice: 5 });
+            assert_eq!(taken.granted().class, SchedulingClass::Normal { nice: 5 });
             drop(taken);
         }
         if is_root() {
@@ -476,7 +483,8 @@ mod tests {
     fn the_processors_of_a_thread_are_those_that_it_may_use() {
         let cpu = super::division().worker;
         let bound = thread::spawn(move || {
-            let _cpu = CpuReservation::take(CpuRequest { cpu: Some(cpu), class: Class::Batch });
+            let _cpu =
+                CpuReservation::take(CpuRequest { cpu: Some(cpu), class: SchedulingClass::Batch });
             let own = std::fs::read_link("/proc/thread-self").unwrap();
             let number = own.file_name().unwrap().to_str().unwrap().parse().unwrap();
             processors_of(Identity::of(number).unwrap())
@@ -492,7 +500,7 @@ mod tests {
         let before = (super::division(), super::count());
         let cpu = Some(before.0.worker);
         std::thread::spawn(move || {
-            let normal = Class::Normal { nice: 0 };
+            let normal = SchedulingClass::Normal { nice: 0 };
             let _pinned = CpuReservation::take(CpuRequest { cpu, class: normal }).unwrap();
             assert_eq!((super::division(), super::count()), before);
         })
@@ -503,7 +511,7 @@ mod tests {
     #[test]
     fn a_processor_that_is_none_is_refused_by_number() {
         let before = granted().unwrap();
-        let request = CpuRequest { cpu: Some(100_000), class: Class::Normal { nice: 0 } };
+        let request = CpuRequest { cpu: Some(100_000), class: SchedulingClass::Normal { nice: 0 } };
         let error = CpuReservation::take(request).unwrap_err().to_string();
         assert!(error.starts_with("processor 100000: "), "{error}");
         assert_eq!(granted().unwrap(), before);
@@ -516,12 +524,12 @@ mod tests {
             return;
         }
         let request = |class| CpuRequest { cpu: None, class };
-        let fifo = Class::Fifo { priority: 10 };
+        let fifo = SchedulingClass::Fifo { priority: 10 };
         assert_eq!(probe(request(fifo)).unwrap().class, fifo);
         let [runtime, deadline, period] = [1, 10, 10].map(Nanos::from_millis);
-        let deadline_class = Class::Deadline { runtime, deadline, period };
+        let deadline_class = SchedulingClass::Deadline { runtime, deadline, period };
         assert_eq!(probe(request(deadline_class)).unwrap().class, deadline_class);
-        let inverted = Class::Deadline { runtime: period, deadline: runtime, period };
+        let inverted = SchedulingClass::Deadline { runtime: period, deadline: runtime, period };
         let error = probe(request(inverted)).unwrap_err().to_string();
         assert!(error.starts_with("SCHED_DEADLINE runtime 10ms deadline 1ms"), "{error}");
     }
@@ -532,7 +540,7 @@ mod tests {
     fn a_budget_that_was_taken_away_is_free_again() {
         const TEST: &str = "a_budget_that_was_taken_away_is_free_again";
         let [runtime, period] = [2, 20].map(Nanos::from_millis);
-        let class = Class::Deadline { runtime, deadline: period, period };
+        let class = SchedulingClass::Deadline { runtime, deadline: period, period };
         if !is_root() {
             return skipped(TEST);
         }
@@ -562,10 +570,10 @@ mod tests {
             return;
         }
         let child = thread::spawn(|| {
-            let fifo = CpuRequest { cpu: None, class: Class::Fifo { priority: 1 } };
+            let fifo = CpuRequest { cpu: None, class: SchedulingClass::Fifo { priority: 1 } };
             let _taken = CpuReservation::take(fifo).unwrap();
             thread::spawn(|| granted().unwrap().class).join().unwrap()
         });
-        assert_eq!(child.join().unwrap(), Class::Normal { nice: 0 });
+        assert_eq!(child.join().unwrap(), SchedulingClass::Normal { nice: 0 });
     }
 }

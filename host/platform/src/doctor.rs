@@ -18,7 +18,7 @@ use serde_json::Value;
 use weir_units::Nanos;
 
 use crate::cap::{self, ActuatorProbe};
-use crate::cpu::{self, Class, CpuRequest};
+use crate::cpu::{self, CpuRequest, SchedulingClass};
 use crate::error::HostError;
 use crate::inspect;
 use crate::machine;
@@ -107,7 +107,7 @@ pub fn probe() -> Result<Facts, HostError> {
     let namespaces = inside.is_ok();
     let (qdiscs, links, xdp) = inside.unwrap_or_default();
     let [runtime, period] = [1, 10].map(Nanos::from_millis);
-    let deadline = Class::Deadline { runtime, deadline: period, period };
+    let deadline = SchedulingClass::Deadline { runtime, deadline: period, period };
     Ok(Facts {
         kernel: machine::kernel(),
         root: is_root(),
@@ -125,7 +125,7 @@ pub fn probe() -> Result<Facts, HostError> {
         links,
         cgroup_v1: cgroup_v1(),
         cgroup_v2: cgroup_v2(),
-        fifo: grant(Class::Fifo { priority: 1 }),
+        fifo: grant(SchedulingClass::Fifo { priority: 1 }),
         deadline: grant(deadline),
         timing: TimingFacts::read(),
         wake_up_us: wake_up_time().as_nanos() / 1_000,
@@ -216,7 +216,7 @@ fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
     }
 }
 
-fn grant(class: Class) -> Result<cpu::CpuGrant, String> {
+fn grant(class: SchedulingClass) -> Result<cpu::CpuGrant, String> {
     cpu::probe(CpuRequest { cpu: None, class }).map_err(|error| error.to_string())
 }
 

@@ -20,7 +20,7 @@ use weir_platform::cap::{
     Actuator, Budgets, CapError, CgroupCap, DeadlineCap, PERCENT_GRANTED, QuotaShape, cgroup,
     check_period,
 };
-use weir_platform::cpu::{self, Class};
+use weir_platform::cpu::{self, SchedulingClass};
 use weir_platform::host;
 use weir_platform::journal::Journal;
 use weir_platform::netns;
@@ -296,7 +296,7 @@ fn a_flooded_namespace_router_is_held_by_deadline_budgets() {
         return;
     }
     let [runtime, period] = [Nanos::from_micros(20), Nanos::from_millis(2)];
-    let class = Class::Deadline { runtime, deadline: period, period };
+    let class = SchedulingClass::Deadline { runtime, deadline: period, period };
     if let Err(error) = cpu::probe(cpu::CpuRequest { cpu: None, class }) {
         return println!("SKIPPED {TEST}: {error}");
     }
@@ -345,7 +345,7 @@ fn a_flooded_namespace_router_is_held_by_deadline_budgets() {
     assert!(report.failed.is_empty(), "{report:?}");
     assert!(soon(|| threads.iter().all(|thread| {
         let class = cpu::class_of_thread(*thread);
-        !thread.is_alive() || matches!(class, Ok(Class::Normal { .. }))
+        !thread.is_alive() || matches!(class, Ok(SchedulingClass::Normal { .. }))
     })));
     if threads.iter().all(|thread| !thread.is_alive()) {
         let gone = cap.set(CpuShare::from_percent(10)).unwrap_err();

@@ -15,7 +15,7 @@ use common::{TestState, is_root};
 use weir_control::realtime::{ProcessorPool, TimingDemand};
 use weir_platform::cap::Actuator;
 use weir_platform::cap::{BudgetUser, Budgets, DeadlineCap, PERCENT_GRANTED};
-use weir_platform::cpu::{self, Class, CpuRequest};
+use weir_platform::cpu::{self, CpuRequest, SchedulingClass};
 use weir_platform::journal::Journal;
 use weir_platform::meter::CpuSource;
 use weir_platform::process::Identity;
@@ -42,7 +42,7 @@ impl Waiter {
         Self { identity: heard.recv().unwrap(), end, thread }
     }
 
-    fn class(&self) -> Class {
+    fn class(&self) -> SchedulingClass {
         cpu::class_of_thread(self.identity).unwrap()
     }
 
@@ -69,7 +69,9 @@ fn two() -> ProcessorPool {
 /// The sum of the budgets of threads, as the kernel has them.
 fn given(threads: &[&Waiter]) -> CpuShare {
     let share = |thread: &&Waiter| match thread.class() {
-        Class::Deadline { runtime, period, .. } => CpuShare::of_floor(runtime, period).as_ppm(),
+        SchedulingClass::Deadline { runtime, period, .. } => {
+            CpuShare::of_floor(runtime, period).as_ppm()
+        }
         other => panic!("{other:?}"),
     };
     CpuShare::from_ppm(threads.iter().map(share).sum())
@@ -77,7 +79,7 @@ fn given(threads: &[&Waiter]) -> CpuShare {
 
 fn can_have_deadlines(test: &str) -> bool {
     let [runtime, deadline, period] = [1, 5, 10].map(Nanos::from_millis);
-    let class = Class::Deadline { runtime, deadline, period };
+    let class = SchedulingClass::Deadline { runtime, deadline, period };
     if !is_root(test) {
         return false;
     }
@@ -98,7 +100,7 @@ fn threads_come_and_go_and_a_cap_leaves_the_guarantee() {
     let (first, second) = (Waiter::start(), Waiter::start());
     let nice = ["-n", "5", "-p", &first.identity.pid.to_string()].map(str::to_owned);
     assert!(Command::new("renice").args(nice).output().unwrap().status.success());
-    assert_eq!(first.class(), Class::Normal { nice: 5 });
+    assert_eq!(first.class(), SchedulingClass::Normal { nice: 5 });
     let budgets = Budgets::of(two(), CpuShare::ZERO);
     let enter = |threads: &[&Waiter]| {
         let sources: Vec<CpuSource> = threads.iter().map(|thread| thread.source()).collect();
@@ -110,7 +112,7 @@ fn threads_come_and_go_and_a_cap_leaves_the_guarantee() {
     enter(&[&first, &second]);
     budgets.guarantee("r", demand(20)).unwrap();
     assert!(near(given(&[&first, &second]), 20));
-    let Class::Deadline { deadline, .. } = first.class() else { unreachable!() };
+    let SchedulingClass::Deadline { deadline, .. } = first.class() else { unreachable!() };
     assert_eq!(deadline, Nanos::from_millis(5));
     // One comes, one goes.
     let third = Waiter::start();
@@ -119,7 +121,7 @@ fn threads_come_and_go_and_a_cap_leaves_the_guarantee() {
     budgets.guarantee("r", demand(20)).unwrap();
     assert!(near(given(&[&first, &third]), 20));
     // A thread that somebody made ordinary has its budget again at the next look.
-    cpu::set_class_of_thread(third.identity, Class::Normal { nice: 0 }).unwrap();
+    cpu::set_class_of_thread(third.identity, SchedulingClass::Normal { nice: 0 }).unwrap();
     budgets.guarantee("r", demand(20)).unwrap();
     assert!(near(given(&[&first, &third]), 20));
     // A cap below the guarantee is raised to it, one above counts.
@@ -142,8 +144,8 @@ fn threads_come_and_go_and_a_cap_leaves_the_guarantee() {
     for router in ["r", "s"] {
         budgets.end_guarantee(router).unwrap();
     }
-    assert_eq!(first.class(), Class::Normal { nice: 5 }, "as it was");
-    assert_eq!(third.class(), Class::Normal { nice: 0 });
+    assert_eq!(first.class(), SchedulingClass::Normal { nice: 5 }, "as it was");
+    assert_eq!(third.class(), SchedulingClass::Normal { nice: 0 });
     for thread in [first, third, other] {
         thread.end();
     }
@@ -171,7 +173,7 @@ fn one_of_ten_threads_works_and_has_nine_tenths() {
     sources.push(CpuSource::Thread(worker));
     budgets.enter("r", &sources, BudgetUser::Class).unwrap();
     let has = |thread| match cpu::class_of_thread(thread).unwrap() {
-        Class::Deadline { runtime, period, .. } => CpuShare::of_floor(runtime, period),
+        SchedulingClass::Deadline { runtime, period, .. } => CpuShare::of_floor(runtime, period),
         other => panic!("{other:?}"),
     };
     // A busy machine gives it little before the first looks; and each look doubles what it has.

@@ -179,7 +179,7 @@ pub fn worker_cpu() -> u32 {
 pub fn on_worker_cpu<T: Send>(measure: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
-            let class = cpu::Class::Normal { nice: -20 };
+            let class = cpu::SchedulingClass::Normal { nice: -20 };
             let request = cpu::CpuRequest { cpu: Some(worker_cpu()), class };
             let _alone = cpu::CpuReservation::take(request)?;
             measure()

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
-use weir_platform::cpu::{self, Class, CpuRequest, CpuReservation};
+use weir_platform::cpu::{self, CpuRequest, CpuReservation, SchedulingClass};
 use weir_platform::error::HostError;
 use weir_ports::{FramePort, PacketConfig, PacketPort, Pool, PortError, WaitMode, Waiter, now};
 use weir_switch::{Frame, FramePool};
@@ -184,7 +184,7 @@ impl DelayedDirection {
 }
 
 /// The scheduling class of a line: above ordinary processes, below a worker.
-const LINE_CLASS: Class = Class::Fifo { priority: 1 };
+const LINE_CLASS: SchedulingClass = SchedulingClass::Fifo { priority: 1 };
 /// The text that a line prints when it is open.
 pub const READY: &str = "ready";
 

@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use weir_node::Serving;
-use weir_platform::cpu::{self, Class, CpuRequest};
+use weir_platform::cpu::{self, CpuRequest, SchedulingClass};
 use weir_platform::slots::{Slot, network};
 use weir_policy::{Policy, Reservation};
 
@@ -125,7 +125,8 @@ impl Drop for Server {
 /// Binds the calling thread to this processor, at [`NICE`] if the process may raise priorities.
 /// Returns `None` if the system refuses: then the thread runs on any processor, as ordinary work.
 fn hold(processor: u32) -> Option<cpu::CpuReservation> {
-    let request = |nice| CpuRequest { cpu: Some(processor), class: Class::Normal { nice } };
+    let request =
+        |nice| CpuRequest { cpu: Some(processor), class: SchedulingClass::Normal { nice } };
     cpu::CpuReservation::take(request(NICE)).or_else(|_| cpu::CpuReservation::take(request(0))).ok()
 }
 

@@ -9,7 +9,7 @@ use std::io;
 
 use weir_platform::HostError;
 use weir_platform::autogroup::SessionPriority;
-use weir_platform::cpu::{self, Class, CpuRequest};
+use weir_platform::cpu::{self, CpuRequest, SchedulingClass};
 use weir_platform::host::{self, Change};
 use weir_policy::{Node, Reservation as Kind};
 use weir_ports::{RestQuota, WaitMode};
@@ -20,13 +20,19 @@ pub fn request(node: &Node) -> Option<CpuRequest> {
     let pinned = Some(node.worker_cpu.unwrap_or_else(|| cpu::division().worker));
     match node.reservation {
         Kind::None => None,
-        Kind::Pinned => Some(CpuRequest { cpu: pinned, class: Class::Normal { nice: NICE } }),
-        Kind::Fifo => {
-            Some(CpuRequest { cpu: pinned, class: Class::Fifo { priority: FIFO_PRIORITY } })
+        Kind::Pinned => {
+            Some(CpuRequest { cpu: pinned, class: SchedulingClass::Normal { nice: NICE } })
         }
+        Kind::Fifo => Some(CpuRequest {
+            cpu: pinned,
+            class: SchedulingClass::Fifo { priority: FIFO_PRIORITY },
+        }),
         Kind::Deadline => {
             let (runtime, deadline, period) = DEADLINE;
-            Some(CpuRequest { cpu: None, class: Class::Deadline { runtime, deadline, period } })
+            Some(CpuRequest {
+                cpu: None,
+                class: SchedulingClass::Deadline { runtime, deadline, period },
+            })
         }
     }
 }
@@ -35,7 +41,7 @@ pub fn request(node: &Node) -> Option<CpuRequest> {
 /// if the worker has none of its own. `None` if nothing is to be reserved, or if there is no other
 /// processor.
 pub fn beside(node: &Node) -> Option<CpuRequest> {
-    let class = Class::Normal { nice: NICE_BESIDE };
+    let class = SchedulingClass::Normal { nice: NICE_BESIDE };
     match node.reservation {
         Kind::None => return None,
         Kind::Deadline => return Some(CpuRequest { cpu: None, class }),

@@ -9,7 +9,7 @@ use weir_units::Nanos;
 
 use super::cgroup::{CgroupTree, Version};
 use super::xl_text::{self, XenScheduler};
-use crate::cpu::{self, Class, CpuRequest};
+use crate::cpu::{self, CpuRequest, SchedulingClass};
 use crate::run::{Command, Platform};
 
 /// One way to cap a router's CPU time.
@@ -92,7 +92,7 @@ fn deadline() -> Result<String, MissingActuator> {
         return Err(MissingActuator::NoNapiThreads);
     }
     let [runtime, period] = [Nanos::from_micros(20), Nanos::from_millis(2)];
-    let class = Class::Deadline { runtime, deadline: period, period };
+    let class = SchedulingClass::Deadline { runtime, deadline: period, period };
     cpu::probe(CpuRequest { cpu: None, class })
         .map(|_| "NAPI threads".to_owned())
         .map_err(|error| MissingActuator::NoBudget(error.to_string()))

@@ -12,7 +12,7 @@ use weir_units::{CpuShare, Nanos};
 
 use super::actuator::CapError;
 use super::budget::{Need, RUNTIME_LEAST, least_of_cap, least_of_guarantee, runtime, split};
-use crate::cpu::{self, Class};
+use crate::cpu::{self, SchedulingClass};
 use crate::error::HostError;
 use crate::meter::{CpuMeter, CpuSource};
 use crate::process::Identity;
@@ -172,7 +172,7 @@ impl RouterThreads {
                 }
             }
             match cpu::class_of_thread(thread)? {
-                Class::Deadline { runtime, period, .. } => {
+                SchedulingClass::Deadline { runtime, period, .. } => {
                     sum = sum.saturating_add(CpuShare::of_floor(runtime, period).as_ppm());
                 }
                 _ => return Ok(None),
@@ -288,7 +288,7 @@ impl Member {
         matches!(self.source, CpuSource::Process(_))
     }
 
-    fn class(&self) -> Option<Class> {
+    fn class(&self) -> Option<SchedulingClass> {
         cpu::class_of_thread(self.source.identity()).ok()
     }
 
@@ -304,15 +304,16 @@ impl Member {
     /// Says whether the kernel has its budget as it was written.
     fn has(&self, timing: BudgetTiming) -> bool {
         let BudgetTiming { deadline, period } = timing;
-        let written = Class::Deadline { runtime: runtime(self.given, period), deadline, period };
+        let written =
+            SchedulingClass::Deadline { runtime: runtime(self.given, period), deadline, period };
         self.class() == Some(written)
     }
 
     fn give(&mut self, part: CpuShare, timing: BudgetTiming) -> io::Result<()> {
         let BudgetTiming { deadline, period } = timing;
         let class = match part {
-            CpuShare::ZERO => Class::Normal { nice: 0 },
-            _ => Class::Deadline { runtime: runtime(part, period), deadline, period },
+            CpuShare::ZERO => SchedulingClass::Normal { nice: 0 },
+            _ => SchedulingClass::Deadline { runtime: runtime(part, period), deadline, period },
         };
         cpu::set_class_of_thread(self.source.identity(), class)?;
         (self.given, self.timing) = (part, timing);

@@ -298,7 +298,7 @@ mod tests {
     use super::super::{DeviceFacts, TimingFacts};
     use super::*;
     use crate::cap::{ActuatorProbe, MissingActuator};
-    use crate::cpu::{Class, CpuGrant};
+    use crate::cpu::{CpuGrant, SchedulingClass};
 
     #[test]
     fn scripts_read_a_severity_by_its_first_name() {
@@ -310,7 +310,8 @@ mod tests {
     /// A host that has everything.
     fn host() -> Facts {
         let yes = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), true)).collect();
-        let granted = || Ok(CpuGrant { cpus: vec![0], class: Class::Fifo { priority: 1 } });
+        let granted =
+            || Ok(CpuGrant { cpus: vec![0], class: SchedulingClass::Fifo { priority: 1 } });
         Facts {
             kernel: "Linux 6.18.5".into(),
             root: true,

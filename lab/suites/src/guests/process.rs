@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, Builder};
 
 use weir_experiment::prelude::*;
-use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
+use weir_platform::cpu::{CpuRequest, CpuReservation, SchedulingClass};
 use weir_policy::MacAddr;
 use weir_ports::{FramePort, PacketConfig, PacketPort, Pool, WaitMode, Waiter, now};
 use weir_switch::FramePool;
@@ -188,7 +188,7 @@ fn open(device: &str, receive_buffer: u32) -> Result<PacketPort> {
 }
 
 fn reserve(cpu: Option<u32>) -> Result<Option<CpuReservation>> {
-    let class = Class::Normal { nice: NICE };
+    let class = SchedulingClass::Normal { nice: NICE };
     let request = cpu.map(|cpu| CpuRequest { cpu: Some(cpu), class });
     Ok(request.map(CpuReservation::take).transpose()?)
 }

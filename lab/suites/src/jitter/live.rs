@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use weir_experiment::prelude::*;
 use weir_experiment::senders::burst_of;
 use weir_experiment::{TimedPolicy, clock};
-use weir_platform::cpu::{self, Class};
+use weir_platform::cpu::{self, SchedulingClass};
 
 use super::timely::SERVER_PORT;
 use super::timely_lab::TimelyLab;
@@ -45,7 +45,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let (seen, in_class) = run.run_beside(|_| {
         let has = || {
             let class = cpu::class_of_thread(machine);
-            matches!(class, Ok(Class::Deadline { period, .. }) if period == LAST_PERIOD)
+            matches!(class, Ok(SchedulingClass::Deadline { period, .. }) if period == LAST_PERIOD)
         };
         let found = clock::wait_for(APPLIED_WITHIN, POLL, || Ok(has().then_some(())))?;
         Ok(found.is_some())
@@ -60,7 +60,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let text = "the last class was in force";
     rec.count("class", text, u64::from(in_class), Bound::equal(1.0))?;
     let after = cpu::class_of_thread(machine);
-    let left = u64::from(!matches!(after, Ok(Class::Normal { nice: 0 })));
+    let left = u64::from(!matches!(after, Ok(SchedulingClass::Normal { nice: 0 })));
     rec.none("left", "threads that are not as before once the node has ended", left)
 }
 

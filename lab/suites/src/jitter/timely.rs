@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use weir_experiment::prelude::*;
 use weir_experiment::{clock, float};
-use weir_platform::cpu::{self, Class, CpuRequest, CpuReservation};
+use weir_platform::cpu::{self, CpuRequest, CpuReservation, SchedulingClass};
 use weir_platform::processor_time::CpuTime;
 use weir_policy::RealtimeKind;
 use weir_sim::Seed;
@@ -179,7 +179,7 @@ fn ping(scenario: &TimelyScenario, realtime: bool, length: Nanos) -> Result<Vec<
     let train = PingTrain { every, count, patience: PATIENCE };
     let sent = lab.inside(|| {
         // Between the time in a ping and its departure nobody else may have the core.
-        let first = CpuRequest { cpu: None, class: Class::Fifo { priority: 1 } };
+        let first = CpuRequest { cpu: None, class: SchedulingClass::Fifo { priority: 1 } };
         let _first = CpuReservation::take(first)?;
         Ok::<_, ExperimentError>(train.run(at))
     })??;

@@ -13,7 +13,7 @@ use weir_experiment::node_process::NodeProcess;
 use weir_experiment::prelude::*;
 use weir_experiment::run_folder::RunFolder;
 use weir_experiment::{clock, product};
-use weir_platform::cpu::{self, Class};
+use weir_platform::cpu::{self, SchedulingClass};
 use weir_platform::host::Change;
 use weir_platform::meter::{CpuMeter, CpuSource};
 use weir_platform::netns::Namespace;
@@ -196,7 +196,7 @@ impl PlacedMachine {
             None => true,
             Some(class) if class.is_guaranteed() => {
                 let class = cpu::class_of_thread(self.identity);
-                matches!(class, Ok(Class::Deadline { .. }))
+                matches!(class, Ok(SchedulingClass::Deadline { .. }))
             }
             Some(_) => {
                 let group = std::fs::read_to_string(format!("/proc/{}/cgroup", self.identity.pid));

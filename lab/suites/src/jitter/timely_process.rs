@@ -15,7 +15,7 @@ use rustix::thread::{ClockId, clock_nanosleep_absolute};
 use rustix::time::Timespec;
 use weir_experiment::clock::{monotonic_ns, thread_ns};
 use weir_experiment::{ExperimentError, Result};
-use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
+use weir_platform::cpu::{CpuRequest, CpuReservation, SchedulingClass};
 use weir_traffic::{StampedListener, StampedSocket, wall_ns};
 use weir_units::Nanos;
 
@@ -79,7 +79,7 @@ pub enum TimelyMachine {
 /// # Errors
 /// A socket failed, or nothing came for [`PATIENCE`].
 pub fn run(machine: TimelyMachine, core: Option<u32>) -> Result {
-    let ordinary = CpuRequest { cpu: core, class: Class::Normal { nice: 0 } };
+    let ordinary = CpuRequest { cpu: core, class: SchedulingClass::Normal { nice: 0 } };
     let _pinned = core.map(|_| CpuReservation::take(ordinary)).transpose()?;
     let samples = match machine {
         TimelyMachine::Worker { every, work, times, to } => work_on_time(every, work, times, to),

@@ -70,10 +70,12 @@ fn failed(error: impl std::fmt::Display) -> ExperimentError {
 
 /// Uses that share of processor `cpu` until the process is ended.
 pub fn run(share: CpuShare, cpu: u32) -> Result<(), ExperimentError> {
-    use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
+    use weir_platform::cpu::{CpuRequest, CpuReservation, SchedulingClass};
 
-    let _pinned =
-        CpuReservation::take(CpuRequest { cpu: Some(cpu), class: Class::Normal { nice: 0 } })?;
+    let _pinned = CpuReservation::take(CpuRequest {
+        cpu: Some(cpu),
+        class: SchedulingClass::Normal { nice: 0 },
+    })?;
     let ended = weir_traffic::stop_on_signals()?;
     let mut meter = CpuMeter::new([CpuSource::Process(Identity::own()?)]);
     let (mut last, mut used) = (Instant::now(), meter.read().map_err(failed)?);

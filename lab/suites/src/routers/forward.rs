@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::str::FromStr;
 
 use weir_experiment::prelude::*;
-use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
+use weir_platform::cpu::{CpuRequest, CpuReservation, SchedulingClass};
 use weir_policy::MacAddr;
 use weir_ports::{FramePort, PacketConfig, PacketPort, Pool, WaitMode, Waiter, now};
 use weir_switch::{Frame, FramePool};
@@ -75,9 +75,9 @@ impl RouterSide {
 
 /// Forwards between two devices of the calling thread's namespace until the process is ended, on
 /// processor `cpu` alone if one is given. `batch`: it stands on a full processor, and lets others
-/// end their turn there before it looks at what has come ([`Class::Batch`]).
+/// end their turn there before it looks at what has come ([`SchedulingClass::Batch`]).
 pub fn run(sides: [&RouterSide; 2], cpu: Option<u32>, batch: bool) -> Result<(), ExperimentError> {
-    let class = if batch { Class::Batch } else { Class::Normal { nice: 0 } };
+    let class = if batch { SchedulingClass::Batch } else { SchedulingClass::Normal { nice: 0 } };
     let asked = batch || cpu.is_some();
     let _reserved = asked.then(|| CpuReservation::take(CpuRequest { cpu, class })).transpose()?;
     let mut pool = Pool::new(FRAMES, 2048)?;

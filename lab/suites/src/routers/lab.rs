@@ -15,7 +15,7 @@ use weir_experiment::node_process::NodeProcess;
 use weir_experiment::prelude::*;
 use weir_experiment::run_folder::RunFolder;
 use weir_platform::StateDir;
-use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
+use weir_platform::cpu::{CpuRequest, CpuReservation, SchedulingClass};
 use weir_platform::meter::{LinkMeter, Side};
 use weir_platform::process::Identity;
 use weir_platform::run::{Host, Platform};
@@ -349,7 +349,10 @@ fn no_router(router: usize) -> ExperimentError {
 
 /// Gives the calling thread priority on a busy processor. It sleeps nearly all the time.
 fn urgent() -> Result<CpuReservation, ExperimentError> {
-    Ok(CpuReservation::take(CpuRequest { cpu: None, class: Class::Fifo { priority: 1 } })?)
+    Ok(CpuReservation::take(CpuRequest {
+        cpu: None,
+        class: SchedulingClass::Fifo { priority: 1 },
+    })?)
 }
 
 /// Attempts to have a node take a policy, and the time between them: on a busy machine it may take

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_experiment::prelude::*;
 use weir_experiment::{clock, joined};
-use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
+use weir_platform::cpu::{CpuRequest, CpuReservation, SchedulingClass};
 use weir_platform::netns::Namespace;
 use weir_ports::{WaitMode, Waiter};
 use weir_units::Instant;
@@ -186,7 +186,8 @@ fn note(bytes: &[u8; 16], back: &mut [bool], probed: &mut ProbeResult) {
 /// A probe times the router, not the machine's other work. Without the right to it the times are
 /// those of a busy machine, which is no less than true.
 fn urgent() -> Option<CpuReservation> {
-    CpuReservation::take(CpuRequest { cpu: None, class: Class::Fifo { priority: 2 } }).ok()
+    CpuReservation::take(CpuRequest { cpu: None, class: SchedulingClass::Fifo { priority: 2 } })
+        .ok()
 }
 
 const PORT: u16 = 9_002;
