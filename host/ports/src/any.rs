@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weir_switch::Frame;
 
 use crate::capture::CapturePort;
-use crate::facts::DeviceAnswers;
+use crate::facts::DeviceProperties;
 use crate::memory::MemoryPort;
 use crate::packet::PacketPort;
 use crate::pool::{LentChunks, Pool};
@@ -109,13 +109,13 @@ impl AnyPort {
         }
     }
 
-    /// Returns the slow facts about its device, if it has one.
+    /// Returns the cached properties of its device, if it has one.
     #[must_use]
-    pub fn facts(&self) -> Option<&Arc<DeviceAnswers>> {
+    pub fn properties(&self) -> Option<&Arc<DeviceProperties>> {
         match self {
-            Self::Xdp(port) => Some(port.facts()),
-            Self::Packet(port) => Some(port.facts()),
-            Self::Tap(port) => Some(port.facts()),
+            Self::Xdp(port) => Some(port.properties()),
+            Self::Packet(port) => Some(port.properties()),
+            Self::Tap(port) => Some(port.properties()),
             Self::Memory(_) | Self::Capture(_) => None,
         }
     }

@@ -36,7 +36,7 @@ mod xdp;
 pub use any::{AnyPort, ClosingPort};
 pub use capture::{CapturePort, CaptureReader, CaptureWriter, CapturedFrame};
 pub use error::PortError;
-pub use facts::{DeviceAnswers, Questions};
+pub use facts::{DeviceProperties, DevicePropertyCache};
 pub use link_events::{LinkEvents, device_number};
 pub use memory::MemoryPort;
 pub use packet::{PacketConfig, PacketPort};

@@ -14,7 +14,7 @@ use weir_switch::Frame;
 
 use crate::discard::Discard;
 use crate::error::PortError;
-use crate::facts::DeviceAnswers;
+use crate::facts::DeviceProperties;
 use crate::intake::Intake;
 use crate::messages::{Messages, SendOutcome};
 use crate::outbox::Outbox;
@@ -33,7 +33,7 @@ pub struct PacketPort {
     intake: Intake,
     outbox: Outbox,
     counted: PortStatistics,
-    facts: Arc<DeviceAnswers>,
+    properties: Arc<DeviceProperties>,
 }
 
 /// The settings for opening a device.
@@ -96,7 +96,7 @@ impl PacketPort {
             intake: Intake::new(),
             outbox: Outbox::new(config.transmit_limit),
             counted: PortStatistics::default(),
-            facts: DeviceAnswers::of(ifindex),
+            properties: DeviceProperties::of(ifindex),
         })
     }
 
@@ -117,10 +117,10 @@ impl PacketPort {
         self.discard.is_some()
     }
 
-    /// Returns the slow facts about the device.
+    /// Returns the cached properties of the device.
     #[must_use]
-    pub fn facts(&self) -> &Arc<DeviceAnswers> {
-        &self.facts
+    pub fn properties(&self) -> &Arc<DeviceProperties> {
+        &self.properties
     }
 
     /// The descriptor, to poll it.
@@ -205,7 +205,7 @@ impl FramePort for PacketPort {
         self.count_losses();
         PortStatistics {
             receive_dropped: self.intake.dropped(),
-            device_dropped: self.facts.dropped(),
+            device_dropped: self.properties.dropped(),
             transmit_outstanding: self.outbox.frames().len() as u64,
             ..self.counted
         }

@@ -81,7 +81,7 @@ pub struct PortStatistics {
     /// Frames that the device dropped when they were given to it.
     pub transmit_refused: u64,
     /// Frames of any sender that the device dropped on transmission (its `tx_dropped`), as of the
-    /// last reading of its [`crate::DeviceAnswers`].
+    /// last refresh of its [`crate::DeviceProperties`].
     pub device_dropped: u64,
     /// Frames taken and not yet known to be sent.
     pub transmit_outstanding: u64,

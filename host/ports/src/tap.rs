@@ -14,7 +14,7 @@ use std::sync::Arc;
 use weir_switch::{Frame, FramePool};
 
 use crate::error::PortError;
-use crate::facts::DeviceAnswers;
+use crate::facts::DeviceProperties;
 use crate::intake::{Intake, SUPER_FRAME_MAX};
 use crate::outbox::Outbox;
 use crate::pool::Pool;
@@ -31,7 +31,7 @@ pub struct TapPort {
     overflow: Box<[u8]>,
     outbox: Outbox,
     counted: PortStatistics,
-    facts: Arc<DeviceAnswers>,
+    properties: Arc<DeviceProperties>,
 }
 
 /// The settings for opening a TAP device.
@@ -90,7 +90,7 @@ impl TapPort {
             overflow: vec![0; SUPER_FRAME_MAX].into(),
             outbox: Outbox::new(config.transmit_limit),
             counted: PortStatistics::default(),
-            facts: DeviceAnswers::of(ifindex),
+            properties: DeviceProperties::of(ifindex),
         })
     }
 
@@ -104,10 +104,10 @@ impl TapPort {
         self.outbox.clear(pool);
     }
 
-    /// Returns the slow facts about the device.
+    /// Returns the cached properties of the device.
     #[must_use]
-    pub fn facts(&self) -> &Arc<DeviceAnswers> {
-        &self.facts
+    pub fn properties(&self) -> &Arc<DeviceProperties> {
+        &self.properties
     }
 
     /// The descriptor, for a poll.
@@ -198,7 +198,7 @@ impl FramePort for TapPort {
     fn statistics(&mut self) -> PortStatistics {
         PortStatistics {
             receive_dropped: self.intake.dropped(),
-            receive_ring_full: self.facts.dropped(),
+            receive_ring_full: self.properties.dropped(),
             transmit_outstanding: self.outbox.frames().len() as u64,
             ..self.counted
         }

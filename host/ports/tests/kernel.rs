@@ -25,7 +25,7 @@ fn tcp_crosses_packet_sockets_with_default_offloads() {
     let longest = stream(&near, &far, &mut ends);
     assert_eq!(longest, 1514, "cut to the link's frames");
     for end in &mut ends {
-        end.facts().unwrap().ask();
+        end.properties().unwrap().refresh();
         let statistics = end.statistics();
         println!("{}: {statistics:?}", end.name());
         assert_eq!((statistics.receive_dropped, statistics.device_dropped), (0, 0));

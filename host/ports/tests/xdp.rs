@@ -152,7 +152,7 @@ fn fill_a_peer(mut pool: Pool) {
         sender.transmit_room(&mut pool);
         dropped() == 100_000
     });
-    sender.facts().ask();
+    sender.properties().refresh();
     let statistics = sender.statistics();
     println!("waited {waits} times; {statistics:?}");
     assert_eq!(statistics.transmitted.packets, 100_000);

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use weir_policy::{Kind, Policy, Port, RingFrames};
 use weir_ports::{
-    AnyPort, BindMode, DeviceRole, Devices, GateId, LentChunks, PacketConfig, PacketPort, Pins,
-    PlaneLimits, Pool, PortError, Questions, Region, TapConfig, TapPort, XdpConfig, XdpPlane,
-    XdpPort,
+    AnyPort, BindMode, DevicePropertyCache, DeviceRole, Devices, GateId, LentChunks, PacketConfig,
+    PacketPort, Pins, PlaneLimits, Pool, PortError, Region, TapConfig, TapPort, XdpConfig,
+    XdpPlane, XdpPort,
 };
 use weir_switch::IfaceId;
 
@@ -28,7 +28,7 @@ use crate::device::{AttachedDevice, DetachedDevice, DeviceGates, id_of};
 pub struct Opener {
     devices: Arc<Devices>,
     region: Region,
-    questions: Arc<Questions>,
+    device_properties: Arc<DevicePropertyCache>,
     vifs_max: u32,
     ports_max: u32,
     /// Free places of vifs and of ports.
@@ -40,8 +40,8 @@ pub struct Opener {
 
 impl Opener {
     /// Loads the kernel's program with tables for `policy` and for what may come, or adopts what an
-    /// earlier process left if it has room for `policy`. Opened devices are added to `questions`,
-    /// which finds out later what has changed about them.
+    /// earlier process left if it has room for `policy`. Opened devices are added to
+    /// `device_properties`, which is refreshed later.
     ///
     /// # Errors
     /// The kernel refuses the program.
@@ -49,7 +49,7 @@ impl Opener {
         policy: &Policy,
         pool: &Pool,
         pins: Option<&Pins>,
-        questions: &Arc<Questions>,
+        device_properties: &Arc<DevicePropertyCache>,
     ) -> Result<(Self, XdpPlane), PortError> {
         let sizes = pins.and_then(|pins| adoptable(policy, pins)).unwrap_or_else(|| {
             let vifs_max = id_of(policy.vifs.len()).saturating_add(VIFS_SPARE);
@@ -66,7 +66,7 @@ impl Opener {
         let opener = Self {
             devices,
             region: pool.region().clone(),
-            questions: Arc::clone(questions),
+            device_properties: Arc::clone(device_properties),
             vifs_max,
             ports_max,
             free_vifs: (0..vifs_max).rev().filter(|place| free(2 * place)).collect(),
@@ -176,8 +176,8 @@ impl Opener {
         {
             self.deep_vifs.insert(send);
         }
-        if let Some(facts) = port.facts() {
-            self.questions.add(facts);
+        if let Some(properties) = port.properties() {
+            self.device_properties.add(properties);
         }
         Ok(attached(name, device, kind, gates, port, fallback))
     }

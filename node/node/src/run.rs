@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use weir_platform::{HostError, StateDir, text};
 use weir_policy::{Dataplane, Direction, Kind, Policy, Vif};
-use weir_ports::{Devices, LinkEvents, Pins, Pool, Questions, device_number};
+use weir_ports::{DevicePropertyCache, Devices, LinkEvents, Pins, Pool, device_number};
 
 use crate::control::{self, Control, Refusal, RefusalKind};
 use crate::controlled::{ControlledNode, EndWatch, NodePlane, SharedNotes};
@@ -150,7 +150,7 @@ fn forward<S>(
     let mut supervisor =
         ServiceManager::from_env().map_err(|error| NodeError::io("service manager", error))?;
     let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
-    let (mut opener, plane) = Opener::new(wanted, &pool, *pins, &node.plane.questions)?;
+    let (mut opener, plane) = Opener::new(wanted, &pool, *pins, &node.plane.device_properties)?;
     let opened = opener.open(policy, |_| true)?;
     node.attach_stand_ins(opener.devices(), STAND_INS_AT_START);
     let ports = NodePorts::new(policy, plane, opened, &mut pool)?;
@@ -247,8 +247,8 @@ struct SwitchPlane {
     /// the end.
     host: Mutex<Option<HostState>>,
     routers: RouterLoops,
-    /// Questions about the devices, to be asked on any thread but the worker's.
-    questions: Arc<Questions>,
+    /// Cached properties of the devices. Any thread but the worker's refreshes them.
+    device_properties: Arc<DevicePropertyCache>,
     /// Keys of the policy in force that the schedulers of the ports do not hold.
     unheld: ToldLines,
 }
@@ -263,7 +263,7 @@ impl SwitchPlane {
             worker: OnceLock::new(),
             host: Mutex::new(None),
             routers: RouterLoops::new(state.clone(), tell),
-            questions: Arc::default(),
+            device_properties: Arc::default(),
             unheld: ToldLines::default(),
         }
     }
@@ -372,7 +372,8 @@ impl Node {
         let changed = Arc::clone(&abilities_changed);
         let look = move || {
             let attached = asking.attach_stand_ins(&devices, STAND_INS_EACH);
-            changed.fetch_or(asking.plane.questions.ask() | attached, Ordering::Relaxed);
+            changed
+                .fetch_or(asking.plane.device_properties.refresh() | attached, Ordering::Relaxed);
             changed.load(Ordering::Relaxed)
         };
         let (mut told, mut again) = (Vec::new(), false);

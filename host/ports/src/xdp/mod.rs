@@ -34,7 +34,7 @@ pub use redirect::{BucketId, BucketLimit, Redirect, RedirectCounters};
 pub use trial::FrameTrial;
 
 use crate::error::PortError;
-use crate::facts::DeviceAnswers;
+use crate::facts::DeviceProperties;
 use crate::link;
 use crate::pool::{BindMode, LentChunks, Pool, Region};
 use crate::port::{FramePort, PortStatistics};
@@ -63,7 +63,7 @@ pub struct XdpPort {
     attached: AttachMode,
     bound: BindMode,
     counted: PortStatistics,
-    facts: Arc<DeviceAnswers>,
+    properties: Arc<DeviceProperties>,
 }
 
 /// The settings for opening a device.
@@ -150,7 +150,7 @@ impl XdpPort {
                 attached,
                 bound,
                 counted: PortStatistics::default(),
-                facts: DeviceAnswers::of(ifindex),
+                properties: DeviceProperties::of(ifindex),
             }),
             Err(error) => {
                 // None has been given a chunk.
@@ -215,10 +215,11 @@ impl XdpPort {
         self.entry.index
     }
 
-    /// Returns whether the device took redirected frames when its [`Self::facts`] were asked last.
+    /// Returns whether the device took redirected frames when its [`Self::properties`] were last
+    /// refreshed.
     #[must_use]
     pub fn takes_redirects(&self) -> bool {
-        self.facts.takes_redirects()
+        self.properties.takes_redirects()
     }
 
     /// Returns whether the kernel transmits what the stand-in forwards, to whatever device.
@@ -227,10 +228,10 @@ impl XdpPort {
         self.passes.load(Ordering::Relaxed)
     }
 
-    /// Returns the slow facts about the device.
+    /// Returns the cached properties of the device.
     #[must_use]
-    pub fn facts(&self) -> &Arc<DeviceAnswers> {
-        &self.facts
+    pub fn properties(&self) -> &Arc<DeviceProperties> {
+        &self.properties
     }
 
     /// Returns whether the program runs in the driver.
@@ -382,7 +383,7 @@ impl FramePort for XdpPort {
             sum.transmit_outstanding += u64::from(socket.outstanding());
             sum.outstanding_bytes += socket.outstanding_bytes();
         }
-        sum.device_dropped = self.facts.dropped();
+        sum.device_dropped = self.properties.dropped();
         sum
     }
 }

@@ -213,7 +213,7 @@ impl XdpPlane {
                 self.members.update(&member_key(bridge, number, place), &value, MapFlags::ANY);
             set.map_err(|error| {
                 let bound = self.limits.devices.saturating_mul(2);
-                PortError::bound("members", format!("one more than {bound}? {error}"))
+                PortError::bound("members", format!("the table may be full ({bound}): {error}"))
             })?;
             place += 1;
         }
@@ -224,9 +224,8 @@ impl XdpPlane {
         Ok(())
     }
 
-    /// Leaves each frame of a port that has no header to user space, until
-    /// [`Self::set_five_tuples`]: while numbers of bridges become other slices', none may be
-    /// redirected by an old one.
+    /// Sends every untagged frame from a port to user space until [`Self::set_five_tuples`], so
+    /// that none is redirected by the number of a bridge that is being reassigned.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -234,8 +233,8 @@ impl XdpPlane {
         self.five_tuples.begin_change()
     }
 
-    /// Frames of ports that have no header are told by these five-tuples from now on, the first
-    /// that matches, each with the number of its slice's bridge (`weir_policy::Policy::bridge_of`).
+    /// Classifies untagged frames from ports by these five-tuples; the first match wins. Each has
+    /// the number of its slice's bridge (`weir_policy::Policy::bridge_of`).
     ///
     /// # Errors
     /// There are more than [`FiveTuple::MOST`], or the kernel refuses.
@@ -387,7 +386,7 @@ impl XdpPlane {
         let set = self.stations.update(&key, &value, MapFlags::ANY);
         set.map_err(|error| {
             let bound = self.limits.stations;
-            PortError::bound("stations", format!("one more than {bound}? {error}"))
+            PortError::bound("stations", format!("the table may be full ({bound}): {error}"))
         })
     }
 }
