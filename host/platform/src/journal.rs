@@ -125,7 +125,7 @@ impl Journal {
             }
             if Instant::now() >= until {
                 return Err(HostError::Refused(format!(
-                    "{name} is in the hands of {}: it holds {}",
+                    "{name} is locked by {} ({})",
                     holder(&path),
                     path.display()
                 )));
@@ -341,8 +341,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Ends a torn last line first, so that what follows can be read: an earlier owner died inside
-    /// it. Of what cannot be written whole nothing stays, as far as the file can be cut.
+    /// Appends `bytes` and syncs the file. Ends a torn last line first, in which an earlier owner
+    /// died, so that the new lines can be read. After a failed write, truncates the file to its old
+    /// length if possible.
     fn append_bytes(&mut self, bytes: &[u8]) -> Result<(), HostError> {
         let failed = |error| HostError::io("write the journal", &self.path, error);
         let length = self.file.metadata().map_err(failed)?.len();
@@ -421,7 +422,7 @@ pub fn clean_one(state: &StateDir, name: &str) -> Result<UndoReport, HostError> 
     let content = Content::read(&path)?;
     if content.kept {
         return Err(HostError::Refused(format!(
-            "{name} is up, and was told to stay: {} says how to undo it",
+            "{name} is still up because its owner kept it; see {}",
             path.display()
         )));
     }

@@ -33,6 +33,9 @@ pub enum TrafficError {
         /// The length of the wait.
         seconds: u64,
     },
+    /// A signal stopped the run.
+    #[error("stopped by a signal")]
+    Stopped,
     /// A device that cannot do what was asked, and what to do about it.
     #[error("{0}")]
     Device(String),

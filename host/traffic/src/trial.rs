@@ -154,8 +154,8 @@ impl<'a> WireMeasurer<'a> {
     pub fn drops_note(&self) -> Option<String> {
         let error = self.drops.as_ref().err()?;
         Some(format!(
-            "Frames that the sending interface drops count as lost, and the tester's own limit \
-             does not know of them: {error}."
+            "Frames that the sending interface drops count as lost and are not subtracted from \
+             the tester's measured limit: {error}."
         ))
     }
 
@@ -285,7 +285,7 @@ impl<'a> WireMeasurer<'a> {
 
     fn check_stopped(&self) -> Result<(), TrafficError> {
         match self.stop.load(std::sync::atomic::Ordering::Relaxed) {
-            true => Err(TrafficError::Device("stopped by a signal".to_owned())),
+            true => Err(TrafficError::Stopped),
             false => Ok(()),
         }
     }

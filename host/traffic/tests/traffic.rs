@@ -58,8 +58,7 @@ fn the_generator_holds_its_rate_and_the_sink_sees_every_frame() {
     }
 }
 
-/// Retries a condition that a processor which stands still may prevent once, and hardly three
-/// times.
+/// Tries up to three times: a stolen processor may spoil one attempt, rarely three.
 fn in_one_of_three(mut happens: impl FnMut() -> bool) -> bool {
     (0..3).any(|_| happens())
 }

@@ -621,7 +621,9 @@ interface = [{ device = "v0" }]
         let document = DOCUMENT.replace("GROUP", &base.join("group").display().to_string());
         let other = Journal::open(&state, &journal_name("n1"), Duration::ZERO).unwrap();
         let (mut host, lines) = host(&state);
-        assert!(lines.try_recv().unwrap().starts_with("routers are not held yet: xtc-n1 is in"));
+        assert!(
+            lines.try_recv().unwrap().starts_with("routers are not held yet: xtc-n1 is locked by")
+        );
         assert!(
             host.take(&wanted(&document))
                 .err()
