@@ -67,7 +67,7 @@ pub struct ServiceView {
     pub got_packets: u64,
     /// Sum of the seconds below the guarantee.
     pub below_ns: u64,
-    /// The second that got the least of what it was owed; absent where nothing was owed.
+    /// The second that got the least of its guarantee; absent where nothing was guaranteed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst: Option<WorstView>,
 }

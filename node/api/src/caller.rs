@@ -94,7 +94,7 @@ impl Caller {
     }
 
     /// Returns the caller as the policy in force knows it; `None` if its token was revoked.
-    pub(crate) fn still(&self, policy: &Policy) -> Option<Self> {
+    pub(crate) fn reauthenticate(&self, policy: &Policy) -> Option<Self> {
         self.token.map_or_else(|| Some(self.clone()), |token| Self::with(token, policy))
     }
 
@@ -196,7 +196,7 @@ impl Caller {
     /// revoked.
     fn known(&self, policy: &Policy) -> Result<Self, Refusal> {
         let text = || format!("{} is not known any more", self.who);
-        self.still(policy).ok_or_else(|| Refusal::new(RefusalKind::Forbidden, text()))
+        self.reauthenticate(policy).ok_or_else(|| Refusal::new(RefusalKind::Forbidden, text()))
     }
 
     /// Checks that the caller may undo a change of its own. Nobody has changed its keys since, so
@@ -247,7 +247,8 @@ fn within_grant(id: SliceId, slice: &Slice, old: &Policy, new: &Policy) -> Resul
         let grant = slice.share(direction);
         let beyond = |what: &str, asked: String, bound: String, key: KeyPath| {
             let (name, direction) = (&slice.name, direction.name());
-            let text = format!("slice \"{name}\".{direction}: {what} {asked}, {bound} is granted");
+            let text =
+                format!("slice \"{name}\".{direction}: {what} {asked}; at most {bound} is granted");
             Err(Refusal::new(RefusalKind::Forbidden, text).about([key]))
         };
         let key = |key: &str| format!("{}.{key}", direction.name());
@@ -278,11 +279,14 @@ fn within_grant(id: SliceId, slice: &Slice, old: &Policy, new: &Policy) -> Resul
         }
         for (before, after) in old.vifs.iter().zip(&new.vifs).filter(|(vif, _)| vif.slice == id) {
             let [was, is] = [before, after].map(|vif| vif.share(direction));
-            // Other schedulers have no slices: there a vif's priority is against everybody's.
+            // Other schedulers have no slices: a vif's priority there competes with all vifs'.
             let among_all = new[after.port].scheduler != SchedulerKind::Hfsc;
             if among_all && is.priority > was.priority {
-                let what = format!("priority of vif \"{}\" would be", after.name);
-                let bound = format!("on a port without hfsc {}", was.priority);
+                let what = format!(
+                    "priority of vif \"{}\" on a port whose scheduler is not hfsc would be",
+                    after.name
+                );
+                let bound = was.priority.to_string();
                 let key = KeyPath::vif(&after.name, &key("priority"));
                 return beyond(&what, is.priority.to_string(), bound, key);
             }
@@ -366,21 +370,25 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_moves_within_his_grant_and_not_beyond() {
+    fn a_tenant_moves_within_its_grant_and_not_beyond() {
         assert_eq!(asked(&[("a", "send.min_rate", Some("30Mbit"))]), "");
         assert_eq!(asked(&[("a", "send.rate", Some("50Mbit"))]), "");
         // Without a limit of its own a vif has the slice's.
         assert_eq!(asked(&[("a", "send.rate", None)]), "");
         assert_eq!(
             asked(&[("a", "send.rate", Some("51Mbit"))]),
-            "slice \"gold\".send: rate of vif \"a\" would be 51Mbit, 50Mbit is granted"
+            "slice \"gold\".send: rate of vif \"a\" would be 51Mbit; at most 50Mbit is granted"
         );
         // The slice names no guarantee here, so it grants the sum that its vifs have.
         assert_eq!(
             asked(&[("a", "receive.min_rate", Some("1Mbit"))]),
-            "slice \"gold\".receive: min_rate on port \"up0\" would be 1Mbit, 0bit is granted"
+            "slice \"gold\".receive: min_rate on port \"up0\" would be 1Mbit; at most 0bit is \
+             granted"
         );
-        assert!(asked(&[("a", "receive.max_pps", None)]).contains("no limit, 100pps is granted"));
+        assert!(
+            asked(&[("a", "receive.max_pps", None)])
+                .contains("no limit; at most 100pps is granted")
+        );
         assert!(asked(&[("a", "send.burst", Some("1MB"))]).contains("not a tenant's"));
     }
 
@@ -396,8 +404,8 @@ mod tests {
                  [[vif]]\nname = \"z\"\nslice = \"lead\"\n"
             );
             let heard = asked_of(&flat, priority(9));
-            let refused = "slice \"gold\".send: priority of vif \"a\" would be 9, on a port \
-                           without hfsc 5 is granted";
+            let refused = "slice \"gold\".send: priority of vif \"a\" on a port whose scheduler \
+                           is not hfsc would be 9; at most 5 is granted";
             assert_eq!(heard, refused, "{kind}");
             assert_eq!(asked_of(&flat, priority(4)), "", "{kind}");
         }
@@ -405,7 +413,7 @@ mod tests {
 
     /// The port is full. A tenant reads only about its own part, whichever bound the change breaks.
     #[test]
-    fn a_tenant_reads_problems_with_his_own_alone() {
+    fn a_tenant_reads_problems_with_its_own_alone() {
         let policy = weir_policy::parse(TEXT).unwrap();
         let heard = |caller: &Caller, edits: &[(&str, &str, &str)]| -> Vec<String> {
             let (mut live, _) = Draft::parse(TEXT).unwrap();
@@ -430,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn another_tenants_vif_is_not_there_for_him() {
+    fn another_tenants_vif_is_not_there_for_it() {
         assert_eq!(asked(&[("z", "send.rate", Some("1Mbit"))]), "there is no vif \"z\"");
         let policy = weir_policy::parse(TEXT).unwrap();
         assert!(tenant().sees_vif(&policy, "a") && !tenant().sees_vif(&policy, "z"));
@@ -450,9 +458,9 @@ mod tests {
         policy.api.tokens.push(token());
         // Root with a tenant's token is that tenant.
         assert_eq!(Caller::authenticate(&root, &headers, &policy), Authentication::Known(tenant()));
-        assert_eq!(tenant().still(&policy), Some(tenant()));
+        assert_eq!(tenant().reauthenticate(&policy), Some(tenant()));
         policy.api.tokens.clear();
-        assert_eq!(tenant().still(&policy), None, "it was revoked");
+        assert_eq!(tenant().reauthenticate(&policy), None, "it was revoked");
         // The request arrived before the token was revoked.
         let refused = tenant().may(&policy, &policy, &[]).unwrap_err();
         assert_eq!(refused.message, "token shop is not known any more");

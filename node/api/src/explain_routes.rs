@@ -43,7 +43,7 @@ pub(crate) async fn explain(
     tokio::time::sleep(Duration::from_millis(interval)).await;
     let after = app.status().await?;
     let now = app.in_force()?.policy;
-    let Some(caller) = caller.still(&now) else {
+    let Some(caller) = caller.reauthenticate(&now) else {
         return Err(Rejection::new(ErrorCode::NotAuthenticated, "the token is not known any more"));
     };
     let is_asked = |vif: &Vif| {

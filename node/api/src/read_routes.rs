@@ -180,7 +180,7 @@ pub(crate) async fn capture(
     let Capturing { blocks, note } = app.ask(move |control| control.capture(request)).await?;
     let mut response = Response::new(crate::capture::body(blocks, move || {
         let policy = app.in_force().ok()?.policy;
-        caller.still(&policy).filter(|caller| caller.sees_packets(&policy, &vif)).map(drop)
+        caller.reauthenticate(&policy).filter(|caller| caller.sees_packets(&policy, &vif)).map(drop)
     }));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PCAPNG));
@@ -232,7 +232,7 @@ impl Events {
         let status = self.app.status().await.ok()?;
         let policy = self.app.in_force().ok()?.policy;
         // A token that is revoked ends what it began.
-        let caller = self.caller.still(&policy)?;
+        let caller = self.caller.reauthenticate(&policy)?;
         let mut events = Vec::new();
         if self.told.as_ref().is_none_or(|(last, _)| !Arc::ptr_eq(last, &policy)) {
             let text = serde_json::to_string(&view::policy(&policy, &caller)).ok()?;

@@ -18,7 +18,7 @@ use weir_control::Estimate;
 use weir_dataplane::clock;
 use weir_loops::{
     LeaseRequest, LeaseStatus, LogLine, LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus,
-    plain,
+    redacted_text,
 };
 use weir_policy::{Policy, XtcState};
 use weir_units::{CpuShare, Nanos, PacketRate};
@@ -147,7 +147,7 @@ pub(crate) async fn log(
         u64::try_from(unix_ns.saturating_sub(ago) / 1_000_000).unwrap_or(u64::MAX)
     };
     let text = |line: &LogLine| match caller.slice() {
-        Some(_) => line.plain.clone(),
+        Some(_) => line.redacted.clone(),
         None => line.text.clone(),
     };
     Ok(Json(lines.iter().map(|line| decision_view(line, at(line), text(line))).collect()))
@@ -186,8 +186,8 @@ fn router_view(of: &RouterStatus, caller: &Caller) -> RouterView {
     }
     RouterView {
         cap_held_ppm: None,
-        trouble: of.trouble_kind.map(|kind| kind.plain().to_owned()),
-        latest: of.latest.as_ref().map(plain),
+        trouble: of.trouble_kind.map(|kind| kind.redacted_text().to_owned()),
+        latest: of.latest.as_ref().map(redacted_text),
         lease: None,
         ..whole
     }

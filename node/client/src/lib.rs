@@ -97,8 +97,8 @@ impl Client {
         Self { token: Some(token.to_owned()), ..self }
     }
 
-    /// Returns a client whose requests have a fencing number: the node refuses them from the first
-    /// request on that has a greater one for the same work. A work has 1 to 64 visible characters.
+    /// Adds a fencing token: once the node has seen a higher number for `work`, it refuses this
+    /// client. `work` has 1 to 64 visible characters.
     #[must_use]
     pub fn with_fence(self, work: &str, number: u64) -> Self {
         Self { fence: Some(format!("{work} {number}")), ..self }

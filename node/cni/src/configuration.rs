@@ -145,7 +145,7 @@ impl NetworkConfiguration {
         match self.keys.get("state") {
             None => Ok(None),
             Some(Value::String(path)) if path.starts_with('/') => Ok(Some(path)),
-            Some(other) => Err(wrong(format!("state: {other} is no path from the root on"))),
+            Some(other) => Err(wrong(format!("state: {other} is not an absolute path"))),
         }
     }
 

@@ -48,7 +48,7 @@ pub(crate) fn execute(
             network.check(&attachment, &namespace(get)?, on).map(|()| None)
         }
         Operation::Del => network.remove(&Attachment::from_variables(get)?).map(|()| None),
-        Operation::Gc => network.collect().map(|()| None),
+        Operation::Gc => network.garbage_collect().map(|()| None),
         Operation::Status => network.status().map(|()| None),
         Operation::Version => Ok(None),
     }
@@ -156,7 +156,7 @@ impl<'a> AttachedNetwork<'a> {
     }
 
     /// Removes the network's vifs whose attachments are gone.
-    fn collect(&self) -> Result<(), PluginFailure> {
+    fn garbage_collect(&self) -> Result<(), PluginFailure> {
         let valid = self.configuration.valid_attachments()?;
         let valid: Vec<String> = valid.iter().map(|attachment| self.vif(attachment)).collect();
         let status: NodeStatus = self.client.get("/v1/status")?;

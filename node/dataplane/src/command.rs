@@ -19,8 +19,13 @@ use crate::status::NodeStatus;
 pub enum WorkerCommand {
     /// Takes over another policy and the devices opened for it.
     Reconfigure(Box<Reconfiguration>, SyncSender<ReconfigurationReply>),
-    /// Returns the frames of closed devices to the pool, and counts what was dropped there last.
-    Forget(Vec<LentChunks>, u64),
+    /// Returns the chunks of closed devices to the pool.
+    Reclaim {
+        /// The chunks that the devices had been lent.
+        chunks: Vec<LentChunks>,
+        /// Frames that the kernel's program dropped at the devices after they were detached.
+        dropped_late: u64,
+    },
     /// Reads counters, queues and lateness.
     Status(SyncSender<NodeStatus>),
     /// Copies a vif's frames.

@@ -93,10 +93,11 @@ impl WorkerHandle {
         }
     }
 
-    /// Returns the frames of closed devices to the pool, and counts what was dropped there last.
-    pub fn forget(&self, lent: Vec<LentChunks>, dropped: u64) {
+    /// Returns the chunks of closed devices to the pool. `dropped_late` counts frames that the
+    /// kernel's program dropped at the devices after they were detached.
+    pub fn reclaim(&self, chunks: Vec<LentChunks>, dropped_late: u64) {
         // A worker that has ended has no pool any more.
-        let _ended = self.commands.send(WorkerCommand::Forget(lent, dropped));
+        let _ended = self.commands.send(WorkerCommand::Reclaim { chunks, dropped_late });
     }
 
     /// Ends the worker, which hands its devices back.

@@ -33,7 +33,7 @@ mod stations;
 pub mod status;
 pub mod worker;
 
-const _: () = assert!(weir_sched::PREFETCHES, "a node asks memory ahead");
+const _: () = assert!(weir_sched::PREFETCHES, "the node must be built with feature `prefetch`");
 
 pub use error::{ReconfigurationError, WorkerError};
 pub use fixed::FixedValue;

@@ -51,7 +51,7 @@ pub(crate) struct GivenStations {
     stations: BTreeMap<Station, Destination>,
     learnable: BTreeMap<Bridge, Destination>,
     members: BTreeMap<Bridge, Vec<BridgeMember>>,
-    /// Tell whose a frame without a header is, each by the number of a bridge.
+    /// Five-tuples that classify untagged frames, each with its bridge number.
     five_tuples: Vec<(u16, FiveTuple)>,
     /// The slices that have five-tuples, by the numbers of their bridges.
     owners: BTreeMap<u16, String>,
@@ -166,7 +166,7 @@ impl Stations {
             self.learned.remove(&station);
             self.given.insert(station, destination);
         }
-        // Now each frame that they tell finds the stations of its slice, and of no other.
+        // From here every classified frame finds only its own slice's stations.
         if begins || self.five_tuples.as_ref() != Some(&new.five_tuples) {
             let each = new.five_tuples.iter().map(|(bridge, tuple)| (*bridge, tuple));
             plane.set_five_tuples(each)?;

@@ -375,9 +375,9 @@ impl Worker {
             WorkerCommand::Reconfigure(wanted, reply) => {
                 let _gone = reply.try_send(self.reconfigure(now, *wanted, waiter));
             }
-            WorkerCommand::Forget(lent, dropped) => {
-                self.dropped_late += dropped;
-                lent.into_iter().for_each(|lent| self.pool.reclaim(lent));
+            WorkerCommand::Reclaim { chunks, dropped_late } => {
+                self.dropped_late += dropped_late;
+                chunks.into_iter().for_each(|lent| self.pool.reclaim(lent));
             }
             WorkerCommand::Status(reply) => {
                 let _gone = reply.try_send(self.status(now));

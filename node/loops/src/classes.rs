@@ -542,7 +542,7 @@ mod tests {
     /// Goal: a class that cannot be applied is reported once, retried, and comes into force. A
     /// class that cannot be released hinders only its own router.
     #[test]
-    fn what_fails_is_told_once_and_tried_again() {
+    fn a_failure_is_reported_once_and_retried() {
         let host = FakeHost::default();
         let mut keeper = ClassKeeper::new(Box::new(host.clone()));
         let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);

@@ -46,7 +46,7 @@ pub use parts::{
 };
 pub use status::{
     LEASED, LeaseStatus, LogLine, LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus,
-    RouterTrouble, plain,
+    RouterTrouble, redacted_text,
 };
 
 #[cfg(test)]

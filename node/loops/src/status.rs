@@ -129,7 +129,7 @@ pub enum RouterTrouble {
 impl RouterTrouble {
     /// Returns a text that says nothing of other tenants and of the host.
     #[must_use]
-    pub const fn plain(self) -> &'static str {
+    pub const fn redacted_text(self) -> &'static str {
         match self {
             Self::Missing => "it is not there, or cannot be had",
             Self::Design => "it cannot be held as it is asked for",
@@ -184,15 +184,16 @@ pub struct LogLine {
     /// the host.
     pub text: String,
     /// `text` without things of others and of the host.
-    pub plain: String,
+    pub redacted: String,
 }
 
 /// Returns a decision in a line that says nothing of others and of the host.
 #[must_use]
-pub fn plain(decision: &Decision) -> String {
+pub fn redacted_text(decision: &Decision) -> String {
     match &decision.event {
         DecisionEvent::ActuatorFailed(_) => {
-            let failed = DecisionEvent::ActuatorFailed(RouterTrouble::Command.plain().to_owned());
+            let failed =
+                DecisionEvent::ActuatorFailed(RouterTrouble::Command.redacted_text().to_owned());
             Decision { event: failed, ..decision.clone() }.to_string()
         }
         _ => decision.to_string(),
@@ -223,7 +224,7 @@ impl From<&Decision> for LogLine {
             error_pps,
             action,
             text: decision.to_string(),
-            plain: plain(decision),
+            redacted: redacted_text(decision),
         }
     }
 }

@@ -199,7 +199,7 @@ impl HostState {
             }
         };
         let devices: Vec<String> = detached.iter().map(|one| one.device.clone()).collect();
-        forget(worker, detached.into_iter().map(|one| opener.shut(one)).collect());
+        reclaim(worker, detached.into_iter().map(|one| opener.shut(one)).collect());
         let gone = |device: &&String| device_number(device) != self.devices.get(*device).copied();
         let gone: Vec<String> = devices.iter().filter(gone).cloned().collect();
         let back = self.takeover.forget(&gone).and_then(|()| self.takeover.hand_back(&devices));
@@ -344,10 +344,10 @@ fn devices(policy: &Policy) -> impl Iterator<Item = &str> {
     ports.chain(policy.vifs.iter().map(|vif| vif.device.as_str()))
 }
 
-fn forget(worker: &WorkerHandle, shut: Vec<(LentChunks, u64)>) {
+fn reclaim(worker: &WorkerHandle, shut: Vec<(LentChunks, u64)>) {
     if !shut.is_empty() {
         let (lent, dropped): (Vec<_>, Vec<u64>) = shut.into_iter().unzip();
-        worker.forget(lent, dropped.iter().sum());
+        worker.reclaim(lent, dropped.iter().sum());
     }
 }
 

@@ -181,7 +181,7 @@ impl LivePolicy {
     ) -> Result<PolicyChange, Refusal> {
         let Some(change) = self.changes.to_undo(id, request.own.then_some(request.who)) else {
             let which = id.map_or_else(String::new, |id| format!(" {id}"));
-            let message = format!("change{which}: there is none that can be taken back");
+            let message = format!("change{which} does not exist or cannot be undone");
             return Err(Refusal::new(RefusalKind::NotFound, message));
         };
         // In reverse, since an edit may change an item that an earlier edit of the same change
@@ -264,7 +264,7 @@ impl LivePolicy {
             None => Ok(()),
             Some(number) => {
                 let message = format!(
-                    "number is {number}, the next change has {next}: the policy was changed since"
+                    "expected change number {next}, got {number}: the policy was changed meanwhile"
                 );
                 Err(Refusal::new(RefusalKind::Conflict, message))
             }
@@ -342,7 +342,10 @@ impl LivePolicy {
         if let Err(error) = self.store.save(&snapshot) {
             let mut message = format!("{}: {error}", self.store.path().display());
             if let Err(stays) = apply(&self.in_force.policy) {
-                message = format!("{message}; and the change holds unrecorded: {stays}");
+                message = format!(
+                    "{message}; rollback failed too: the change is in force but not recorded: \
+                     {stays}"
+                );
             }
             return Err(not_recorded(message));
         }
@@ -453,7 +456,7 @@ fn refusal(problems: &Problems, sees: &dyn Fn(&Problem) -> bool) -> Refusal {
     });
     let mut lines: Vec<String> = each.collect();
     if !others.is_empty() {
-        lines.push("the node has no room for this beside what others are promised".to_owned());
+        lines.push("not enough capacity beside other tenants' guarantees".to_owned());
     }
     if problems.more() > 0 {
         lines.push(format!("and {} more", problems.more()));

@@ -80,11 +80,11 @@ pub fn run<S>(
         return kernel_node::run(options, live, report, serve);
     }
     let node = Node::new(options, live, |notes| SwitchPlane::new(&options.state, notes))?;
-    // Until everything is undone: that must not wait for the machines' turns either.
+    // Kept until everything is undone: the undo must not be starved by guests.
     let session = reservation::raise_session(&wanted.node);
     if let Err(error) = &session {
         report(&format!(
-            "beside busy machines the node may be slow: its session's priority: {error}"
+            "cannot raise the session's priority, the node may be slow on a busy host: {error}"
         ));
     }
     let (policy, devices) = present::on_host(&wanted, device_number);
@@ -309,14 +309,16 @@ impl Node {
     /// data plane outlives the process.
     fn cannot_leave(&self, pinned: bool) -> Option<String> {
         if !pinned {
-            return Some("no BPF file system has the data plane".to_owned());
+            return Some("the data plane is not pinned: no BPF file system".to_owned());
         }
         let cut_off = |vif: &&Vif| {
             vif.kind == Kind::Host && !Direction::ALL.iter().all(|way| may_stand_in(vif, *way))
         };
         let policy = self.policy_now();
         let name = &policy.vifs.iter().find(cut_off)?.name;
-        Some(format!("vif {name}, the host's own, needs its mac and no filter to be stood in for"))
+        Some(format!(
+            "host vif {name} would be cut off: set `mac`, and remove `addresses` and `filter`"
+        ))
     }
 
     /// Attaches the stand-ins of devices that wait for theirs, for about `most`. Tells whether any

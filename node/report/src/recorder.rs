@@ -136,9 +136,8 @@ impl ServiceRecorder {
         &self.verdicts
     }
 
-    /// Returns the state in which the worker began: all zero, but for what the kernel had counted
-    /// for earlier processes. What the kernel has counted since the last record belongs to this
-    /// second.
+    /// Returns the baseline of the first record: zero, plus kernel counts that earlier processes
+    /// already recorded. Kernel counts since the last record belong to this second.
     fn beginning(&self, status: &NodeStatus, policy: &Policy) -> Last {
         let now_ns = status.now_ns.saturating_sub(status.uptime_ns);
         let of = |vif: &Vif| {
@@ -274,8 +273,8 @@ fn judged(
     lines.iter().map(vif).chain(slices).collect()
 }
 
-/// Collects by what one vif and direction is judged. The last argument has the sums over vifs that
-/// share a limit, by the policies before and after.
+/// Collects the inputs of the verdict on one vif and direction. The last argument has the sums over
+/// vifs that share a limit, by the policies before and after.
 fn second(
     span: Span,
     policy: &Policy,
@@ -290,7 +289,7 @@ fn second(
     let old = line.before.map(|vif| vif.share(direction));
     let headers = headers_of(port, &policy[line.vif.slice], direction);
     let got_charged = charged(port, flow.got, headers);
-    // A vif is owed nothing beyond its own limits.
+    // Demand beyond the vif's own limits does not count.
     let most = |share: &Share| {
         let most = share.rate.map(|rate| rate.bytes_in_floor(time).get());
         most.map_or(u64::MAX, |most| most.saturating_add(share.burst.get()))

@@ -118,7 +118,7 @@ fn a_trouble_is_over_by_its_own_success_alone() {
     assert!(status.latest.is_some());
     let log = node.manager.log("b", 10).unwrap();
     let failed = log.iter().find(|line| line.text.contains("EBUSY")).unwrap();
-    assert!(failed.plain.contains("actuator failed: its cap or limit cannot be set; cap stays"));
+    assert!(failed.redacted.contains("actuator failed: its cap or limit cannot be set; cap stays"));
     node.sim("b", |sim| sim.refuses = false);
     node.run(3);
     assert_eq!(node.status("b").trouble_kind, None);

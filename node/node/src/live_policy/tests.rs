@@ -86,7 +86,7 @@ fn a_change_is_foreseen_without_being_made_and_sent_twice_is_made_once() {
     assert_eq!(made.edits, foreseen.edits);
     let again = live.change(&first, &rate("5Mbit"), &mut |_| panic!("made already")).unwrap_err();
     assert_eq!(again.kind, RefusalKind::Conflict);
-    assert_eq!(again.message, "number is 1, the next change has 2: the policy was changed since");
+    assert_eq!(again.message, "expected change number 2, got 1: the policy was changed meanwhile");
     std::fs::remove_dir_all(path).unwrap();
 }
 
@@ -186,15 +186,15 @@ fn what_is_refused_leaves_everything_as_it_was() {
     assert!(live.changes(9, &|_| true).is_empty() && !path.exists());
 }
 
-/// The port is full, by another's guarantee: who does not see that is told no number of it.
+/// Another tenant's guarantee fills the port. A caller that may not see it learns no number of it.
 #[test]
-fn what_others_are_promised_is_not_told() {
+fn guarantees_of_others_are_not_disclosed() {
     let (mut live, path) = at_start("others");
     let minimum = |rate| [Edit::set(KeyPath::vif("a", "send.min_rate"), rate)];
     let asker = ChangeRequest { sees: &|_, problem| problem.place.table == "vif", ..ANY };
     let refused = live.change(&asker, &minimum("2Gbit"), &mut |_| Ok(())).unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Refused);
-    let told = "the node has no room for this beside what others are promised";
+    let told = "not enough capacity beside other tenants' guarantees";
     assert_eq!(refused.message, told);
     let refused = live.change(&asker, &minimum("much"), &mut |_| Ok(())).unwrap_err();
     assert!(refused.message.starts_with("vif \"a\".send.min_rate: \"much\""), "{refused}");

@@ -13,7 +13,7 @@ use weir_api_types::status::{DirectionStatus, IfaceStatus};
 
 /// The status of one vif and direction: packets that came, that left, that were dropped.
 #[derive(Clone, Default)]
-struct Told {
+struct WrittenStatus {
     came: u64,
     left: u64,
     dropped: Vec<(Reason, u64)>,
@@ -21,8 +21,8 @@ struct Told {
     queued: u64,
 }
 
-fn told(came: u64, left: u64, dropped: &[(Reason, u64)]) -> Told {
-    Told { came, left, dropped: dropped.to_vec(), queued: 0 }
+fn told(came: u64, left: u64, dropped: &[(Reason, u64)]) -> WrittenStatus {
+    WrittenStatus { came, left, dropped: dropped.to_vec(), queued: 0 }
 }
 
 fn policy() -> Policy {
@@ -50,7 +50,7 @@ const fn amount(packets: u64) -> Amount {
     Amount { packets, bytes: packets * 1250 }
 }
 
-fn status(told: &Told) -> DirectionStatus {
+fn status(told: &WrittenStatus) -> DirectionStatus {
     let dropped = told.dropped.iter();
     DirectionStatus {
         received: amount(told.came),
@@ -62,7 +62,11 @@ fn status(told: &Told) -> DirectionStatus {
 }
 
 /// Returns what limits `a` if this is what the three vifs sent.
-fn scene(policy: &Policy, sent: [Told; 3], adapt: impl Fn(&mut NodeStatus)) -> ExplainedSide {
+fn scene(
+    policy: &Policy,
+    sent: [WrittenStatus; 3],
+    adapt: impl Fn(&mut NodeStatus),
+) -> ExplainedSide {
     side(policy, Direction::Send, sent, adapt)
 }
 
@@ -70,7 +74,7 @@ fn scene(policy: &Policy, sent: [Told; 3], adapt: impl Fn(&mut NodeStatus)) -> E
 fn side(
     policy: &Policy,
     direction: Direction,
-    moved: [Told; 3],
+    moved: [WrittenStatus; 3],
     adapt: impl Fn(&mut NodeStatus),
 ) -> ExplainedSide {
     let mut before = NodeStatus::default();
@@ -84,7 +88,7 @@ fn side(
         iface
     };
     for (vif, told) in policy.vifs.iter().zip(&moved) {
-        let queued = Told { queued: told.queued, ..Told::default() };
+        let queued = WrittenStatus { queued: told.queued, ..WrittenStatus::default() };
         before.vifs.push(iface(&vif.name, status(&queued)));
         after.vifs.push(iface(&vif.name, status(told)));
     }
@@ -105,13 +109,13 @@ fn with(change: impl Fn(&mut Policy)) -> Policy {
 }
 
 /// The policy, what the three vifs sent, what limited `a`, the first remedy.
-type Case = (&'static str, Policy, [Told; 3], LimitingFactor, &'static str);
+type Case = (&'static str, Policy, [WrittenStatus; 3], LimitingFactor, &'static str);
 
-fn quiet() -> Told {
-    Told::default()
+fn quiet() -> WrittenStatus {
+    WrittenStatus::default()
 }
 
-fn all_drop(came: u64, left: u64) -> Told {
+fn all_drop(came: u64, left: u64) -> WrittenStatus {
     told(came, left, &[(NoCredit, came - left)])
 }
 
@@ -247,7 +251,7 @@ fn the_limiter_is_what_was_reached() {
 fn what_no_limit_explains_is_the_machine_s() {
     let drops = || {
         let dropped = [(Reason::NoCredit, 3_000)];
-        [told(8_000, 5_000, &dropped), Told::default(), Told::default()]
+        [told(8_000, 5_000, &dropped), WrittenStatus::default(), WrittenStatus::default()]
     };
     let busy = |after: &mut NodeStatus| {
         let worker = after.worker.get_or_insert_default();
@@ -273,7 +277,7 @@ fn what_no_limit_explains_is_the_machine_s() {
 fn the_rate_at_which_a_router_is_held_is_named() {
     let held = |after: &mut NodeStatus| after.vifs[0].receive.held_pps = Some(3_000);
     let scene = |policy: &Policy, moved| side(policy, Direction::Receive, moved, held);
-    let waits = Told { queued: 200, ..told(3_000, 3_000, &[]) };
+    let waits = WrittenStatus { queued: 200, ..told(3_000, 3_000, &[]) };
     for a in [
         all_drop(8_000, 3_000),
         told(8_000, 2_800, &[(Reason::RouterPackets, 5_200)]),
@@ -306,11 +310,12 @@ fn a_sender_that_waits_is_held_by_a_full_queue() {
     let mut a = told(1_000, 1_000, &[]);
     a.queued = 200;
     let rate = |policy: &mut Policy| policy.vifs[0].send.rate = Some(BitRate::from_mbps(10));
-    let side = scene(&with(rate), [a.clone(), Told::default(), Told::default()], |_| {});
+    let side =
+        scene(&with(rate), [a.clone(), WrittenStatus::default(), WrittenStatus::default()], |_| {});
     assert_eq!((side.limiter, side.waits.packets), (LimitingFactor::VifRate, 200));
     a.queued = 20;
     let twice = |policy: &mut Policy| policy.vifs[0].send.rate = Some(BitRate::from_mbps(20));
-    let side = scene(&with(twice), [a, Told::default(), Told::default()], |_| {});
+    let side = scene(&with(twice), [a, WrittenStatus::default(), WrittenStatus::default()], |_| {});
     assert_eq!(side.limiter, LimitingFactor::Demand, "a queue that is hardly used");
 }
 
@@ -346,10 +351,11 @@ fn a_short_queue_on_a_full_port_is_held_by_the_port() {
     let mut a = told(5_000, 5_000, &[]);
     a.queued = 3;
     let dropped = [(NoCredit, 9_000)];
-    let sent = || [a.clone(), Told::default(), told(14_000, 4_990, &dropped)];
+    let sent = || [a.clone(), WrittenStatus::default(), told(14_000, 4_990, &dropped)];
     assert_eq!(scene(&policy(), sent(), |_| {}).limiter, LimitingFactor::Port);
     let marks = |after: &mut NodeStatus| after.vifs[0].send.marked = 100;
-    let quiet = || [told(5_000, 5_000, &[]), Told::default(), told(14_000, 4_990, &dropped)];
+    let quiet =
+        || [told(5_000, 5_000, &[]), WrittenStatus::default(), told(14_000, 4_990, &dropped)];
     assert_eq!(scene(&policy(), quiet(), |_| {}).limiter, LimitingFactor::Demand);
     assert_eq!(scene(&policy(), quiet(), marks).limiter, LimitingFactor::Port);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The two doors of a node that is not there: TCP with TLS for whoever has a token, and the Unix
-//! socket; and the bounds on who knocks.
+//! Authentication, rights and rate limits at the API's two endpoints (TCP with or without TLS, Unix
+//! socket), against a fake node.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -124,8 +124,8 @@ impl Control for Node {
     }
 }
 
-/// A server, its files gone with the value.
-struct Site {
+/// A server of the API. Its files are removed when the value is dropped.
+struct TestServer {
     folder: PathBuf,
     address: SocketAddr,
     node: Arc<Node>,
@@ -133,7 +133,7 @@ struct Site {
     _server: Server,
 }
 
-impl Site {
+impl TestServer {
     fn up(name: &str, change: impl FnOnce(&mut Policy)) -> Self {
         let folder = std::env::temp_dir().join(format!("weir-t-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -188,7 +188,7 @@ impl Site {
     }
 }
 
-impl Drop for Site {
+impl Drop for TestServer {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
@@ -197,7 +197,7 @@ impl Drop for Site {
 fn answer(mut stream: impl Read + Write, head: &str) -> String {
     write!(stream, "{head}\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     let mut text = Vec::new();
-    // Some end without a goodbye of TLS; what was said before counts.
+    // Some connections end without a TLS close_notify; the data before it is kept.
     let _ended = stream.read_to_end(&mut text);
     String::from_utf8(text).unwrap()
 }
@@ -207,27 +207,27 @@ const STATUS: &str = "GET /v1/status HTTP/1.1";
 #[test]
 fn over_tls_a_token_is_needed_and_is_enough() {
     let (token, sha256) = weir_api::token::new().unwrap();
-    let site = Site::up("tls", |policy| {
+    let server = TestServer::up("tls", |policy| {
         let (name, role) = ("ops".to_owned(), Role::Administrator);
         policy.api.tokens = vec![Token { name, role, slice: None, sha256 }];
     });
-    assert!(site.over_tls(STATUS).starts_with("HTTP/1.1 401 "));
-    let wrong = site.over_tls(&format!("{STATUS}\r\nauthorization: Bearer {token}x"));
+    assert!(server.over_tls(STATUS).starts_with("HTTP/1.1 401 "));
+    let wrong = server.over_tls(&format!("{STATUS}\r\nauthorization: Bearer {token}x"));
     assert!(wrong.starts_with("HTTP/1.1 401 ") && wrong.contains("not_authenticated"), "{wrong}");
-    let right = site.over_tls(&format!("{STATUS}\r\nauthorization: Bearer {token}"));
+    let right = server.over_tls(&format!("{STATUS}\r\nauthorization: Bearer {token}"));
     assert!(right.starts_with("HTTP/1.1 200 ") && right.contains("\"uptime_ns\""), "{right}");
-    let notes = site.node.notes.lock().unwrap().clone();
+    let notes = server.node.notes.lock().unwrap().clone();
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(notes[0].starts_with("refused: 127.0.0.1: "), "{notes:?}");
     // Not TLS at all: no answer, and no harm.
-    let plain = answer(TcpStream::connect(site.address).unwrap(), STATUS);
+    let plain = answer(TcpStream::connect(server.address).unwrap(), STATUS);
     assert!(!plain.contains("HTTP/1.1 200"), "{plain}");
 }
 
 /// Every path of the interface's document is for callers with a token, and for nobody else.
 #[test]
 fn nothing_is_answered_without_a_known_token() {
-    let site = Site::up("refused", |policy| {
+    let server = TestServer::up("refused", |policy| {
         (policy.api.certificate, policy.api.key) = (None, None);
         policy.api.wrong_tokens_per_minute = 1000;
     });
@@ -237,7 +237,7 @@ fn nothing_is_answered_without_a_known_token() {
         let path = path.replace("{vif}", "a").replace("{slice}", "s").replace("{router}", "r");
         for method in methods.as_object().unwrap().keys().map(|method| method.to_uppercase()) {
             for token in ["", "\r\nauthorization: Bearer ", "\r\nauthorization: Bearer x"] {
-                let answer = site.over_tcp(&format!("{method} {path} HTTP/1.1{token}"));
+                let answer = server.over_tcp(&format!("{method} {path} HTTP/1.1{token}"));
                 assert!(answer.starts_with("HTTP/1.1 401 "), "{method} {path} {token}: {answer}");
                 asked += 1;
             }
@@ -251,7 +251,7 @@ fn nothing_is_answered_without_a_known_token() {
 #[test]
 fn a_reader_changes_nothing() {
     let (token, sha256) = weir_api::token::new().unwrap();
-    let site = Site::up("reader", |policy| {
+    let server = TestServer::up("reader", |policy| {
         plain(policy, [(); 2].map(|()| weir_api::token::new().unwrap().1));
         let port = policy.add_port(Port::new("up0", BitRate::from_mbps(100)));
         let (gold, _) = policy.slices().next().unwrap();
@@ -261,7 +261,7 @@ fn a_reader_changes_nothing() {
     });
     let ask = |line: &str| {
         let ask = format!("{line} HTTP/1.1\r\nauthorization: Bearer {token}");
-        site.over_tcp(&ask).strip_prefix("HTTP/1.1 ").unwrap().to_owned()
+        server.over_tcp(&ask).strip_prefix("HTTP/1.1 ").unwrap().to_owned()
     };
     for path in ["/metrics", "/v1/status", "/v1/policy", "/v1/changes", "/v1/health"] {
         assert!(ask(&format!("GET {path}")).starts_with("200"), "{path}");
@@ -289,12 +289,12 @@ fn a_reader_changes_nothing() {
 #[test]
 fn guesses_lock_nobody_out() {
     let [tenant, all] = [(); 2].map(|()| weir_api::token::new().unwrap());
-    let site = Site::up("guess", |policy| {
+    let server = TestServer::up("guess", |policy| {
         plain(policy, [tenant.1, all.1]);
         policy.api.wrong_tokens_per_minute = 1;
     });
     let ask = |token: &str| {
-        let answer = site.over_tcp(&format!("{STATUS}\r\nauthorization: Bearer {token}"));
+        let answer = server.over_tcp(&format!("{STATUS}\r\nauthorization: Bearer {token}"));
         answer.strip_prefix("HTTP/1.1 ").unwrap()[..3].to_owned()
     };
     assert_eq!([ask("guess"), ask("guess")], ["401", "429"]);
@@ -306,17 +306,17 @@ fn guesses_lock_nobody_out() {
 /// given after it.
 #[test]
 fn no_status_is_older_than_a_change() {
-    let site = Site::up("status", |_| {});
-    let asked = || site.node.asked.load(Ordering::Relaxed);
+    let server = TestServer::up("status", |_| {});
+    let asked = || server.node.asked.load(Ordering::Relaxed);
     let (mut kept, mut renewed) = (0, 0);
     while kept < 3 || renewed < 3 {
         let begun = Instant::now();
-        site.over_unix(STATUS);
+        server.over_unix(STATUS);
         let first = asked();
-        site.over_unix(STATUS);
+        server.over_unix(STATUS);
         let second = asked();
-        site.over_unix("POST /v1/reload HTTP/1.1\r\ncontent-length: 0");
-        site.over_unix(STATUS);
+        server.over_unix("POST /v1/reload HTTP/1.1\r\ncontent-length: 0");
+        server.over_unix(STATUS);
         assert!(asked() > second, "the status is from before the change");
         renewed += 1;
         // A slow machine renews it by itself.
@@ -328,10 +328,10 @@ fn no_status_is_older_than_a_change() {
 #[test]
 fn the_newest_changes_are_as_many_as_asked_for() {
     let [tenant, all] = [(); 2].map(|()| weir_api::token::new().unwrap());
-    let site = Site::up("newest", |policy| plain(policy, [tenant.1, all.1]));
+    let server = TestServer::up("newest", |policy| plain(policy, [tenant.1, all.1]));
     let ask = |query: &str| {
         let head = format!("GET /v1/changes{query} HTTP/1.1\r\nauthorization: Bearer {}", all.0);
-        let answer = site.over_tcp(&head);
+        let answer = server.over_tcp(&head);
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         let body: serde_json::Value = serde_json::from_str(body).unwrap();
         let ids =
@@ -352,9 +352,9 @@ fn the_newest_changes_are_as_many_as_asked_for() {
 #[test]
 fn a_change_without_edits_uses_up_a_number_for_administrators() {
     let [tenant, all] = [(); 2].map(|()| weir_api::token::new().unwrap());
-    let site = Site::up("apply", |policy| plain(policy, [tenant.1, all.1]));
+    let server = TestServer::up("apply", |policy| plain(policy, [tenant.1, all.1]));
     let post = |query: &str, token: &str| {
-        let mut stream = TcpStream::connect(site.address).unwrap();
+        let mut stream = TcpStream::connect(server.address).unwrap();
         write!(
             stream,
             "POST /v1/changes{query} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
@@ -386,7 +386,7 @@ fn a_change_without_edits_uses_up_a_number_for_administrators() {
 #[test]
 fn the_overlay_waits_for_no_change_and_a_tenant_sees_his_own() {
     let [tenant, all] = [(); 2].map(|()| weir_api::token::new().unwrap());
-    let site = Site::up("overlay", |policy| {
+    let server = TestServer::up("overlay", |policy| {
         plain(policy, [tenant.1, all.1]);
         let vifs = "[[vif]]\nname = \"gold.0\"\nslice = \"gold\"\n\
                     [[vif]]\nname = \"silver.0\"\nslice = \"silver\"\n";
@@ -395,7 +395,7 @@ fn the_overlay_waits_for_no_change_and_a_tenant_sees_his_own() {
         let other = weir_policy::parse(&format!("version = 1\n{port}{slices}{vifs}")).unwrap();
         *policy = Policy { api: policy.api.clone(), ..other };
     });
-    let busy = site.node.disk.lock().unwrap();
+    let busy = server.node.disk.lock().unwrap();
     std::thread::scope(|scope| {
         let body = "{\"send\":{\"rate_bps\":1000000}}";
         let head = format!(
@@ -403,7 +403,7 @@ fn the_overlay_waits_for_no_change_and_a_tenant_sees_his_own() {
              content-length: {}\r\nhost: localhost\r\nconnection: close\r\n\r\n{body}",
             body.len()
         );
-        let socket = site.folder.join("node-edge.sock");
+        let socket = server.folder.join("node-edge.sock");
         let change = scope.spawn(move || {
             let mut stream = UnixStream::connect(socket).unwrap();
             stream.write_all(head.as_bytes()).unwrap();
@@ -411,13 +411,13 @@ fn the_overlay_waits_for_no_change_and_a_tenant_sees_his_own() {
             stream.read_to_string(&mut answer).unwrap();
             answer
         });
-        while !site.node.changing.load(Ordering::Relaxed) {
+        while !server.node.changing.load(Ordering::Relaxed) {
             assert!(!change.is_finished(), "{:?}", change.join());
             std::thread::sleep(Duration::from_millis(1));
         }
         for (token, vifs) in [(&all.0, &["gold.0", "silver.0"][..]), (&tenant.0, &["gold.0"])] {
             let head = format!("GET /v1/overlay HTTP/1.1\r\nauthorization: Bearer {token}");
-            let answer = site.over_tcp(&head);
+            let answer = server.over_tcp(&head);
             let seen = ["gold.0", "silver.0"].into_iter().filter(|vif| answer.contains(vif));
             assert_eq!(seen.collect::<Vec<_>>(), vifs, "{answer}");
         }
@@ -448,19 +448,19 @@ fn plain(policy: &mut Policy, digests: [weir_policy::Digest; 2]) {
 #[test]
 fn loopback_needs_no_tls_and_still_a_token() {
     let [tenant, all] = [(); 2].map(|()| weir_api::token::new().unwrap());
-    let site = Site::up("plain", |policy| plain(policy, [tenant.1, all.1]));
-    let page = site.over_tcp("GET / HTTP/1.1");
+    let server = TestServer::up("plain", |policy| plain(policy, [tenant.1, all.1]));
+    let page = server.over_tcp("GET / HTTP/1.1");
     assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("<script"), "{page}");
     assert!(page.contains("content-security-policy: default-src 'none'; script-src 'self'"));
-    let mut stream = TcpStream::connect(site.address).unwrap();
+    let mut stream = TcpStream::connect(server.address).unwrap();
     write!(stream, "GET / HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n").unwrap();
     let mut foreign = String::new();
     let _ended = stream.read_to_string(&mut foreign);
     assert!(foreign.starts_with("HTTP/1.1 400 ") && !foreign.contains("<script"), "{foreign}");
-    let head = site.over_tcp("HEAD /page.js HTTP/1.1");
+    let head = server.over_tcp("HEAD /page.js HTTP/1.1");
     assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
     for path in ["/v1/status", "/v1/caller", "/v1/events", "/metrics", "/page.css/x", "/v1/"] {
-        let answer = site.over_tcp(&format!("GET {path} HTTP/1.1"));
+        let answer = server.over_tcp(&format!("GET {path} HTTP/1.1"));
         assert!(answer.starts_with("HTTP/1.1 401 "), "{path}: {answer}");
     }
     for (token, told) in [
@@ -468,7 +468,7 @@ fn loopback_needs_no_tls_and_still_a_token() {
         (&all.0, "{\"who\":\"token ops\",\"role\":\"administrator\"}"),
     ] {
         let head = format!("GET /v1/caller HTTP/1.1\r\nauthorization: Bearer {token}");
-        let answer = site.over_tcp(&head);
+        let answer = server.over_tcp(&head);
         assert!(answer.ends_with(told), "{answer}");
     }
 }
@@ -478,9 +478,9 @@ fn loopback_needs_no_tls_and_still_a_token() {
 #[test]
 fn events_tell_the_policy_when_it_has_changed() {
     let [tenant, all] = [(); 2].map(|()| weir_api::token::new().unwrap());
-    let site = Site::up("events", |policy| plain(policy, [tenant.1, all.1]));
+    let server = TestServer::up("events", |policy| plain(policy, [tenant.1, all.1]));
     let listen = |token: &str| {
-        let mut stream = TcpStream::connect(site.address).unwrap();
+        let mut stream = TcpStream::connect(server.address).unwrap();
         let path = "/v1/events?interval_ms=100";
         let head = format!("GET {path} HTTP/1.1\r\nauthorization: Bearer {token}");
         write!(stream, "{head}\r\nhost: localhost\r\n\r\n").unwrap();
@@ -497,9 +497,9 @@ fn events_tell_the_policy_when_it_has_changed() {
         assert!(policy.is_some() && policy < status, "{}", listener.text);
         assert!(listener.count("status") <= due(), "{}", listener.text);
     }
-    let mut changed = site.node.policy.read().unwrap().as_ref().clone();
+    let mut changed = server.node.policy.read().unwrap().as_ref().clone();
     changed.add_slice(weir_policy::Slice::new("lead"));
-    *site.node.policy.write().unwrap() = Arc::new(changed);
+    *server.node.policy.write().unwrap() = Arc::new(changed);
     let before = due();
     ours.hear("policy", 2);
     // At least four of them were said after the change.
@@ -551,8 +551,8 @@ fn a_relay_is_root_for_who_has_its_token() {
         println!("SKIPPED a_relay_is_root_for_who_has_its_token: only root needs no token");
         return;
     }
-    let site = Site::up("relay", |_| {});
-    let socket = site.folder.join("node-edge.sock");
+    let server = TestServer::up("relay", |_| {});
+    let socket = server.folder.join("node-edge.sock");
     let relay = weir_api::Relay::bind(&socket, 0).unwrap();
     let url = relay.url();
     let (address, token) = url.trim_start_matches("http://").split_once("/#token=").unwrap();
@@ -566,7 +566,7 @@ fn a_relay_is_root_for_who_has_its_token() {
     let right = |path: &str| ask(&format!("GET {path} HTTP/1.1\r\nauthorization: Bearer {token}"));
     assert!(right("/v1/caller").contains("\"who\":\"uid 0\""), "{}", right("/v1/caller"));
     assert!(right("/v1/none").starts_with("HTTP/1.1 404 "));
-    let missing = weir_api::Relay::bind(&site.folder.join("none.sock"), 0).unwrap_err();
+    let missing = weir_api::Relay::bind(&server.folder.join("none.sock"), 0).unwrap_err();
     assert!(missing.to_string().contains("none.sock"), "{missing}");
     std::fs::remove_file(&socket).unwrap();
     let gone = right("/v1/caller");
@@ -581,13 +581,13 @@ fn a_relay_is_root_for_who_has_its_token() {
 /// Each bound is told with its number.
 #[test]
 fn who_asks_too_often_is_told_so() {
-    let site = Site::up("often", |policy| policy.api.requests_per_second = 5);
+    let server = TestServer::up("often", |policy| policy.api.requests_per_second = 5);
     if !weir_platform::process::is_root() {
         println!("SKIPPED who_asks_too_often_is_told_so: only root needs no token");
         return;
     }
     let start = Instant::now();
-    let answers: Vec<String> = (0..60).map(|_| site.over_unix(STATUS)).collect();
+    let answers: Vec<String> = (0..60).map(|_| server.over_unix(STATUS)).collect();
     let seconds = start.elapsed().as_secs_f64();
     let slowed: Vec<_> = answers.iter().filter(|text| text.starts_with("HTTP/1.1 429 ")).collect();
     // Five at once, and five a second from then on.
@@ -602,7 +602,7 @@ fn who_asks_too_often_is_told_so() {
 #[test]
 fn a_tenant_reads_his_own_report() {
     let (token, sha256) = weir_api::token::new().unwrap();
-    let site = Site::up("report", |policy| {
+    let server = TestServer::up("report", |policy| {
         policy.add_slice(Slice::new("gold"));
         policy.add_slice(Slice::new("silver"));
         let (name, slice) = ("shop".to_owned(), Some("gold".to_owned()));
@@ -610,7 +610,7 @@ fn a_tenant_reads_his_own_report() {
     });
     let ask = |query: &str| {
         let head = format!("GET /v1/report{query} HTTP/1.1\r\nauthorization: Bearer {token}");
-        site.over_tls(&head)
+        server.over_tls(&head)
     };
     for query in ["", "?slice=gold", "?vif=anything"] {
         let own = ask(query);
