@@ -139,7 +139,7 @@ pub struct ConnectionView {
 /// One direction of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TunnelView {
-    /// Its number at the router where it enters, whose device for it is `wcNUMBER`.
+    /// Tunnel number at its entry router, where its device is `wcNUMBER`.
     pub number: u16,
     /// Outer address.
     #[schema(value_type = String)]

@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use weir_api_types::xtc::{SetPointRequest, XtcView};
 use weir_broker_api_types::PolicingReport;
 use weir_client::{Client, Method};
-use weir_units::Instant as Moment;
+use weir_units::Instant as SampleTime;
 
 use crate::config::BrokerConfig;
 use crate::orders::WriterOrder;
@@ -70,13 +70,13 @@ impl PolicingTask {
         loop {
             // The time at which the sample was due: calm is counted in whole periods.
             let due = ticks.tick().await.duration_since(since);
-            let now = Moment::from_nanos(u64::try_from(due.as_nanos()).unwrap_or(u64::MAX));
+            let now = SampleTime::from_nanos(u64::try_from(due.as_nanos()).unwrap_or(u64::MAX));
             self.sample(now).await;
         }
     }
 
     /// Asks all nodes, decides, and sets what differs.
-    async fn sample(&mut self, now: Moment) {
+    async fn sample(&mut self, now: SampleTime) {
         // Raised first: a sample with a higher number began after the number was read.
         self.shown.send_modify(|report| Arc::make_mut(report).samples += 1);
         let answers = join_all(self.nodes.iter().map(|(name, client)| ask(name, client))).await;

@@ -230,7 +230,7 @@ impl BrokerState {
         now: Instant,
     ) -> Option<Vec<PathMove>> {
         let request = self.directory.request(requested, now).ok()?;
-        let limits = RearrangementLimits { moves: most, ..REARRANGEMENT };
+        let limits = rearrangement_limits(most);
         match self.network.rearrange(&request, limits) {
             RearrangementOutcome::Found { moves, .. } if !moves.is_empty() => Some(moves),
             _ => None,
@@ -582,9 +582,11 @@ pub(crate) fn unknown_id(id: ConnectionId) -> BrokerRefusal {
     unknown("connection", &id_text(id))
 }
 
-/// Bounds of a search for moves. They are small, since the writer does nothing else meanwhile.
-const REARRANGEMENT: RearrangementLimits =
-    RearrangementLimits { moves: 0, paths: 8, states: 10_000 };
+/// Returns the limits of a search for `moves` moves at most. They are small, since the writer does
+/// nothing else meanwhile.
+const fn rearrangement_limits(moves: usize) -> RearrangementLimits {
+    RearrangementLimits { moves, paths: 8, states: 10_000 }
+}
 
 /// The reason of a connection that is broken since its new path could not be configured.
 const MOVE_FAILED: &str = "a router did not take the new path; it is tried again";

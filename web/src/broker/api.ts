@@ -449,7 +449,7 @@ export interface TunnelView {
   reserved_bps: number;
   /** Routers that it passes. */
   routers: string[];
-  /** Its number at the router where it enters, whose device for it is `wcNUMBER`. */
+  /** Tunnel number at its entry router, where its device is `wcNUMBER`. */
   number: number;
   /** Outer address. */
   outer: string;
