@@ -57,7 +57,7 @@ pub(crate) enum Set {
     },
 }
 
-/// Bring something to a running node: no other vif loses a packet.
+/// Add a vif or slice to a running node: no other vif loses a packet.
 #[derive(Debug, Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "one for each command that is run")]
 pub(crate) enum Add {
@@ -68,13 +68,13 @@ pub(crate) enum Add {
         /// The slice that it belongs to
         #[arg(long)]
         slice: String,
-        /// The port on whose bridge it hangs; without it, the only one
+        /// Port to attach to [default: the only one]
         #[arg(long)]
         port: Option<String>,
         /// The router that it belongs to
         #[arg(long)]
         router: Option<String>,
-        /// Its device; without it, of its name. One that is not there is waited for
+        /// Linux device [default: the vif's name]; may appear later
         #[arg(long)]
         device: Option<String>,
         /// Driver of the device: auto, xdp, packet, tap
@@ -231,7 +231,7 @@ pub(crate) struct AnswerArgs {
     pub(crate) json: bool,
 }
 
-/// Print what holds: the policy's document, live changes among them, or one vif.
+/// Print the policy in force, with its live edits, or one vif.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// A vif's name
@@ -240,7 +240,7 @@ pub(crate) struct Show {
     view: AnswerArgs,
 }
 
-/// Print what holds beside the policy file.
+/// Print the live edits on top of the policy file.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
     #[command(flatten)]

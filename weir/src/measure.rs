@@ -107,7 +107,7 @@ pub(crate) struct BenchmarkOptions {
     /// Wait so long before the first trial, for the device to settle
     #[arg(long, value_name = "TIME", default_value = "0s")]
     settle: Nanos,
-    /// Trials of the search for one size last so long in sum at most
+    /// Limit on the total trial time of the search, for each frame size
     #[arg(long, value_name = "TIME")]
     limit: Option<Nanos>,
     /// Short trials and few: a first look in minutes, not what RFC 2544 asks for

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Site, soon};
+use common::{NodeLab, soon};
 use serde_json::{Value, json};
 use weir_api_types::error::ErrorCode;
 use weir_client::ClientError;
@@ -20,26 +20,26 @@ fn refusal(answer: Result<Value, ClientError>) -> (ErrorCode, String) {
 /// Goal: the queue of a vif is changed while packets pass, shown, and taken back: none is lost.
 #[test]
 fn a_queue_is_changed_and_shown_live() {
-    let Some(site) = Site::up("weir-t-queue", common::TOPOLOGY, common::POLICY) else { return };
-    let node = site.run(&[]);
-    site.wait_for_node();
-    let client = Client::new(site.path("node-node.sock").as_ref());
+    let Some(lab) = NodeLab::up("weir-t-queue", common::TOPOLOGY, common::POLICY) else { return };
+    let node = lab.run(&[]);
+    lab.wait_for_node();
+    let client = Client::new(lab.path("node-node.sock").as_ref());
     let said = |words: &[&str]| {
-        let output = site.weir(words);
+        let output = lab.weir(words);
         assert!(output.status.success(), "{words:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
     let before = client.text("/v1/document").unwrap();
     let queue = || client.get::<Value>("/v1/vifs/gold.0").unwrap()["send_queue"].clone();
     let flows = || {
-        let status = site.status();
+        let status = lab.status();
         let vifs = status["vifs"].as_array().unwrap();
         vifs.iter().find(|vif| vif["name"] == "gold.0").unwrap()["send"]["flows"].clone()
     };
     assert_eq!((&queue()["kind"], &queue()["target_ns"]), (&json!("flows"), &json!(5_000_000)));
-    assert!(site.reaches("gold", "10.9.0.9"));
+    assert!(lab.reaches("gold", "10.9.0.9"));
     assert!(flows()["started"].as_u64().unwrap() > 0, "{}", flows());
-    let mut ping = site.inside("gold", "ping");
+    let mut ping = lab.inside("gold", "ping");
     ping.args(["-q", "-i", "0.005", "-c", "600", "-w", "60", "10.9.0.9"]);
     let ping = ping.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let set = said(&["set", "vif", "gold.0", "--queue", "fifo", "--aqm", "none"]);
@@ -59,7 +59,7 @@ fn a_queue_is_changed_and_shown_live() {
     }
     assert!(said(&["top", "--once", "--json"]).contains("\"flows\""));
     let smooth = ["--rate", "20Mbit", "--shaper", "smooth", "--queue", "flows"];
-    let refused = site.weir(&[&["set", "vif", "gold.0"], &smooth[..]].concat());
+    let refused = lab.weir(&[&["set", "vif", "gold.0"], &smooth[..]].concat());
     let text = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && text.contains("must be \"fifo\""), "{text}");
     let back = said(&["set", "vif", "gold.0", "--queue", "default", "--aqm", "default"]);
@@ -69,19 +69,19 @@ fn a_queue_is_changed_and_shown_live() {
     let ping = ping.wait_with_output().unwrap();
     let text = String::from_utf8(ping.stdout).unwrap();
     assert!(text.contains(" 0% packet loss"), "{text}");
-    site.stop(node);
+    lab.stop(node);
 }
 
 /// Goal: a smooth window is set, changed and taken back while packets pass, and none is lost; a
 /// crash and the next start leave it in force.
 #[test]
 fn a_shaper_is_changed_live_and_outlives_a_crash() {
-    let Some(site) = Site::up("weir-t-shaper", common::TOPOLOGY, common::POLICY) else { return };
-    let node = site.run(&[]);
-    site.wait_for_node();
-    let client = Client::new(site.path("node-node.sock").as_ref());
+    let Some(lab) = NodeLab::up("weir-t-shaper", common::TOPOLOGY, common::POLICY) else { return };
+    let node = lab.run(&[]);
+    lab.wait_for_node();
+    let client = Client::new(lab.path("node-node.sock").as_ref());
     let said = |words: &[&str]| {
-        let output = site.weir(words);
+        let output = lab.weir(words);
         assert!(output.status.success(), "{words:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -92,13 +92,13 @@ fn a_shaper_is_changed_live_and_outlives_a_crash() {
         (of("send_shaper"), of("receive_shaper"))
     };
     let is_smooth = || {
-        let status = site.status();
+        let status = lab.status();
         let vifs = status["vifs"].as_array().unwrap();
         let vif = vifs.iter().find(|vif| vif["name"] == "gold.0").unwrap();
         ["send", "receive"].map(|side| vif[side]["smooth"] != Value::Null)
     };
-    assert!(site.reaches("gold", "10.9.0.9"));
-    let mut ping = site.inside("gold", "ping");
+    assert!(lab.reaches("gold", "10.9.0.9"));
+    let mut ping = lab.inside("gold", "ping");
     ping.args(["-q", "-i", "0.005", "-c", "600", "-w", "60", "10.9.0.9"]);
     let ping = ping.stdout(std::process::Stdio::piped()).spawn().unwrap();
     said(&["set", "vif", "gold.0", "--rate", "20Mbit", "--shaper", "smooth", "--queue", "fifo"]);
@@ -120,28 +120,28 @@ fn a_shaper_is_changed_live_and_outlives_a_crash() {
     let text = String::from_utf8(ping.wait_with_output().unwrap().stdout).unwrap();
     assert!(text.contains(" 0% packet loss"), "{text}");
     node.kill();
-    let node = site.run(&[]);
-    site.wait_for_node();
+    let node = lab.run(&[]);
+    lab.wait_for_node();
     assert_eq!(windows(), (Some(300_000_000), Some(200_000_000)));
     assert!(soon(|| is_smooth() == [true, true]), "{:?}", is_smooth());
-    assert!(site.reaches("gold", "10.9.0.9"));
+    assert!(lab.reaches("gold", "10.9.0.9"));
     said(&["undo"]);
     assert_eq!(windows(), (Some(200_000_000), None));
     said(&["undo"]);
     assert_eq!((windows(), client.text("/v1/document").unwrap()), ((None, None), before));
     assert!(soon(|| is_smooth() == [false, false]), "{:?}", is_smooth());
-    site.stop(node);
+    lab.stop(node);
 }
 
 /// A change holds in the data plane, is on record, outlives the node, and goes without a trace.
 #[test]
 fn a_change_holds_outlives_the_node_and_is_taken_back() {
-    let Some(site) = Site::up("weir-t-api", common::TOPOLOGY, common::POLICY) else { return };
-    let node = site.run(&[]);
-    site.wait_for_node();
-    let client = Client::new(site.path("node-node.sock").as_ref());
+    let Some(lab) = NodeLab::up("weir-t-api", common::TOPOLOGY, common::POLICY) else { return };
+    let node = lab.run(&[]);
+    lab.wait_for_node();
+    let client = Client::new(lab.path("node-node.sock").as_ref());
     let before = client.text("/v1/document").unwrap();
-    assert!(site.reaches("gold", "10.9.0.9"));
+    assert!(lab.reaches("gold", "10.9.0.9"));
     let patch = |body: Value| client.ask::<Value>(Method::PATCH, "/v1/vifs/gold.0", Some(&body));
     let change =
         patch(json!({ "send": { "max_pps": 40, "burst_packets": 100, "rate_bps": 8_000_000 } }))
@@ -162,12 +162,12 @@ fn a_change_holds_outlives_the_node_and_is_taken_back() {
     }
     let nobody = client.ask::<Value>(Method::PATCH, "/v1/vifs/b", Some(&json!({"delay_ns": 5000})));
     assert_eq!(refusal(nobody).0, ErrorCode::NotFound);
-    site.stop(node);
-    let node = site.run(&[]);
-    site.wait_for_node();
+    lab.stop(node);
+    let node = lab.run(&[]);
+    lab.wait_for_node();
     assert!(client.text("/v1/document").unwrap().contains("8Mbit"));
     let said = |words: &[&str]| {
-        let output = site.weir(words);
+        let output = lab.weir(words);
         assert!(output.status.success(), "{words:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -176,7 +176,7 @@ fn a_change_holds_outlives_the_node_and_is_taken_back() {
     assert!(said(&["diff"]).contains("vif gold.0 send.min_rate: nothing -> \"30Mbit\""));
     // Nobody sends: within some seconds that is what one of them came to, for vif and slice.
     let verdicts = || {
-        let status = site.status();
+        let status = lab.status();
         let vifs = status["vifs"].as_array().unwrap();
         let vif = vifs.iter().find(|vif| vif["name"] == "gold.0").unwrap();
         let slices = status["slices"].as_array().unwrap();
@@ -194,5 +194,5 @@ fn a_change_holds_outlives_the_node_and_is_taken_back() {
     assert_eq!(client.text("/v1/document").unwrap(), before);
     let (code, _) = refusal(client.ask(Method::POST, "/v1/undo", Some(&json!({}))));
     assert_eq!(code, ErrorCode::NotFound);
-    site.stop(node);
+    lab.stop(node);
 }

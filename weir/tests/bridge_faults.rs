@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{BpfSystem, ON_A_BRIDGE, Site, TOPOLOGY, soon};
+use common::{BpfSystem, NodeLab, ON_A_BRIDGE, TOPOLOGY, soon};
 
 /// Goal: somebody gives the port another discipline. The port is named and shown as waiting, a
 /// guest that comes then is still taken, a live change takes effect, and a killed node's successor
@@ -12,32 +12,32 @@ use common::{BpfSystem, ON_A_BRIDGE, Site, TOPOLOGY, soon};
 #[test]
 fn a_port_that_goes_wrong_stops_no_guest() {
     let policy = format!("{ON_A_BRIDGE}{VIF}");
-    let Some(site) = Site::up("weir-t-faults", TOPOLOGY, &policy) else { return };
-    let _gone_before_the_site = BpfSystem::mount(&site);
-    site.bridge(&["up0"], &["gold0"]);
-    let node = site.run(&[]);
-    site.wait_for_node();
-    let port_waits = || site.status()["ports"][0]["waiting"] == true;
-    let has_guest = || site.status()["vifs"][0]["waiting"] == false;
+    let Some(lab) = NodeLab::up("weir-t-faults", TOPOLOGY, &policy) else { return };
+    let _gone_before_the_site = BpfSystem::mount(&lab);
+    lab.bridge(&["up0"], &["gold0"]);
+    let node = lab.run(&[]);
+    lab.wait_for_node();
+    let port_waits = || lab.status()["ports"][0]["waiting"] == true;
+    let has_guest = || lab.status()["vifs"][0]["waiting"] == false;
     assert!(!port_waits() && !has_guest());
-    site.does("tc qdisc replace dev up0 root handle 5: pfifo");
+    lab.does("tc qdisc replace dev up0 root handle 5: pfifo");
     assert!(soon(port_waits));
-    let fault = || site.status()["device_faults"][0].as_str().map(str::to_owned);
+    let fault = || lab.status()["device_faults"][0].as_str().map(str::to_owned);
     let reason = "port \"up0\".device: device up0 has a queueing";
     let is_named = || fault().is_some_and(|fault| fault.starts_with(reason));
-    assert!(soon(is_named), "{:#}", site.status());
-    site.does("ip link set gold0 master br0");
-    assert!(soon(has_guest), "{:#}", site.status());
-    let done = site.weir(&["set", "vif", "gold.0", "--rate", "5Mbit"]);
+    assert!(soon(is_named), "{:#}", lab.status());
+    lab.does("ip link set gold0 master br0");
+    assert!(soon(has_guest), "{:#}", lab.status());
+    let done = lab.weir(&["set", "vif", "gold.0", "--rate", "5Mbit"]);
     assert!(done.status.success(), "{done:?}");
     let said = String::from_utf8(node.kill().stderr).unwrap();
     assert!(said.contains("fault: port \"up0\".device: device up0 has a queueing"), "{said}");
-    let node = site.run(&[]);
-    site.wait_for_node();
+    let node = lab.run(&[]);
+    lab.wait_for_node();
     assert!(port_waits() && has_guest());
-    site.does("tc qdisc del dev up0 root");
+    lab.does("tc qdisc del dev up0 root");
     assert!(soon(|| !port_waits() && fault().is_none()));
-    site.stop(node);
+    lab.stop(node);
 }
 
 /// Goal: keys of the policy that the host does not hold are named by the status, `/v1/health` and
@@ -45,30 +45,30 @@ fn a_port_that_goes_wrong_stops_no_guest() {
 #[test]
 fn keys_that_are_not_held_are_named() {
     let policy = format!("{ON_A_BRIDGE}host_receive = {{ priority = 5 }}\n{VIF}");
-    let Some(site) = Site::up("weir-t-unheld", TOPOLOGY, &policy) else { return };
-    let _gone_before_the_site = BpfSystem::mount(&site);
-    site.bridge(&["up0", "gold0"], &[]);
-    let node = site.run(&[]);
-    site.wait_for_node();
+    let Some(lab) = NodeLab::up("weir-t-unheld", TOPOLOGY, &policy) else { return };
+    let _gone_before_the_site = BpfSystem::mount(&lab);
+    lab.bridge(&["up0", "gold0"], &[]);
+    let node = lab.run(&[]);
+    lab.wait_for_node();
     let place = "port \"up0\".host_receive.priority: received traffic is not scheduled";
-    let doctor = || String::from_utf8(site.weir(&["doctor"]).stdout).unwrap();
+    let doctor = || String::from_utf8(lab.weir(&["doctor"]).stdout).unwrap();
     let said = doctor();
     assert!(said.contains(&format!(": not held: {place}")), "{said}");
     assert!(!said.contains("nothing is wrong"), "{said}");
-    let json = site.weir(&["doctor", "--json"]).stdout;
+    let json = lab.weir(&["doctor", "--json"]).stdout;
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     let names = |unheld: &serde_json::Value| {
         let keys = unheld.as_array().into_iter().flatten();
         keys.filter_map(|key| key.as_str()).any(|key| key.starts_with(place))
     };
     assert!(names(&json["nodes"][0]["unheld"]), "{json:#}");
-    assert!(names(&site.status()["unheld"]), "{:#}", site.status());
-    site.write(&format!("{ON_A_BRIDGE}{VIF}"));
-    let done = site.weir(&["node", "reload"]);
+    assert!(names(&lab.status()["unheld"]), "{:#}", lab.status());
+    lab.write(&format!("{ON_A_BRIDGE}{VIF}"));
+    let done = lab.weir(&["node", "reload"]);
     assert!(done.status.success(), "{done:?}");
-    assert!(!names(&site.status()["unheld"]), "{:#}", site.status());
+    assert!(!names(&lab.status()["unheld"]), "{:#}", lab.status());
     assert!(!doctor().contains(place), "{}", doctor());
-    site.stop(node);
+    lab.stop(node);
 }
 
 const VIF: &str = r#"

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{Running, Site};
+use common::{NodeLab, Running};
 use serde_json::Value;
 
 /// Ends with the value.
@@ -51,19 +51,19 @@ fn policy() -> String {
     policy.replacen("name = \"gold\"", "name = \"gold\"\nsend = { priority = 2 }", 1)
 }
 
-/// Loads, shows what flows and what is not held, changes a limit that is followed, is refused at the
-/// field, says that the node has gone and goes on when it is back; no error in the console, and axe
-/// finds nothing.
+/// The page loads, shows what flows and what is not held, and changes a limit, which is followed.
+/// A wrong value is refused at its field. The page says that the node has gone, and goes on when it
+/// is back. The console has no error, and axe finds nothing.
 #[test]
 fn the_page_lives_with_its_node() {
     let Some(script) = script() else { return };
-    let Some(site) = Site::up("weir-t-page", common::TOPOLOGY, &policy()) else { return };
-    let mut node = Some(site.run(&[]));
-    site.wait_for_node();
-    let mut flood = site.inside("gold", "ping");
+    let Some(lab) = NodeLab::up("weir-t-page", common::TOPOLOGY, &policy()) else { return };
+    let mut node = Some(lab.run(&[]));
+    lab.wait_for_node();
+    let mut flood = lab.inside("gold", "ping");
     flood.args(["-q", "-i", "0.002", "-s", "1400", "10.9.0.9"]).stdout(Stdio::null());
     let _flood = Guarded(flood.spawn().unwrap());
-    let (_page, mut said) = piped(site.command(env!("CARGO_BIN_EXE_weir")).arg("page"));
+    let (_page, mut said) = piped(lab.command(env!("CARGO_BIN_EXE_weir")).arg("page"));
     let url = said.next().unwrap();
     assert!(url.starts_with("http://127.0.0.1:"), "{url}");
     // Beside a browser and in a debug build the sender gets less than it wants at times; how exact
@@ -72,23 +72,23 @@ fn the_page_lives_with_its_node() {
         (0.3..1.1).contains(&samples["shown"]) && samples["shown/undone"] > 1.2
     };
     let mut shows = || {
-        let seen = visit(&site, &mut node, &script, &url);
+        let seen = visit(&lab, &mut node, &script, &url);
         println!("shown {} and {} Mb/s", seen["shown"], seen["shown/undone"]);
         follows(&seen)
     };
     assert!(shows() || shows(), "a limit that is not followed");
-    site.stop(node.unwrap());
+    lab.stop(node.unwrap());
 }
 
 /// Visits the page with a browser from the first load to the last. Everything that it shows is as
 /// it must be but for the rates.
 fn visit(
-    site: &Site,
+    lab: &NodeLab,
     node: &mut Option<Running>,
     script: &Path,
     url: &str,
 ) -> BTreeMap<String, f64> {
-    let pictures = site.path("pictures");
+    let pictures = lab.path("pictures");
     let mut command = Command::new("node");
     command.arg(script).args([url, &pictures, "gold", "1"]);
     let (mut browser, said) = piped(&mut command);
@@ -99,22 +99,22 @@ fn visit(
         if let Some(name) = said["sample"].as_str() {
             samples.insert(name.to_owned(), said["value"].as_f64().unwrap());
         } else if said["event"].is_string() {
-            limits.push(String::from_utf8(site.weir(&["show", "gold.0"]).stdout).unwrap());
+            limits.push(String::from_utf8(lab.weir(&["show", "gold.0"]).stdout).unwrap());
         } else if let Some(what) = said["do"].as_str() {
             match what {
                 "crash" => {
                     node.take().unwrap().kill();
                 }
                 "start" => {
-                    *node = Some(site.run(&[]));
-                    site.wait_for_node();
+                    *node = Some(lab.run(&[]));
+                    lab.wait_for_node();
                 }
                 other => {
                     let policy = policy();
                     let vifs = policy.find("[[vif]]").unwrap();
                     let all = if other == "empty" { vifs } else { policy.len() };
-                    site.write(&policy[..all]);
-                    let reload = site.weir(&["node", "reload"]);
+                    lab.write(&policy[..all]);
+                    let reload = lab.weir(&["node", "reload"]);
                     assert!(reload.status.success(), "{reload:?}");
                 }
             }

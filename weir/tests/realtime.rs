@@ -8,7 +8,7 @@ mod common;
 
 use std::process::{Child, Command, Stdio};
 
-use common::{Running, Site, TOPOLOGY, soon};
+use common::{NodeLab, Running, TOPOLOGY, soon};
 use weir_client::{Client, Method};
 use weir_platform::cap::cgroup::CgroupTree;
 use weir_platform::cpu::{self, CpuRequest, SchedulingClass};
@@ -63,18 +63,18 @@ impl Drop for Sleeper {
 }
 
 /// Not in the lab's own mount namespace, as `ip netns exec` makes it: it has no control groups.
-fn run(site: &Site) -> Running {
-    let mut command = site.command(env!("CARGO_BIN_EXE_weir"));
-    command.args(["node", "run", "--config", &site.path("node.toml")]);
-    let namespace = netns::Namespace::open(&format!("{}-sw", site.name())).unwrap();
-    let node = site.start_by(command, |command| namespace.spawn(command).unwrap());
-    site.wait_for_node();
+fn run(lab: &NodeLab) -> Running {
+    let mut command = lab.command(env!("CARGO_BIN_EXE_weir"));
+    command.args(["node", "run", "--config", &lab.path("node.toml")]);
+    let namespace = netns::Namespace::open(&format!("{}-sw", lab.name())).unwrap();
+    let node = lab.start_by(command, |command| namespace.spawn(command).unwrap());
+    lab.wait_for_node();
     node
 }
 
-fn reload(site: &Site, policy: &str) -> Result<(), String> {
-    site.write(policy);
-    let client = Client::new(site.path("node-node.sock").as_ref());
+fn reload(lab: &NodeLab, policy: &str) -> Result<(), String> {
+    lab.write(policy);
+    let client = Client::new(lab.path("node-node.sock").as_ref());
     let done = client.ask::<()>(Method::POST, "/v1/reload", None::<&()>);
     done.map(drop).map_err(|error| error.to_string())
 }
@@ -88,7 +88,7 @@ fn budget(share: u32) -> SchedulingClass {
 #[test]
 fn classes_are_what_the_policy_says_and_are_undone() {
     const TEST: &str = "classes_are_what_the_policy_says_and_are_undone";
-    let Some(site) = Site::up("weir-t-rt", TOPOLOGY, "") else { return };
+    let Some(lab) = NodeLab::up("weir-t-rt", TOPOLOGY, "") else { return };
     if let Err(error) = cpu::probe(CpuRequest { cpu: None, class: budget(20) }) {
         return println!("SKIPPED {TEST}: {error}");
     }
@@ -99,23 +99,23 @@ fn classes_are_what_the_policy_says_and_are_undone() {
     let policy = POLICY
         .replace("VOICE", &voice.0.id().to_string())
         .replace("BULK", &bulk.0.id().to_string());
-    site.write(&policy);
+    lab.write(&policy);
     let group = tree.group("weir-node-bulk");
     let weight = || {
         let of = |file: &str| std::fs::read_to_string(group.join(file)).unwrap_or_default();
         (of("cpu.shares") + &of("cpu.weight")).trim().to_owned()
     };
     let before = [bulk.classes()[0]];
-    let node = run(&site);
+    let node = run(&lab);
     assert!(soon(|| voice.classes() == [budget(20)]), "{:?}", voice.classes());
     assert!(soon(|| ["3072", "300"].contains(&weight().as_str())), "{}", weight());
     assert_eq!(bulk.classes(), before);
 
     // Live: another budget, another weight, and a set that does not fit.
-    reload(&site, &policy.replace("20%", "30%").replace("300", "200")).unwrap();
+    reload(&lab, &policy.replace("20%", "30%").replace("300", "200")).unwrap();
     assert!(soon(|| voice.classes() == [budget(30)]), "{:?}", voice.classes());
     assert!(soon(|| ["2048", "200"].contains(&weight().as_str())), "{}", weight());
-    let refused = reload(&site, &policy.replace("20%", "60%")).unwrap_err();
+    let refused = reload(&lab, &policy.replace("20%", "60%")).unwrap_err();
     // 60 % of 10 ms is more than the deadline.
     assert!(refused.contains("60% of 10ms is 6ms, more than the deadline, 5ms"), "{refused}");
     let second = "realtime = { type = \"periodic\", deadline = \"5ms\", cpu = \"90%\", process = ";
@@ -123,27 +123,27 @@ fn classes_are_what_the_policy_says_and_are_undone() {
         let name = format!("[[router]]\nname = \"r{number}\"\nslice = \"gold\"\n");
         text + &format!("{name}{second}\"{}\" }}\n", bulk.0.id())
     });
-    let refused = reload(&site, &many).unwrap_err();
+    let refused = reload(&lab, &many).unwrap_err();
     assert!(refused.contains("add up to") && refused.contains("at most"), "{refused}");
     assert!(refused.contains("router \"r"), "{refused}");
     assert_eq!(voice.classes(), [budget(30)], "a refusal changes nothing");
 
     // A crash: the next start undoes what is left, and begins anew.
-    reload(&site, &policy).unwrap();
+    reload(&lab, &policy).unwrap();
     assert!(soon(|| voice.classes() == [budget(20)]), "{:?}", voice.classes());
     drop(node.kill());
     assert_eq!(voice.classes(), [budget(20)], "a crash leaves it");
-    let node = run(&site);
+    let node = run(&lab);
     assert!(soon(|| voice.classes() == [budget(20)] && !weight().is_empty()));
-    site.stop(node);
+    lab.stop(node);
     assert_eq!(voice.classes(), before);
     assert!(!group.exists(), "the group is gone");
 
     // A crash, and nobody starts again.
-    let node = run(&site);
+    let node = run(&lab);
     assert!(soon(|| voice.classes() == [budget(20)] && !weight().is_empty()));
     drop(node.kill());
-    let cleaned = site.weir(&["clean"]);
+    let cleaned = lab.weir(&["clean"]);
     assert!(cleaned.status.success(), "{cleaned:?}");
     assert_eq!(voice.classes(), before);
     assert!(!group.exists(), "the group is gone");
@@ -153,24 +153,24 @@ fn classes_are_what_the_policy_says_and_are_undone() {
 #[test]
 fn a_process_that_comes_back_has_the_class() {
     const TEST: &str = "a_process_that_comes_back_has_the_class";
-    let Some(site) = Site::up("weir-t-rtt", TOPOLOGY, "") else { return };
+    let Some(lab) = NodeLab::up("weir-t-rtt", TOPOLOGY, "") else { return };
     let class = budget(20);
     if let Err(error) = cpu::probe(CpuRequest { cpu: None, class }) {
         return println!("SKIPPED {TEST}: {error}");
     }
     let first = Sleeper::start();
     let before = [first.classes()[0]];
-    let file = site.path("voice.pid");
+    let file = lab.path("voice.pid");
     let write = |process: &Sleeper| std::fs::write(&file, process.0.id().to_string()).unwrap();
     write(&first);
     let (policy, _) = POLICY.split_once("[[router]]\nname = \"bulk\"").unwrap();
-    site.write(&policy.replace("VOICE", &file));
-    let node = run(&site);
+    lab.write(&policy.replace("VOICE", &file));
+    let node = run(&lab);
     assert!(soon(|| first.classes() == [class]), "{:?}", first.classes());
     drop(first);
     let second = Sleeper::start();
     write(&second);
     assert!(soon(|| second.classes() == [class]), "{:?}", second.classes());
-    site.stop(node);
+    lab.stop(node);
     assert_eq!(second.classes(), before);
 }

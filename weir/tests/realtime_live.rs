@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use common::{Running, Site, soon};
+use common::{NodeLab, Running, soon};
 use serde_json::{Value, json};
 use weir_api_types::error::ErrorCode;
 use weir_client::{Client, ClientError, Method};
@@ -72,7 +72,7 @@ impl Drop for ProcessRouter {
 #[test]
 fn the_advice_is_right_for_three_known_patterns() {
     const TEST: &str = "the_advice_is_right_for_three_known_patterns";
-    let Some(site) = Site::up("weir-t-advice", common::TOPOLOGY, common::POLICY) else { return };
+    let Some(lab) = NodeLab::up("weir-t-advice", common::TOPOLOGY, common::POLICY) else { return };
     let clock = ProcessRouter::fed(|_| 10_000);
     let events = ProcessRouter::fed(|turn| 2_000 + turn * 7_919 % 97 * 250);
     let busy = ProcessRouter::busy();
@@ -84,13 +84,13 @@ fn the_advice_is_right_for_three_known_patterns() {
              realtime = {{ type = \"normal\", process = \"{pid}\" }}\n"
         );
     }
-    site.write(&policy);
-    let node = site.run(&[]);
-    site.wait_for_node();
-    let document = || String::from_utf8(site.weir(&["show"]).stdout).unwrap();
+    lab.write(&policy);
+    let node = lab.run(&[]);
+    lab.wait_for_node();
+    let document = || String::from_utf8(lab.weir(&["show"]).stdout).unwrap();
     let before = document();
     let advice = |name: &str| -> Result<Value, String> {
-        let output = site.weir(&["explain", name, "--json"]);
+        let output = lab.weir(&["explain", name, "--json"]);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         output.status.success().then_some(()).ok_or(error)?;
         Ok(serde_json::from_slice(&output.stdout).unwrap())
@@ -98,7 +98,7 @@ fn the_advice_is_right_for_three_known_patterns() {
     match advice("clock") {
         Err(error) if error.contains("watch the switches") => {
             println!("SKIPPED {TEST}: {error}");
-            return site.stop(node);
+            return lab.stop(node);
         }
         other => drop(other.unwrap()),
     }
@@ -120,12 +120,12 @@ fn the_advice_is_right_for_three_known_patterns() {
         });
         assert!(right, "{name}: {seen:#?}");
     }
-    let text = String::from_utf8(site.weir(&["explain", "clock"]).stdout).unwrap();
+    let text = String::from_utf8(lab.weir(&["explain", "clock"]).stdout).unwrap();
     assert!(text.starts_with("router clock: 1 threads, "), "{text}");
-    let nobody = String::from_utf8(site.weir(&["explain", "nobody"]).stderr).unwrap();
+    let nobody = String::from_utf8(lab.weir(&["explain", "nobody"]).stderr).unwrap();
     assert!(nobody.contains("no vif and no router"), "{nobody}");
     assert_eq!(document(), before, "advice applies nothing");
-    site.stop(node);
+    lab.stop(node);
 }
 
 /// The scheduling class of a process's first thread, as the kernel numbers it: 6 is the deadline
@@ -137,17 +137,17 @@ fn scheduling_class(pid: u32) -> u32 {
 }
 
 /// Not in the lab's own mount namespace, as `ip netns exec` makes it: it has no control groups.
-fn run(site: &Site) -> Running {
-    let mut command = site.command(env!("CARGO_BIN_EXE_weir"));
-    command.args(["node", "run", "--config", &site.path("node.toml")]);
-    let namespace = netns::Namespace::open(&format!("{}-sw", site.name())).unwrap();
-    let node = site.start_by(command, |command| namespace.spawn(command).unwrap());
-    site.wait_for_node();
+fn run(lab: &NodeLab) -> Running {
+    let mut command = lab.command(env!("CARGO_BIN_EXE_weir"));
+    command.args(["node", "run", "--config", &lab.path("node.toml")]);
+    let namespace = netns::Namespace::open(&format!("{}-sw", lab.name())).unwrap();
+    let node = lab.start_by(command, |command| namespace.spawn(command).unwrap());
+    lab.wait_for_node();
     node
 }
 
-fn said(site: &Site, words: &[&str]) -> String {
-    let output = site.weir(words);
+fn said(lab: &NodeLab, words: &[&str]) -> String {
+    let output = lab.weir(words);
     assert!(output.status.success(), "{words:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
@@ -158,36 +158,36 @@ fn said(site: &Site, words: &[&str]) -> String {
 #[test]
 fn a_class_is_set_changed_and_undone_live() {
     const TEST: &str = "a_class_is_set_changed_and_undone_live";
-    let Some(site) = Site::up("weir-t-class-live", common::TOPOLOGY, "") else { return };
+    let Some(lab) = NodeLab::up("weir-t-class-live", common::TOPOLOGY, "") else { return };
     let [video, voice] = [(); 2].map(|()| ProcessRouter::fed(|_| 10_000));
     let [other, pid] = [&video, &voice].map(|router| router.child.id());
     let router = |name| format!("[[router]]\nname = \"{name}\"\nslice = \"gold\"\n");
-    site.write(&format!("{}{}{}", common::POLICY, router("video"), router("voice")));
-    let node = run(&site);
-    let client = Client::new(site.path("node-node.sock").as_ref());
+    lab.write(&format!("{}{}{}", common::POLICY, router("video"), router("voice")));
+    let node = run(&lab);
+    let client = Client::new(lab.path("node-node.sock").as_ref());
     let document = client.text("/v1/document").unwrap();
-    assert!(site.reaches("gold", "10.9.0.9"));
-    let mut ping = site.inside("gold", "ping");
+    assert!(lab.reaches("gold", "10.9.0.9"));
+    let mut ping = lab.inside("gold", "ping");
     ping.args(["-q", "-i", "0.01", "-c", "500", "-w", "60", "10.9.0.9"]);
     let mut ping = ping.stdout(Stdio::piped()).spawn().unwrap();
     let class = || class_of(&client, "voice");
     let set = [&["set", "router", "voice"][..], &SET.split(' ').collect::<Vec<_>>()].concat();
     let process = pid.to_string();
-    said(&site, &[&set[..], &["--process", &process]].concat());
+    said(&lab, &[&set[..], &["--process", &process]].concat());
     if !soon(|| class()["in_force"] == true) {
         println!("SKIPPED {TEST}: {}", class());
         ping.kill().unwrap();
         ping.wait().unwrap();
-        return site.stop(node);
+        return lab.stop(node);
     }
     assert_eq!((scheduling_class(pid), &class()["budget_ppm"]), (6, &json!(200_000)));
-    assert!(said(&site, &["realtime"]).starts_with("voice: periodic, 20% of each 10ms within 5ms"));
+    assert!(said(&lab, &["realtime"]).starts_with("voice: periodic, 20% of each 10ms within 5ms"));
     let metrics = client.text("/metrics").unwrap();
     let series = "weir_realtime_budget_ratio{router=\"voice\",slice=\"gold\",class=\"periodic\"}";
     assert!(metrics.contains(&format!("{series} 0.200000")), "{metrics}");
     // Both together fit on two processors alone.
     let beside = ["--realtime", "periodic", "--deadline", "10ms", "--cpu", "60%", "--process"];
-    said(&site, &[&["set", "router", "video"][..], &beside, &[&other.to_string()]].concat());
+    said(&lab, &[&["set", "router", "video"][..], &beside, &[&other.to_string()]].concat());
     // Changed by the interface; then one that does not fit.
     let patch = |body: Value| {
         client.ask::<Value>(Method::PATCH, "/v1/routers/voice", Some(&json!({ "realtime": body })))
@@ -196,31 +196,31 @@ fn a_class_is_set_changed_and_undone_live() {
     assert!(soon(|| class()["budget_ppm"] == 300_000), "{}", class());
     is_refused(patch(json!({ "cpu_ppm": 1_000_000, "deadline_ns": 10_000_000 })));
     assert_eq!(class()["budget_ppm"], 300_000, "a refusal changes nothing");
-    said(&site, &["undo"]);
+    said(&lab, &["undo"]);
     assert!(soon(|| class()["budget_ppm"] == 200_000), "{}", class());
     let text = String::from_utf8(ping.wait_with_output().unwrap().stdout).unwrap();
     assert!(text.contains(" 0% packet loss"), "{text}");
     node.kill();
     assert_eq!(scheduling_class(pid), 6, "nobody was there to undo it");
-    let node = run(&site);
+    let node = run(&lab);
     assert!(soon(|| class()["in_force"] == true), "{}", class());
-    said(&site, &["set", "router", "voice", "--realtime", "none"]);
+    said(&lab, &["set", "router", "voice", "--realtime", "none"]);
     assert!(soon(|| scheduling_class(pid) == 0));
-    said(&site, &["undo"]);
+    said(&lab, &["undo"]);
     assert!(soon(|| scheduling_class(pid) == 6));
-    site.stop(node);
+    lab.stop(node);
     assert_eq!(scheduling_class(pid), 0, "an end undoes it");
-    let node = run(&site);
+    let node = run(&lab);
     assert!(soon(|| scheduling_class(pid) == 6));
     node.kill();
-    let cleaned = site.weir(&["clean"]);
+    let cleaned = lab.weir(&["clean"]);
     assert!(cleaned.status.success(), "{cleaned:?}");
     assert_eq!(scheduling_class(pid), 0, "what a crash left is undone");
-    let node = run(&site);
-    said(&site, &["undo"]);
-    said(&site, &["undo"]);
+    let node = run(&lab);
+    said(&lab, &["undo"]);
+    said(&lab, &["undo"]);
     assert_eq!(client.text("/v1/document").unwrap(), document);
-    site.stop(node);
+    lab.stop(node);
 }
 
 /// The state of a router's class; null if it has none.
@@ -246,7 +246,7 @@ fn is_refused(answer: Result<Value, ClientError>) {
 #[test]
 fn weights_come_together_and_go_one_by_one() {
     const TEST: &str = "weights_come_together_and_go_one_by_one";
-    let Some(site) = Site::up("weir-t-weights", common::TOPOLOGY, "") else { return };
+    let Some(lab) = NodeLab::up("weir-t-weights", common::TOPOLOGY, "") else { return };
     let routers: Vec<ProcessRouter> = (0..3).map(|_| ProcessRouter::busy()).collect();
     let policy = |names: std::ops::Range<usize>| {
         let router = |name: usize| {
@@ -264,18 +264,18 @@ fn weights_come_together_and_go_one_by_one() {
         };
         routers.iter().map(|router| group(router).contains("/weir-node-r")).collect()
     };
-    site.write(&policy(0..3));
-    let node = run(&site);
+    lab.write(&policy(0..3));
+    let node = run(&lab);
     if !soon(|| weighed() == [true; 3]) {
-        println!("SKIPPED {TEST}: {}", said(&site, &["realtime"]));
-        return site.stop(node);
+        println!("SKIPPED {TEST}: {}", said(&lab, &["realtime"]));
+        return lab.stop(node);
     }
-    site.write(&policy(0..2));
-    said(&site, &["node", "reload"]);
+    lab.write(&policy(0..2));
+    said(&lab, &["node", "reload"]);
     assert!(soon(|| weighed() == [true, true, false]), "{:?}", weighed());
-    said(&site, &["set", "router", "r0", "--realtime", "none"]);
+    said(&lab, &["set", "router", "r0", "--realtime", "none"]);
     assert!(soon(|| weighed() == [false, true, false]), "{:?}", weighed());
-    site.stop(node);
+    lab.stop(node);
     assert_eq!(weighed(), [false; 3], "an end undoes it");
 }
 

@@ -7,34 +7,34 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Running, Site, soon, weir_lab};
+use common::{NodeLab, Running, soon, weir_lab};
 use serde_json::Value;
 
 /// Reloads under traffic switch the path on, off and on: nothing is lost, nothing is reordered,
 /// and the counters tell of every packet.
 #[test]
 fn switching_the_path_loses_and_reorders_nothing() {
-    let Some(site) = site("weir-t-rdr") else { return };
-    let node = site.run(&[]);
-    site.wait_for_node();
+    let Some(lab) = lab("weir-t-rdr") else { return };
+    let node = lab.run(&[]);
+    lab.wait_for_node();
     for (from, to) in [("b", "10.9.0.9"), ("a", "10.9.0.9"), ("a", "10.9.0.2")] {
-        assert!(site.reaches(from, to), "{from} to {to}");
+        assert!(lab.reaches(from, to), "{from} to {to}");
     }
-    assert!((0..3).any(|_| switching_loses_nothing(&site)), "each time something was lost");
-    site.stop(node);
+    assert!((0..3).any(|_| switching_loses_nothing(&lab)), "each time something was lost");
+    lab.stop(node);
 }
 
 /// Returns true if nothing was lost, and both paths were used. A worker that stands still for a
 /// second has thousands of packets in front of rings of hundreds: that may happen, but not each
 /// time. Nothing may be reordered, ever.
-fn switching_loses_nothing(site: &Site) -> bool {
-    site.apply("false", "");
-    let receivers = [site.receiver("wire", "10.9.0.9"), site.receiver("b", "10.9.0.2")];
-    let before = site.status();
-    let senders = [site.sender("10.9.0.9", 4000), site.sender("10.9.0.2", 4000)];
+fn switching_loses_nothing(lab: &NodeLab) -> bool {
+    lab.apply("false", "");
+    let receivers = [lab.receiver("wire", "10.9.0.9"), lab.receiver("b", "10.9.0.2")];
+    let before = lab.status();
+    let senders = [lab.sender("10.9.0.9", 4000), lab.sender("10.9.0.2", 4000)];
     for redirect in ["true", "false", "true"] {
         std::thread::sleep(Duration::from_millis(1300));
-        site.apply(redirect, "");
+        lab.apply(redirect, "");
     }
     for sender in senders {
         assert!(sender.end().status.success());
@@ -49,8 +49,8 @@ fn switching_loses_nothing(site: &Site) -> bool {
         all_arrived &= stream["packets"] == COUNT && of("lost") == 0;
         println!("{} of {COUNT} arrived, {} lost", stream["packets"], of("lost"));
     }
-    let after = site.status();
-    site.balanced(&after);
+    let after = lab.status();
+    lab.balanced(&after);
     let change = |name: &str, direction: &str, key: &str| {
         packets(&after, name, direction, key) - packets(&before, name, direction, key)
     };
@@ -70,51 +70,51 @@ fn switching_loses_nothing(site: &Site) -> bool {
 /// A capture sees a redirected vif's frames, which go through user space for as long as it runs.
 #[test]
 fn a_capture_takes_its_vif_off_the_path() {
-    let Some(site) = site("weir-t-rdc") else { return };
-    let node = site.run(&[]);
-    site.wait_for_node();
-    site.apply("true", "");
-    assert!(site.redirects_more_than(0), "a is redirected");
-    let capture = site.capture("a.0");
-    let before = site.redirected();
-    assert!(site.reaches("a", "10.9.0.9"));
-    assert_eq!(site.redirected(), before, "nothing is redirected while a is captured");
+    let Some(lab) = lab("weir-t-rdc") else { return };
+    let node = lab.run(&[]);
+    lab.wait_for_node();
+    lab.apply("true", "");
+    assert!(lab.redirects_more_than(0), "a is redirected");
+    let capture = lab.capture("a.0");
+    let before = lab.redirected();
+    assert!(lab.reaches("a", "10.9.0.9"));
+    assert_eq!(lab.redirected(), before, "nothing is redirected while a is captured");
     let addresses = || capture.said().windows(4).filter(|at| *at == [10, 9, 0, 9]).count();
     assert!(soon(|| addresses() >= 6), "three requests and three replies: {}", addresses());
     let said = String::from_utf8(capture.kill().stderr).unwrap();
     assert!(said.contains("a.0 is not redirected"), "{said}");
-    assert!(site.redirects_more_than(before), "the path comes back");
-    site.balanced(&site.status());
-    site.stop(node);
+    assert!(lab.redirects_more_than(before), "the path comes back");
+    lab.balanced(&lab.status());
+    lab.stop(node);
 }
 
 /// A packet rate holds on the redirected path, and what is above it is counted.
 #[test]
 fn a_packet_rate_holds_on_the_redirected_path() {
-    let Some(site) = site("weir-t-rdl") else { return };
-    let node = site.run(&[]);
-    site.wait_for_node();
-    site.apply("true", "send = { max_pps = \"2000pps\" }");
-    assert!(site.redirects_more_than(0), "a is redirected");
-    assert!((0..3).any(|_| a_fifth_passes(&site)), "a fifth of what was offered may pass");
-    site.stop(node);
+    let Some(lab) = lab("weir-t-rdl") else { return };
+    let node = lab.run(&[]);
+    lab.wait_for_node();
+    lab.apply("true", "send = { max_pps = \"2000pps\" }");
+    assert!(lab.redirects_more_than(0), "a is redirected");
+    assert!((0..3).any(|_| a_fifth_passes(&lab)), "a fifth of what was offered may pass");
+    lab.stop(node);
 }
 
 /// Returns true if as much arrived as the limit admits. Less may arrive, since a bucket that stays
 /// full while the sender stands still loses credit; more never may.
-fn a_fifth_passes(site: &Site) -> bool {
-    let before = site.status();
-    let receiver = site.receiver("wire", "10.9.0.9");
+fn a_fifth_passes(lab: &NodeLab) -> bool {
+    let before = lab.status();
+    let receiver = lab.receiver("wire", "10.9.0.9");
     let start = Instant::now();
-    assert!(site.sender("10.9.0.9", 10_000).end().status.success());
+    assert!(lab.sender("10.9.0.9", 10_000).end().status.success());
     let seconds = start.elapsed().as_secs_f64();
     let received = received(receiver)["streams"][0]["packets"].as_u64().unwrap();
     let most = 2000.0 * seconds + 64.0;
     println!("{received} of {COUNT} in {seconds:.2} s, at most {most:.0}");
     // The sender's time includes its start.
     assert!(f64::from(u32::try_from(received).unwrap()) <= most);
-    let after = site.status();
-    site.balanced(&after);
+    let after = lab.status();
+    lab.balanced(&after);
     let change = |key| packets(&after, "a.0", "send", key) - packets(&before, "a.0", "send", key);
     let by_kernel = change("redirected");
     assert!(by_kernel >= received * 9 / 10, "{by_kernel} in the kernel");
@@ -149,17 +149,17 @@ fn udp_queues(receiver: &Running) -> Vec<String> {
 }
 
 /// The lab, its guests ready for frames that a program redirects to them.
-fn site(name: &str) -> Option<Site> {
-    let site = Site::up(name, TOPOLOGY, POLICY)?;
+fn lab(name: &str) -> Option<NodeLab> {
+    let lab = NodeLab::up(name, TOPOLOGY, POLICY)?;
     for guest in ["a", "b", "wire"] {
-        let gro = site.inside(guest, "ethtool").args(["-K", "eth0", "gro", "on"]).output();
+        let gro = lab.inside(guest, "ethtool").args(["-K", "eth0", "gro", "on"]).output();
         let gro = gro.unwrap();
         assert!(gro.status.success(), "{gro:?}");
     }
-    Some(site)
+    Some(lab)
 }
 
-impl Site {
+impl NodeLab {
     /// Reloads with that `node.redirect`, and that for the first vif.
     fn apply(&self, redirect: &str, more: &str) {
         let policy = POLICY.replace("redirect = false", &format!("redirect = {redirect}"));

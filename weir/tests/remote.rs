@@ -6,27 +6,27 @@ mod common;
 
 use std::process::Output;
 
-use common::Site;
+use common::NodeLab;
 use serde_json::Value;
 
 const URL: &str = "https://127.0.0.1:18443";
 
 /// `weir`, over TCP from within the node's namespace.
-fn over_tcp(site: &Site, token: &str, ca: &str, words: &[&str]) -> Output {
-    let mut command = site.inside("sw", env!("CARGO_BIN_EXE_weir"));
+fn over_tcp(lab: &NodeLab, token: &str, ca: &str, words: &[&str]) -> Output {
+    let mut command = lab.inside("sw", env!("CARGO_BIN_EXE_weir"));
     command.args(words).args(["--url", URL, "--ca", ca]).env("WEIR_TOKEN", token);
     command.output().unwrap()
 }
 
 #[test]
 fn a_tenant_sees_and_changes_his_own_from_his_own_machine() {
-    let Some(site) = Site::up("weir-t-remote", common::TOPOLOGY, common::POLICY) else { return };
-    assert!(site.inside("sw", "ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
+    let Some(lab) = NodeLab::up("weir-t-remote", common::TOPOLOGY, common::POLICY) else { return };
+    assert!(lab.inside("sw", "ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
     let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let (certificate, key) = (site.path("cert.pem"), site.path("key.pem"));
+    let (certificate, key) = (lab.path("cert.pem"), lab.path("key.pem"));
     std::fs::write(&certificate, own.cert.pem()).unwrap();
     std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
-    let made = site.weir(&["token", "ada", "--slice", "gold", "--json"]);
+    let made = lab.weir(&["token", "ada", "--slice", "gold", "--json"]);
     let made: Value = serde_json::from_slice(&made.stdout).unwrap();
     assert_eq!(made["version"], 1, "{made}");
     let [token, sha256] = ["token", "sha256"].map(|key| made[key].as_str().unwrap().to_owned());
@@ -34,16 +34,16 @@ fn a_tenant_sees_and_changes_his_own_from_his_own_machine() {
         "[api]\nlisten = \"127.0.0.1:18443\"\ncertificate = {certificate:?}\nkey = {key:?}\n\n\
          [[api.token]]\nname = \"ada\"\nrole = \"tenant\"\nslice = \"gold\"\nsha256 = {sha256:?}\n"
     );
-    site.write(&format!("{}\n{api}", common::POLICY));
-    let node = site.run(&[]);
-    site.wait_for_node();
+    lab.write(&format!("{}\n{api}", common::POLICY));
+    let node = lab.run(&[]);
+    lab.wait_for_node();
     let said = |words: &[&str]| {
-        let output = over_tcp(&site, &token, &certificate, words);
+        let output = over_tcp(&lab, &token, &certificate, words);
         assert!(output.status.success(), "{words:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
     let refused = |token: &str, ca: &str, words: &[&str]| {
-        let output = over_tcp(&site, token, ca, words);
+        let output = over_tcp(&lab, token, ca, words);
         assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
         String::from_utf8(output.stderr).unwrap()
     };
@@ -68,29 +68,29 @@ fn a_tenant_sees_and_changes_his_own_from_his_own_machine() {
     assert!(refused("wrong", &certificate, &["diff"]).contains("not known"));
     // Nobody vouches for this certificate but itself.
     let strange = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let other_ca = site.path("other.pem");
+    let other_ca = lab.path("other.pem");
     std::fs::write(&other_ca, strange.cert.pem()).unwrap();
     let why = refused(&token, &other_ca, &["show"]);
     assert!(why.contains(URL) && why.contains("certificate"), "{why}");
-    site.stop(node);
+    lab.stop(node);
 }
 
 /// A page for people, the same for programs, and a terminal that is none.
 #[test]
 fn top_measures_once_for_scripts() {
-    let Some(site) = Site::up("weir-t-top", common::TOPOLOGY, common::POLICY) else { return };
-    let node = site.run(&[]);
-    site.wait_for_node();
-    let page = site.weir(&["top", "--once", "--interval", "200ms"]);
+    let Some(lab) = NodeLab::up("weir-t-top", common::TOPOLOGY, common::POLICY) else { return };
+    let node = lab.run(&[]);
+    lab.wait_for_node();
+    let page = lab.weir(&["top", "--once", "--interval", "200ms"]);
     let page = String::from_utf8(page.stdout).unwrap();
     assert!(page.contains("up0 (port)") && page.contains("  gold.0"), "{page}");
-    let wrong = site.weir(&["top", "--interval", "50ms"]);
+    let wrong = lab.weir(&["top", "--interval", "50ms"]);
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
-    let done = site.weir(&["node", "reload", "--json"]);
+    let done = lab.weir(&["node", "reload", "--json"]);
     let done: Value = serde_json::from_slice(&done.stdout).unwrap();
     assert_eq!(done, serde_json::json!({ "version": 1, "done": "reload" }));
-    let names = site.weir(&["names"]);
+    let names = lab.weir(&["names"]);
     assert_eq!(String::from_utf8(names.stdout).unwrap(), "gold.0\nlead.0\n");
-    site.stop(node);
-    assert!(site.weir(&["names"]).status.success());
+    lab.stop(node);
+    assert!(lab.weir(&["names"]).status.success());
 }

@@ -9,16 +9,16 @@ use std::collections::BTreeSet;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 
-use common::{BpfSystem, ON_A_BRIDGE, PATIENCE, Site, soon};
+use common::{BpfSystem, NodeLab, ON_A_BRIDGE, PATIENCE, soon};
 use weir_platform::cap::cgroup::CgroupTree;
 use weir_platform::netns::Namespace;
 
 /// It says when it forwards, by XDP, that it is alive, and when it ends.
 #[test]
 fn the_rights_that_the_unit_names_are_enough() {
-    let Some(site) = Site::up("weir-t-unit", TOPOLOGY, &format!("{PORT}{VIF}")) else { return };
-    let before = site.devices();
-    let manager = UnixDatagram::bind(site.path("notify")).unwrap();
+    let Some(lab) = NodeLab::up("weir-t-unit", TOPOLOGY, &format!("{PORT}{VIF}")) else { return };
+    let before = lab.devices();
+    let manager = UnixDatagram::bind(lab.path("notify")).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
     let hear = || {
         let mut text = [0; 64];
@@ -28,58 +28,58 @@ fn the_rights_that_the_unit_names_are_enough() {
     // Without names of namespaces the node takes itself to be in the host's, as a service is.
     let script = "mount -t tmpfs none /run/netns && exec setpriv --no-new-privs \
                   --bounding-set \"$1\" --inh-caps \"$1\" \"$2\" node run --config \"$3\"";
-    let mut command = site.inside("sw", "sh");
+    let mut command = lab.inside("sw", "sh");
     command.args(["-c", script, "sh", &rights(), env!("CARGO_BIN_EXE_weir")]);
-    command.arg(site.path("node.toml"));
-    command.env("NOTIFY_SOCKET", site.path("notify")).env("WATCHDOG_USEC", "400000");
-    let node = site.start(command);
+    command.arg(lab.path("node.toml"));
+    command.env("NOTIFY_SOCKET", lab.path("notify")).env("WATCHDOG_USEC", "400000");
+    let node = lab.start(command);
     assert_eq!(hear(), "READY=1");
     assert_eq!([hear(), hear()], ["WATCHDOG=1", "WATCHDOG=1"]);
-    assert!(site.reaches("a", "10.9.0.9"));
-    let status = site.status();
+    assert!(lab.reaches("a", "10.9.0.9"));
+    let status = lab.status();
     for iface in ["ports", "vifs"].map(|list| &status[list][0]) {
         assert!(iface["driver"].as_str().unwrap().starts_with("xdp"), "{iface:#}");
     }
     // Without a BPF file system nothing could go on: to leave is to stop.
-    assert!(site.weir(&["node", "leave"]).status.success());
+    assert!(lab.weir(&["node", "leave"]).status.success());
     let said = String::from_utf8(node.end().stderr).unwrap();
     assert!(said.contains("undoing everything instead"), "{said}");
     while hear() != "STOPPING=1" {}
-    site.is_again(&before);
+    lab.is_again(&before);
 }
 
 /// The drop-in that widens the unit lets a node hold a router by a control group, and one in a
 /// namespace by the threads of its device.
 #[test]
 fn the_rights_that_the_drop_in_names_hold_routers() {
-    let Some(site) = Site::up("weir-t-wide", TOPOLOGY, "") else { return };
+    let Some(lab) = NodeLab::up("weir-t-wide", TOPOLOGY, "") else { return };
     if let Err(error) = CgroupTree::find() {
         println!("SKIPPED the_rights_that_the_drop_in_names_hold_routers: {error}");
         return;
     }
     let process = Process(Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap());
-    site.write(&ROUTERS.replace("PROCESS", &process.0.id().to_string()));
-    let before = site.devices();
+    lab.write(&ROUTERS.replace("PROCESS", &process.0.id().to_string()));
+    let before = lab.devices();
     let more = drop_in("CapabilityBoundingSet").to_lowercase().replace("cap_", ",+");
     let rights = format!("{}{more}", rights());
     // Not by `ip netns exec`, in whose mount namespace there are no control groups.
-    let mut command = site.command("setpriv");
+    let mut command = lab.command("setpriv");
     command.args(["--no-new-privs", "--bounding-set", &rights, "--inh-caps", &rights]);
-    command.args([env!("CARGO_BIN_EXE_weir"), "node", "run", "--config", &site.path("node.toml")]);
+    command.args([env!("CARGO_BIN_EXE_weir"), "node", "run", "--config", &lab.path("node.toml")]);
     let namespace = Namespace::open("weir-t-wide-sw").unwrap();
-    let node = site.start_by(command, |command| namespace.spawn(command).unwrap());
-    site.wait_for_node();
+    let node = lab.start_by(command, |command| namespace.spawn(command).unwrap());
+    lab.wait_for_node();
     for router in ["process", "namespace"] {
         let status = || -> serde_json::Value {
-            let said = site.weir(&["xtc", "status", router, "--json"]).stdout;
+            let said = lab.weir(&["xtc", "status", router, "--json"]).stdout;
             serde_json::from_slice(&said).unwrap_or_default()
         };
         let is_held =
             |status: serde_json::Value| status["phase"] == "active" && status["trouble"].is_null();
         assert!(soon(|| is_held(status())), "{:#}", status());
     }
-    site.stop(node);
-    site.is_again(&before);
+    lab.stop(node);
+    lab.is_again(&before);
 }
 
 /// No system call, no family of addresses, no namespace and no code that was written by itself
@@ -90,49 +90,49 @@ fn the_system_calls_that_the_unit_lets_through_are_enough() {
     if !has_tools() {
         return;
     }
-    let Some(site) = Site::up("weir-t-calls", TOPOLOGY, &format!("{PORT}{VIF}")) else { return };
+    let Some(lab) = NodeLab::up("weir-t-calls", TOPOLOGY, &format!("{PORT}{VIF}")) else { return };
     let script = "mount -t tmpfs none /run/netns && \
                   exec strace -f -qq -o \"$1\" \"$2\" node run --config \"$3\"";
-    let mut command = site.inside("sw", "sh");
-    command.args(["-c", script, "sh", &site.path("calls"), env!("CARGO_BIN_EXE_weir")]);
-    command.arg(site.path("node.toml"));
-    let node = site.start(command);
-    site.wait_for_node();
-    assert!(site.reaches("a", "10.9.0.9"));
+    let mut command = lab.inside("sw", "sh");
+    command.args(["-c", script, "sh", &lab.path("calls"), env!("CARGO_BIN_EXE_weir")]);
+    command.arg(lab.path("node.toml"));
+    let node = lab.start(command);
+    lab.wait_for_node();
+    assert!(lab.reaches("a", "10.9.0.9"));
     for words in [&["set", "vif", "a.0", "--rate", "5Mbit"][..], &["undo"], &["node", "reload"]] {
-        assert!(site.weir(words).status.success(), "{words:?}");
+        assert!(lab.weir(words).status.success(), "{words:?}");
     }
-    site.stop(node);
-    are_let_through(&site);
+    lab.stop(node);
+    are_let_through(&lab);
 }
 
 /// Goal: the same rights and calls are enough for a node on the host's own bridge.
 #[test]
 fn the_unit_lets_the_kernels_data_plane_through() {
-    let Some(site) = Site::up("weir-t-plane", TOPOLOGY, &format!("{ON_A_BRIDGE}{VIF}")) else {
+    let Some(lab) = NodeLab::up("weir-t-plane", TOPOLOGY, &format!("{ON_A_BRIDGE}{VIF}")) else {
         return;
     };
     if !has_tools() {
         return;
     }
-    let _gone_before_the_site = BpfSystem::mount(&site);
-    site.bridge(&["up0", "a0"], &[]);
+    let _gone_before_the_site = BpfSystem::mount(&lab);
+    lab.bridge(&["up0", "a0"], &[]);
     let script = "mount -t tmpfs none /run/netns && exec setpriv --no-new-privs \
                   --bounding-set \"$1\" --inh-caps \"$1\" strace -f -qq -o \"$2\" \"$3\" \
                   node run --config \"$4\"";
-    let mut command = site.inside("sw", "sh");
-    command.args(["-c", script, "sh", &rights(), &site.path("calls"), env!("CARGO_BIN_EXE_weir")]);
-    command.arg(site.path("node.toml"));
-    let node = site.start(command);
-    site.wait_for_node();
-    assert!(soon(|| site.reaches("a", "10.9.0.9")));
-    assert_eq!(site.status()["vifs"][0]["driver"], "kernel");
+    let mut command = lab.inside("sw", "sh");
+    command.args(["-c", script, "sh", &rights(), &lab.path("calls"), env!("CARGO_BIN_EXE_weir")]);
+    command.arg(lab.path("node.toml"));
+    let node = lab.start(command);
+    lab.wait_for_node();
+    assert!(soon(|| lab.reaches("a", "10.9.0.9")));
+    assert_eq!(lab.status()["vifs"][0]["driver"], "kernel");
     for words in [&["set", "vif", "a.0", "--rate", "5Mbit"][..], &["undo"], &["node", "reload"]] {
-        let done = site.weir(words);
+        let done = lab.weir(words);
         assert!(done.status.success(), "{words:?}: {done:?}");
     }
-    site.stop(node);
-    are_let_through(&site);
+    lab.stop(node);
+    are_let_through(&lab);
 }
 
 /// Tells whether the tools are here that write calls down and say what the sandbox means.
@@ -145,9 +145,9 @@ fn has_tools() -> bool {
     !missing.contains(&true)
 }
 
-/// Checks the calls that were written down at a site.
-fn are_let_through(site: &Site) {
-    let calls = std::fs::read_to_string(site.path("calls")).unwrap();
+/// Checks the calls that were written down at a lab.
+fn are_let_through(lab: &NodeLab) {
+    let calls = std::fs::read_to_string(lab.path("calls")).unwrap();
     let allowed: BTreeSet<String> = key("SystemCallFilter").split(' ').flat_map(calls_of).collect();
     assert!(allowed.len() > 200, "{allowed:?}");
     let mut seen = BTreeSet::new();
@@ -176,8 +176,8 @@ fn are_let_through(site: &Site) {
 #[test]
 fn a_node_that_was_not_confirmed_is_not_started_again() {
     assert_eq!(key("RestartPreventExitStatus"), "4");
-    let Some(site) = Site::up("weir-t-four", TOPOLOGY, &format!("{PORT}{VIF}")) else { return };
-    let node = site.run(&["--confirm", "200ms"]);
+    let Some(lab) = NodeLab::up("weir-t-four", TOPOLOGY, &format!("{PORT}{VIF}")) else { return };
+    let node = lab.run(&["--confirm", "200ms"]);
     assert_eq!(node.end().status.code(), Some(4));
 }
 

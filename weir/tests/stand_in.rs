@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use common::{BpfSystem, FOUR_ENDS, FOUR_ENDS_POLICY, Site, soon};
+use common::{BpfSystem, FOUR_ENDS, FOUR_ENDS_POLICY, NodeLab, soon};
 use weir_platform::netns::Namespace;
 
 /// Nobody runs, and the kernel transmits what the stand-in forwards: ARP finds the neighbours
@@ -16,11 +16,11 @@ use weir_platform::netns::Namespace;
 /// unfinished are right, and a limit holds.
 #[test]
 fn veths_as_they_come_are_stood_in_for() {
-    let Some(site) = Site::up("weir-t-standin", &topology(), &policy()) else { return };
-    let system = BpfSystem::mount(&site);
-    let node = site.run(&[]);
-    site.wait_for_node();
-    assert!(site.reaches("a", "10.9.0.9"));
+    let Some(lab) = NodeLab::up("weir-t-standin", &topology(), &policy()) else { return };
+    let system = BpfSystem::mount(&lab);
+    let node = lab.run(&[]);
+    lab.wait_for_node();
+    assert!(lab.reaches("a", "10.9.0.9"));
     node.kill();
     if before_6_6() {
         println!("SKIPPED veths_as_they_come_are_stood_in_for: Linux before 6.6");
@@ -28,29 +28,29 @@ fn veths_as_they_come_are_stood_in_for() {
     }
     assert_eq!(system.stand_ins().len(), 4, "one a device");
     for place in ["a", "b", "c", "wire"] {
-        let flush = site.inside(place, "ip").args(["neigh", "flush", "all"]).status();
+        let flush = lab.inside(place, "ip").args(["neigh", "flush", "all"]).status();
         assert!(flush.unwrap().success());
     }
-    assert!(site.reaches("a", "10.9.0.9") && site.reaches("wire", "10.9.0.2"));
-    assert!(site.reaches("a", "10.9.0.2"), "two vifs of one slice");
-    assert!(site.reaches("c", "10.9.0.9"));
-    assert!(!site.ping("c", "10.9.0.1"), "slices of one bridge do not meet");
-    host_address(&site, "add");
-    assert!(!site.ping("wire", "10.9.0.77"), "the host's own stack sees nothing");
-    host_address(&site, "del");
-    let free = transfer(&site, ["b", "wire"], "10.9.0.9", 8 << 20);
+    assert!(lab.reaches("a", "10.9.0.9") && lab.reaches("wire", "10.9.0.2"));
+    assert!(lab.reaches("a", "10.9.0.2"), "two vifs of one slice");
+    assert!(lab.reaches("c", "10.9.0.9"));
+    assert!(!lab.ping("c", "10.9.0.1"), "slices of one bridge do not meet");
+    host_address(&lab, "add");
+    assert!(!lab.ping("wire", "10.9.0.77"), "the host's own stack sees nothing");
+    host_address(&lab, "del");
+    let free = transfer(&lab, ["b", "wire"], "10.9.0.9", 8 << 20);
     assert!(free > 20.0, "{free} Mb/s without a limit");
     // Nothing waits in a queue: TCP loses what is too much, and keeps about half of its limit.
-    let limited = transfer(&site, ["a", "wire"], "10.9.0.9", 2 << 20);
+    let limited = transfer(&lab, ["a", "wire"], "10.9.0.9", 2 << 20);
     assert!((1.0..=11.0).contains(&limited), "{limited} Mb/s of 10");
     // The next start goes on, and its stop takes all away.
-    let node = site.run(&[]);
-    site.wait_for_node();
-    assert!(site.reaches("a", "10.9.0.9"));
-    site.stop(node);
+    let node = lab.run(&[]);
+    lab.wait_for_node();
+    assert!(lab.reaches("a", "10.9.0.9"));
+    lab.stop(node);
     assert_eq!(system.left(), [""; 0], "nothing is left on the BPF file system");
-    host_address(&site, "add");
-    assert!(site.reaches("wire", "10.9.0.77"), "the host has its device again");
+    host_address(&lab, "add");
+    assert!(lab.reaches("wire", "10.9.0.77"), "the host has its device again");
 }
 
 /// Goal: slices told by five-tuples stay apart while the kernel stands in, too.
@@ -59,19 +59,19 @@ fn five_tuples_hold_without_a_node() {
     let tuples = format!("match = [{{ protocol = \"tcp\", dst_port = {PORT} }}]");
     let gold = "name = \"gold\"";
     let policy = FOUR_ENDS_POLICY.replace(gold, &format!("{gold}\n{tuples}"));
-    let Some(site) = Site::up("weir-t-fivetup", &topology(), &policy) else { return };
-    let _system = BpfSystem::mount(&site);
-    let node = site.run(&[]);
-    site.wait_for_node();
+    let Some(lab) = NodeLab::up("weir-t-fivetup", &topology(), &policy) else { return };
+    let _system = BpfSystem::mount(&lab);
+    let node = lab.run(&[]);
+    lab.wait_for_node();
     // Neighbours are found by ARP, which has no ports.
     let check = || {
         for place in ["a", "wire"] {
-            let flush = site.inside(place, "ip").args(["neigh", "flush", "all"]).status();
+            let flush = lab.inside(place, "ip").args(["neigh", "flush", "all"]).status();
             assert!(flush.unwrap().success());
         }
-        assert!(transfer(&site, ["wire", "a"], "10.9.0.1", 1 << 20) > 1.0);
-        assert!(!site.ping("wire", "10.9.0.1"), "not of the slice's five-tuple");
-        assert!(site.reaches("wire", "10.9.0.3"), "a slice that has none");
+        assert!(transfer(&lab, ["wire", "a"], "10.9.0.1", 1 << 20) > 1.0);
+        assert!(!lab.ping("wire", "10.9.0.1"), "not of the slice's five-tuple");
+        assert!(lab.reaches("wire", "10.9.0.3"), "a slice that has none");
     };
     check();
     node.kill();
@@ -80,10 +80,10 @@ fn five_tuples_hold_without_a_node() {
         return;
     }
     check();
-    let node = site.run(&[]);
-    site.wait_for_node();
+    let node = lab.run(&[]);
+    lab.wait_for_node();
     check();
-    site.stop(node);
+    lab.stop(node);
 }
 
 /// Goal: a start with more devices than there is time for has the other stand-ins attached soon
@@ -91,44 +91,44 @@ fn five_tuples_hold_without_a_node() {
 /// along, and those that go before they have one are no failure.
 #[test]
 fn a_node_with_many_devices_gets_its_stand_ins_after_it_answers() {
-    let Some(site) = Site::up("weir-t-many", &many_ends(), &many_vifs()) else { return };
-    let system = BpfSystem::mount(&site);
+    let Some(lab) = NodeLab::up("weir-t-many", &many_ends(), &many_vifs()) else { return };
+    let system = BpfSystem::mount(&lab);
     if before_6_6() {
         println!("SKIPPED a_node_with_many_devices_…: Linux before 6.6");
         return;
     }
     let devices = FURTHER + 4;
-    let node = site.run(&[]);
-    site.wait_for_node();
+    let node = lab.run(&[]);
+    lab.wait_for_node();
     assert!(soon(|| system.stand_ins().len() == devices), "{:?}", system.stand_ins());
-    assert!(site.reaches("a", "10.9.0.9"));
+    assert!(lab.reaches("a", "10.9.0.9"));
     node.kill();
-    let flush = site.inside("a", "ip").args(["neigh", "flush", "all"]).status();
+    let flush = lab.inside("a", "ip").args(["neigh", "flush", "all"]).status();
     assert!(flush.unwrap().success());
-    assert!(site.reaches("a", "10.9.0.9"), "tenant a is the last in the policy");
-    assert!(site.weir(&["clean"]).status.success());
+    assert!(lab.reaches("a", "10.9.0.9"), "tenant a is the last in the policy");
+    assert!(lab.weir(&["clean"]).status.success());
     let link = |arguments: &[&str]| {
-        let done = site.inside("sw", "ip").arg("link").args(arguments).status();
+        let done = lab.inside("sw", "ip").arg("link").args(arguments).status();
         assert!(done.unwrap().success());
     };
-    let node = site.run(&[]);
-    site.wait_for_node();
+    let node = lab.run(&[]);
+    lab.wait_for_node();
     link(&["del", &format!("x{}", FURTHER - 1)]);
-    assert!(site.weir(&["node", "leave"]).status.success());
+    assert!(lab.weir(&["node", "leave"]).status.success());
     assert!(node.end().status.success());
     assert!(system.stand_ins().len() >= devices - 1, "none lacks when the node has left");
-    let node = site.run(&[]);
-    site.wait_for_node();
-    site.stop(node);
+    let node = lab.run(&[]);
+    lab.wait_for_node();
+    lab.stop(node);
     for vif in FURTHER - GOING..FURTHER - 1 {
         link(&["set", &format!("x{vif}"), "group", "7"]);
     }
-    let node = site.run(&[]);
-    site.wait_for_node();
+    let node = lab.run(&[]);
+    lab.wait_for_node();
     // All in one step, while the first of them wait.
     link(&["del", "group", "7"]);
     assert!(soon(|| system.stand_ins().len() == devices - GOING), "{:?}", system.stand_ins());
-    assert!(site.weir(&["node", "stop"]).status.success());
+    assert!(lab.weir(&["node", "stop"]).status.success());
     let ended = node.end();
     assert!(ended.status.success());
     let said = [ended.stdout, ended.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
@@ -161,15 +161,15 @@ fn before_6_6() -> bool {
 }
 
 /// Gives the port's device an address of the host's own stack, or takes it away.
-fn host_address(site: &Site, action: &str) {
-    let mut ip = site.inside("sw", "ip");
+fn host_address(lab: &NodeLab, action: &str) {
+    let mut ip = lab.inside("sw", "ip");
     assert!(ip.args(["addr", action, "10.9.0.77/24", "dev", "up0"]).status().unwrap().success());
 }
 
 /// Sends bytes by TCP from one place to another, which has an address, and returns their rate in
 /// Mb/s.
-fn transfer(site: &Site, [from, to]: [&str; 2], address: &'static str, bytes: usize) -> f64 {
-    let inside = |place: &str| Namespace::open(&format!("{}-{place}", site.name())).unwrap();
+fn transfer(lab: &NodeLab, [from, to]: [&str; 2], address: &'static str, bytes: usize) -> f64 {
+    let inside = |place: &str| Namespace::open(&format!("{}-{place}", lab.name())).unwrap();
     let listener = inside(to).run(|| TcpListener::bind((address, PORT)).unwrap()).unwrap();
     let sink = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();

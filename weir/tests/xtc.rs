@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use common::{Running, Site, soon};
+use common::{NodeLab, Running, soon};
 use serde_json::Value;
 use weir_client::Client;
 use weir_platform::cap::cgroup::CgroupTree;
@@ -106,9 +106,9 @@ const TOKEN: &str = "tenant-of-lead";
 struct Flood(Arc<AtomicBool>, Option<JoinHandle<()>>);
 
 impl Flood {
-    fn start(site: &Site) -> Self {
+    fn start(lab: &NodeLab) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (seen, name) = (Arc::clone(&stop), format!("{}-wire", site.name()));
+        let (seen, name) = (Arc::clone(&stop), format!("{}-wire", lab.name()));
         let send = move || {
             let socket = UdpSocket::bind("10.9.0.9:0").unwrap();
             while !seen.load(Ordering::Relaxed) {
@@ -137,9 +137,9 @@ impl Drop for Flood {
 struct Process(Child);
 
 impl Process {
-    fn start(site: &Site) -> Self {
+    fn start(lab: &NodeLab) -> Self {
         let child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
-        std::fs::write(site.path("vr2.pid"), format!("{}\n", child.id())).unwrap();
+        std::fs::write(lab.path("vr2.pid"), format!("{}\n", child.id())).unwrap();
         Self(child)
     }
 }
@@ -151,29 +151,29 @@ impl Drop for Process {
     }
 }
 
-fn said(site: &Site, words: &[&str]) -> String {
-    let output = site.weir(words);
+fn said(lab: &NodeLab, words: &[&str]) -> String {
+    let output = lab.weir(words);
     assert!(output.status.success(), "{words:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn json(site: &Site, words: &[&str]) -> Value {
-    serde_json::from_str(&said(site, &[words, &["--json"]].concat())).unwrap()
+fn json(lab: &NodeLab, words: &[&str]) -> Value {
+    serde_json::from_str(&said(lab, &[words, &["--json"]].concat())).unwrap()
 }
 
 /// The mean rate of the newest ten samples.
-fn rate(site: &Site, router: &str) -> u64 {
-    let log = json(site, &["xtc", "log", router, "--newest", "10"]);
+fn rate(lab: &NodeLab, router: &str) -> u64 {
+    let log = json(lab, &["xtc", "log", router, "--newest", "10"]);
     let rates: Vec<u64> =
         log.as_array().unwrap().iter().filter_map(|one| one["rate_pps"].as_u64()).collect();
     rates.iter().sum::<u64>() / (rates.len() as u64).max(1)
 }
 
 /// Waits until something holds.
-fn until(site: &Site, what: &str, holds: impl Fn() -> bool) {
+fn until(lab: &NodeLab, what: &str, holds: impl Fn() -> bool) {
     if !soon(holds) {
-        let log = site.weir(&["xtc", "log", "vr1", "--newest", "5"]);
-        panic!("not {what}: {:?} {log:?}", site.weir(&["xtc", "status"]));
+        let log = lab.weir(&["xtc", "log", "vr1", "--newest", "5"]);
+        panic!("not {what}: {:?} {log:?}", lab.weir(&["xtc", "status"]));
     }
 }
 
@@ -182,63 +182,63 @@ fn near(rate: u64, wanted: u64) -> bool {
 }
 
 /// Not in the lab's own mount namespace, as `ip netns exec` makes it: it has no control groups.
-fn run(site: &Site) -> Running {
-    let mut command = site.command(env!("CARGO_BIN_EXE_weir"));
-    command.args(["node", "run", "--config", &site.path("node.toml")]);
-    let namespace = netns::Namespace::open(&format!("{}-sw", site.name())).unwrap();
-    let node = site.start_by(command, |command| namespace.spawn(command).unwrap());
-    site.wait_for_node();
+fn run(lab: &NodeLab) -> Running {
+    let mut command = lab.command(env!("CARGO_BIN_EXE_weir"));
+    command.args(["node", "run", "--config", &lab.path("node.toml")]);
+    let namespace = netns::Namespace::open(&format!("{}-sw", lab.name())).unwrap();
+    let node = lab.start_by(command, |command| namespace.spawn(command).unwrap());
+    lab.wait_for_node();
     node
 }
 
 #[test]
 fn a_node_holds_its_routers_and_every_verb_takes_effect() {
-    let Some(site) = Site::up("weir-t-xtc", TOPOLOGY, "") else { return };
-    site.write(&POLICY.replace("PIDFILE", &site.path("vr2.pid")));
+    let Some(lab) = NodeLab::up("weir-t-xtc", TOPOLOGY, "") else { return };
+    lab.write(&POLICY.replace("PIDFILE", &lab.path("vr2.pid")));
     let Ok(tree) = CgroupTree::find() else {
         println!("SKIPPED a_node_holds_its_routers_and_every_verb_takes_effect: no control groups");
         return;
     };
     let group = tree.group("weir-node-vr2");
-    let process = Process::start(&site);
-    let before = site.devices();
-    let node = run(&site);
-    let flood = Flood::start(&site);
-    let offered = || json(&site, &["xtc", "status", "vr1"])["offered_pps"].as_u64();
-    until(&site, "flooded", || offered().is_some_and(|offered| offered > 1200));
-    until(&site, "held at 400 pps", || near(rate(&site, "vr1"), 400));
-    let status = || json(&site, &["xtc", "status", "vr1"]);
-    until(&site, "active", || status()["phase"] == "active");
+    let process = Process::start(&lab);
+    let before = lab.devices();
+    let node = run(&lab);
+    let flood = Flood::start(&lab);
+    let offered = || json(&lab, &["xtc", "status", "vr1"])["offered_pps"].as_u64();
+    until(&lab, "flooded", || offered().is_some_and(|offered| offered > 1200));
+    until(&lab, "held at 400 pps", || near(rate(&lab, "vr1"), 400));
+    let status = || json(&lab, &["xtc", "status", "vr1"]);
+    until(&lab, "active", || status()["phase"] == "active");
     assert_eq!(status()["controller"], "combined");
     // Each verb, on record.
-    said(&site, &["xtc", "set", "vr1", "--set-point", "800pps"]);
-    until(&site, "held at 800 pps", || near(rate(&site, "vr1"), 800));
-    said(&site, &["undo"]);
-    until(&site, "back at 400 pps", || near(rate(&site, "vr1"), 400));
-    said(&site, &["xtc", "pause", "vr1"]);
-    assert_eq!(json(&site, &["xtc", "status", "vr1"])["phase"], "paused");
-    let again = site.weir(&["xtc", "pause", "vr1"]);
+    said(&lab, &["xtc", "set", "vr1", "--set-point", "800pps"]);
+    until(&lab, "held at 800 pps", || near(rate(&lab, "vr1"), 800));
+    said(&lab, &["undo"]);
+    until(&lab, "back at 400 pps", || near(rate(&lab, "vr1"), 400));
+    said(&lab, &["xtc", "pause", "vr1"]);
+    assert_eq!(json(&lab, &["xtc", "status", "vr1"])["phase"], "paused");
+    let again = lab.weir(&["xtc", "pause", "vr1"]);
     let text = String::from_utf8(again.stderr).unwrap();
     assert!(text.contains("router vr1 is paused, which cannot become paused"), "{text}");
-    said(&site, &["xtc", "resume", "vr1"]);
-    said(&site, &["xtc", "deactivate", "vr1"]);
-    assert_eq!(json(&site, &["xtc", "status", "vr1"])["limit_pps"], Value::Null);
-    said(&site, &["xtc", "activate", "vr1", "--set-point", "200pps"]);
-    until(&site, "held at 200 pps", || near(rate(&site, "vr1"), 200));
-    let refused = site.weir(&["xtc", "set", "vr1", "--set-point", "60kpps"]);
+    said(&lab, &["xtc", "resume", "vr1"]);
+    said(&lab, &["xtc", "deactivate", "vr1"]);
+    assert_eq!(json(&lab, &["xtc", "status", "vr1"])["limit_pps"], Value::Null);
+    said(&lab, &["xtc", "activate", "vr1", "--set-point", "200pps"]);
+    until(&lab, "held at 200 pps", || near(rate(&lab, "vr1"), 200));
+    let refused = lab.weir(&["xtc", "set", "vr1", "--set-point", "60kpps"]);
     let text = String::from_utf8(refused.stderr).unwrap();
     assert!(text.contains("60kpps is more than receive.max_pps, 50kpps"), "{text}");
     drop(flood);
-    whoever_asks_sees_his_own(&site);
-    process_router(&site, process, &group);
-    let node = leased(&site, node);
-    site.stop(node);
+    whoever_asks_sees_his_own(&lab);
+    process_router(&lab, process, &group);
+    let node = leased(&lab, node);
+    lab.stop(node);
     assert!(!group.exists(), "the group is gone");
-    site.is_again(&before);
+    lab.is_again(&before);
 }
 
 /// The process is in a group of its own with a quota; it ends, and comes back as another.
-fn process_router(site: &Site, process: Process, group: &std::path::Path) {
+fn process_router(lab: &NodeLab, process: Process, group: &std::path::Path) {
     let of = |file: &str| std::fs::read_to_string(group.join(file)).unwrap_or_default();
     let pids = || of("cgroup.procs").trim().to_owned();
     assert_eq!(pids(), process.0.id().to_string());
@@ -247,20 +247,20 @@ fn process_router(site: &Site, process: Process, group: &std::path::Path) {
     assert!(quota.starts_with("1000"), "{quota}");
     // Twice the rate is twice the cap, where the policy comes to allow that much.
     let is = |quota| (of("cpu.cfs_quota_us") + &of("cpu.max")).starts_with(quota);
-    said(site, &["xtc", "set", "vr2", "--cap-max", "80%"]);
-    said(site, &["xtc", "set", "vr2", "--set-point", "2kpps"]);
-    until(site, "capped at 20 %", || is("2000"));
-    said(site, &["undo"]);
-    until(site, "capped at 10 %", || is("1000"));
-    said(site, &["undo"]);
+    said(lab, &["xtc", "set", "vr2", "--cap-max", "80%"]);
+    said(lab, &["xtc", "set", "vr2", "--set-point", "2kpps"]);
+    until(lab, "capped at 20 %", || is("2000"));
+    said(lab, &["undo"]);
+    until(lab, "capped at 10 %", || is("1000"));
+    said(lab, &["undo"]);
     drop(process);
-    let status = || json(site, &["xtc", "status", "vr2"]);
-    until(site, "missed", || {
+    let status = || json(lab, &["xtc", "status", "vr2"]);
+    until(lab, "missed", || {
         status()["trouble"].as_str().is_some_and(|why| why.contains("not there"))
     });
-    let process = Process::start(site);
-    until(site, "held again", || pids() == process.0.id().to_string());
-    until(site, "well", || status()["phase"] == "active" && status()["trouble"].is_null());
+    let process = Process::start(lab);
+    until(lab, "held again", || pids() == process.0.id().to_string());
+    until(lab, "well", || status()["phase"] == "active" && status()["trouble"].is_null());
     // Back before its cap would have been released: it has the same again.
     let quota = of("cpu.cfs_quota_us") + &of("cpu.max");
     assert!(quota.starts_with("1000"), "{quota}");
@@ -269,23 +269,23 @@ fn process_router(site: &Site, process: Process, group: &std::path::Path) {
 
 /// A controller holds a router that is off for two seconds, and is gone; what it set ends with
 /// them, and with a node that is killed, and is never on record.
-fn leased(site: &Site, node: Running) -> Running {
-    let client = Client::new(site.path("node-node.sock").as_ref());
-    said(site, &["xtc", "deactivate", "vr1"]);
+fn leased(lab: &NodeLab, node: Running) -> Running {
+    let client = Client::new(lab.path("node-node.sock").as_ref());
+    said(lab, &["xtc", "deactivate", "vr1"]);
     let record = || client.text("/v1/changes").unwrap();
     let before = record();
     let ask = |lease_ns: u64, pps: u64| {
         let body = serde_json::json!({ "lease_ns": lease_ns, "set_points_pps": { "vr1": pps } });
         client.ask::<Value>(weir_client::Method::POST, "/v1/set-points", Some(&body))
     };
-    let status = || json(site, &["xtc", "status", "vr1"]);
+    let status = || json(lab, &["xtc", "status", "vr1"]);
     assert_eq!(ask(2_000_000_000, 300).unwrap()["refused"], serde_json::json!({}));
     let leased = status();
     assert_eq!((&leased["state"], &leased["set_point_pps"]), (&"leased".into(), &300.into()));
     assert!((1..=2_000_000_000).contains(&leased["lease"]["left_ns"].as_u64().unwrap()));
-    assert!(said(site, &["xtc", "status"]).contains("leased by uid 0"));
-    until(site, "limited", || status()["limit_pps"].as_u64().is_some());
-    until(site, "let go", || status()["state"] == "off");
+    assert!(said(lab, &["xtc", "status"]).contains("leased by uid 0"));
+    until(lab, "limited", || status()["limit_pps"].as_u64().is_some());
+    until(lab, "let go", || status()["state"] == "off");
     assert_eq!((&status()["limit_pps"], &status()["lease"]), (&Value::Null, &Value::Null));
     let page = client.text("/metrics").unwrap();
     assert!(page.contains("\nweir_xtc_leases_expired_total 1\n"), "{page}");
@@ -300,20 +300,20 @@ fn leased(site: &Site, node: Running) -> Running {
     let refused = client.ask::<Value>(weir_client::Method::PATCH, "/v1/xtc/vr1", Some(&pause));
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("held by a controller's lease (uid 0)"), "{refused}");
-    let refused = String::from_utf8(site.weir(&["xtc", "pause", "vr1"]).stderr).unwrap();
+    let refused = String::from_utf8(lab.weir(&["xtc", "pause", "vr1"]).stderr).unwrap();
     let why = "router vr1 is leased, which cannot become paused: a controller's lease (uid 0)";
     assert!(refused.contains(why), "{refused}");
     assert_eq!(record(), before, "nothing of it is on record");
     let told = String::from_utf8(node.kill().stderr).unwrap();
     assert!(told.contains("300pps of uid 0 was not renewed for 2s: withdrawn"), "{told}");
-    let node = run(site);
+    let node = run(lab);
     assert_eq!((&status()["state"], &status()["lease"]), (&"off".into(), &Value::Null));
     node
 }
 
 /// A tenant reads the state of its routers, and changes nothing; metrics have the same.
-fn whoever_asks_sees_his_own(site: &Site) {
-    let client = Client::new(site.path("node-node.sock").as_ref());
+fn whoever_asks_sees_his_own(lab: &NodeLab) {
+    let client = Client::new(lab.path("node-node.sock").as_ref());
     let page = client.text("/metrics").unwrap();
     for line in [
         "weir_xtc_active{router=\"vr1\",slice=\"gold\"} 1",

@@ -27,8 +27,8 @@ pub fn soon(mut holds: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// A lab whose node `sw` a Weir node runs in; gone with the value.
-pub struct Site {
+/// A lab with a Weir node in its namespace `sw`. It is removed when the value is dropped.
+pub struct NodeLab {
     name: String,
     folder: PathBuf,
     started: AtomicU32,
@@ -42,7 +42,7 @@ pub struct Running {
     said: [PathBuf; 2],
 }
 
-impl Site {
+impl NodeLab {
     /// A lab of that name and topology, its devices up. `None` without root, after saying so.
     pub fn up(name: &str, topology: &str, policy: &str) -> Option<Self> {
         if !weir_platform::process::is_root() {
@@ -52,18 +52,18 @@ impl Site {
         println!("ON THE HOST");
         let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let site = Self { name: name.to_owned(), folder, started: AtomicU32::new(0) };
-        site.write(policy);
-        std::fs::write(site.path("lab.toml"), topology.replace("NAME", name)).unwrap();
-        let up = site.lab(&["up", &site.path("lab.toml")]);
+        let lab = Self { name: name.to_owned(), folder, started: AtomicU32::new(0) };
+        lab.write(policy);
+        std::fs::write(lab.path("lab.toml"), topology.replace("NAME", name)).unwrap();
+        let up = lab.lab(&["up", &lab.path("lab.toml")]);
         assert!(up.status.success(), "{up:?}");
         let all_up = || {
-            let devices = site.devices();
+            let devices = lab.devices();
             let [links, up] = ["@if", "state UP"].map(|what| devices.matches(what).count());
             links > 0 && up == links
         };
-        assert!(soon(all_up), "{}", site.devices());
-        Some(site)
+        assert!(soon(all_up), "{}", lab.devices());
+        Some(lab)
     }
 
     /// The lab's name.
@@ -266,7 +266,7 @@ impl Drop for Running {
     }
 }
 
-impl Drop for Site {
+impl Drop for NodeLab {
     fn drop(&mut self) {
         self.weir(&["node", "stop"]);
         self.lab(&["down", &self.path("lab.toml")]);
@@ -310,7 +310,8 @@ a = { at = "wire:eth0", addresses = ["10.9.0.9/24"] }
 b = "sw:up0"
 "#;
 
-/// The beginning of a policy for the kernel's data plane on the bridge that [`Site::bridge`] makes.
+/// The beginning of a policy for the kernel's data plane, on the bridge that [`NodeLab::bridge`]
+/// makes.
 pub const ON_A_BRIDGE: &str = r#"
 version = 1
 
@@ -348,13 +349,13 @@ slice = "lead"
 device = "lead1"
 "#;
 
-/// A BPF file system in the site's state folder, since `ip netns exec` hides the system's.
+/// A BPF file system in the lab's state folder, since `ip netns exec` hides the system's.
 pub struct BpfSystem(String);
 
 impl BpfSystem {
     /// Mounts it until the value is dropped.
-    pub fn mount(site: &Site) -> Self {
-        let folder = site.path("bpf");
+    pub fn mount(lab: &NodeLab) -> Self {
+        let folder = lab.path("bpf");
         std::fs::create_dir(&folder).unwrap();
         let mounted = Command::new("mount").args(["-t", "bpf", "bpf", &folder]).status();
         assert!(mounted.unwrap().success());
