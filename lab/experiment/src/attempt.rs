@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Experiments that are made again because the machine's host took the processors away meanwhile:
-//! no forwarder works on a processor that stands still.
+//! Repeats an experiment whose only failures are timing failures and that lost CPU time to the
+//! hypervisor.
 //!
-//! An experiment is made again if it did not hold, one processor lost [`DISTURBED_MS`] or more of a
-//! look of [`crate::stolen`] and a quarter of it, it took no longer than [`REPEATED_WITHIN`], and
-//! it was not the last of [`ATTEMPTS`]. The last one counts, disturbed or not. Nothing is thrown
-//! away: the samples of an attempt that does not count stay in the result as `attempt-N/SERIES`,
-//! and a note has each case that it broke with its value and bound. That both happened at once does
-//! not show that one is the cause of the other: who reads the same case in every note has found a
-//! defect.
+//! An experiment is repeated if a claim failed, one processor lost [`DISTURBED_MS`] or more of a
+//! look of [`crate::stolen`] and a quarter of it, the attempt took at most [`REPEATED_WITHIN`], and
+//! it was not the last of [`ATTEMPTS`]. The last attempt counts, disturbed or not. Nothing is
+//! discarded: the samples of an attempt that does not count stay in the result as
+//! `attempt-N/SERIES`, and a note lists each failed case with its value and bound. A failure and
+//! lost CPU time in one attempt do not prove that one is the cause of the other: a case that fails
+//! in every note is a defect.
 //!
-//! It is made again for what may come too late alone. A claim that something is exact (a refused
-//! token, the order of packets, a file that is as it was) is about what was done, not when: an
-//! attempt that broke one counts, whatever the host took. Of exact claims only those of [`LATE`]
-//! are about time as well: a packet that nobody takes from its ring is lost. And claims that have
-//! room but nothing to do with time ([`NEVER_LATE`], [`ASKED`]) count as exact ones do.
+//! Timing failures are failures of claims that depend on when something happens. A claim that
+//! something is exact (a refused token, the order of packets, an unchanged file) is about the
+//! outcome: an attempt that broke one counts, whatever CPU time it lost. Of exact claims only those
+//! of [`LATE`] depend on time as well: a packet is lost if nobody takes it from its ring in time.
+//! Claims that have a margin but do not depend on time ([`NEVER_LATE`], [`ASKED`]) count as exact.
 
 use std::time::{Duration, Instant};
 

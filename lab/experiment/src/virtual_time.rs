@@ -73,8 +73,8 @@ struct CaptureState {
 }
 
 impl SimArm {
-    /// Returns the seed of a part that has a number of its own, which is that number without a
-    /// seed. Parts of near seeds have none in common.
+    /// Returns the random seed of a part: its number XOR the rotated run seed. The rotation keeps
+    /// parts of runs with neighbouring seeds apart.
     #[must_use]
     pub const fn seed_of(&self, part: u64) -> u64 {
         part ^ self.seed.rotate_left(32)

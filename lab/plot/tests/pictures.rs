@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! That what was handed in can be seen: names in the text, colours and letters in the pixels.
+//! Names, colours and text of the input appear in the drawing: names in the SVG text, colours and
+//! letters in the pixels.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use resvg::tiny_skia::Pixmap;

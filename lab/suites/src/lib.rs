@@ -1,9 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The experiments: measure Weir's promises on real packets, with independent sinks.
 //!
-//! [`demo`] is made to be watched. [`TABLES`] are the tables of requirements, [`conformance`] is
-//! one suite for every data plane, and [`reproduce`] makes the figures of published texts again.
-//! The framework of all of them is `weir-experiment`.
+//! [`demo`] is made to be watched. [`conformance`] is one suite for every data plane, and
+//! [`reproduce`] reproduces the figures of published papers. [`TABLES`] are the tables of
+//! requirements:
+//!
+//! - [`isolation`]: every tenant gets its share of a switch (table `first-light`);
+//! - [`netback`]: the experiments of the Netback paper, and Weir beside other forwarders;
+//! - [`node`]: the node as a product: live changes, its API, start and end;
+//! - [`xtc`]: a packet rate for every router, held by feedback;
+//! - [`jitter`]: packets that leave at the right time;
+//! - [`iip`]: parallel internets on one link, separated by a header and by time;
+//! - [`kernel`]: the kernel's own data plane, on the host's bridge;
+//! - [`em`]: execution management, the broker of guaranteed connections;
+//! - [`sim`]: the simulated machine beside the machines of the papers;
+//! - [`house`]: scale, the cost of a node with as many vifs as real hosts have.
+//!
+//! Their rows use [`routers`] (routers with capped CPU time), [`guests`] (user-space routers),
+//! [`swarm`] (the daemon's logic under random faults) and [`xen`] (guests of a real Xen). The
+//! framework of all of them is `weir-experiment`.
 
 mod browser;
 mod change_load;

@@ -75,7 +75,7 @@ fn a_lab_comes_up_carries_packets_and_goes_without_a_trace() {
     let inside = a.run(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
     assert!(inside.contains("eth0:"), "{inside}");
 
-    // Nothing that nobody sent: without IPv6, and with neighbours asked for at most once.
+    // Namespace `sw` forwards IPv4, and the device of `b` does not segment TCP.
     let forward = netns::in_namespace(&format!("{}-sw", topology.name), || {
         std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()
     });

@@ -38,7 +38,7 @@ enum Command {
     Verify(verify::Verify),
     /// Run one suite of isolation experiments on a data plane
     Conformance(conformance::Conformance),
-    /// Make the experiments of a text again, before and after
+    /// Reproduce a paper's experiments, without and with Weir
     #[command(subcommand)]
     Reproduce(reproduce::Reproduce),
     /// Runs in virtual time

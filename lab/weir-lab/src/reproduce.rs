@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir-lab reproduce`: the experiments of a text, before and after.
+//! `weir-lab reproduce`: reproduces a paper's experiments, without and with Weir.
 
 mod em;
 mod figure_set;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use weir_platform::failure::Failure;
 
-/// Make the experiments of a text again, before and after.
+/// Reproduce a paper's experiments, without and with Weir.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Reproduce {
     /// Packet scheduling across virtual interfaces: fig5 to fig12, and what the text left open

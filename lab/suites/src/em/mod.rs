@@ -8,11 +8,11 @@ mod brokers;
 mod burst;
 pub mod comparison;
 mod crash;
-mod doors;
 mod drawn;
 mod drift;
 mod edge;
 mod guarantee;
+mod interfaces;
 mod linux_hosts;
 mod oracle;
 mod order;
@@ -98,7 +98,7 @@ const ROWS: &[Requirement] = &[
     row(
         12,
         "JSON, XML, page and command line leave one row; an administrator meets its network alone",
-        &[Plain(doors::show)],
+        &[Plain(interfaces::show)],
     )
     .correctness(),
     row(13, "drift is repaired within a second, foreign lines stay", &[Plain(drift::show)]),

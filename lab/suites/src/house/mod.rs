@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The house: what a node costs that carries as many vifs as real hosts do.
+//! The house: the cost of a node that carries as many vifs as real hosts do.
 
 mod start;
 
 use weir_experiment::RowPart::Plain;
 use weir_experiment::{Requirement, RequirementTable};
 
-/// The table. Its other rows are not measured, but held by `cargo xtask tidy` and by tests.
+/// The table. Only row 10 is measured here; other rows are held elsewhere:
+///
+/// - 1 and 4 by `cargo tree` and `cargo xtask lines`;
+/// - 5 by `cargo xtask tidy`;
+/// - 6 by `weir-lab verify sim --row 10`;
+/// - 7 by `./x bench live_change`, and 8 by `./x bench instructions`;
+/// - 9 by the test `host/ports/tests/load.rs`.
 pub const TABLE: RequirementTable = RequirementTable {
     name: "house",
     rows: &[Requirement::new(

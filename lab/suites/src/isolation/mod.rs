@@ -43,7 +43,7 @@ pub const TABLE: RequirementTable = RequirementTable { name: NAME, rows: ROWS };
 const NAME: &str = "first-light";
 
 const ROWS: &[Requirement] = &[
-    row(2, "the demonstration: every tenant has what it is owed", &[Plain(demonstration)]),
+    row(2, "the demonstration: every tenant has what it is guaranteed", &[Plain(demonstration)]),
     row(
         3,
         "equal priorities share equally, one sender 3 times as active",

@@ -24,8 +24,8 @@ pub(crate) struct Judge {
     lately: Vec<Vec<(Instant, u64)>>,
     /// By router: until when it may be punished for more than its guarantee.
     guilty_until: Vec<Instant>,
-    /// Routers that ever asked for twice their guarantee, or whose meters went wrong: one that asks
-    /// for a little less later neither offends nor reforms.
+    /// Routers that ever asked for twice their guarantee, or whose meters went wrong. A later,
+    /// lower demand changes the grade of such a router in neither direction.
     flooded: Vec<bool>,
     /// Set-points are not judged before this: the manager could not see.
     blind_until: Instant,

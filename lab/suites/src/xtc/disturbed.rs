@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One router of each kind that is held while something takes 15 % of the CPU time that it was
-//! assigned in the ten seconds before (row 4): of a process router a process under the same cap, of
-//! a namespace router rules that the kernel looks through for each packet.
+//! Row 4: a disturbance takes 15 % of the CPU time that a router was assigned in the ten seconds
+//! before. A process router has a competing process in the same control group. A namespace router
+//! has extra firewall rules, which the kernel compares each packet with.
 //!
-//! By the cap alone, with samples of a second, beside Fixed Cap: the cap under which Weir's
-//! controller held the set-point just before, and no feedback. Combined, by a running node, with
-//! samples of 100 ms, twice: with room above the ceiling; and where the largest cap is half of what
-//! the router can use, at 95 % of what it forwards under that, without.
+//! By the cap alone, Weir's controller is measured beside Fixed Cap, with samples of a second.
+//! Fixed Cap is the cap under which Weir's controller held the set-point just before, without
+//! feedback. With limit and cap together, a running node holds the router, with samples of 100 ms,
+//! twice: with room above the ceiling; and without room, at 95 % of what the router forwards while
+//! the largest cap is half of what it can use.
 //!
 //! The size of a disturbance is set by a measurement before it, and measured again during it. The
-//! process's is the CPU time that it used, by what was assigned. The rules' is what a packet costs
-//! more: as a part of what it costs then where the cap is all that holds the router, since that
-//! part of any cap is lost to it; in CPU time by what was assigned where the rate is held.
+//! size of a process is its CPU time, divided by the CPU time that was assigned. The size of rules
+//! is the cost that they add to a packet. Where the cap alone holds the router, it is divided by
+//! the cost of a packet with the rules, since the router loses that part of any cap. Where the rate
+//! is held, it is CPU time, divided by the CPU time that was assigned.
 //!
 //! The cost of a packet without a disturbance drifts by a tenth and more from one ten seconds to
-//! the next. So what is compared, Fixed Cap's rates and the costs that tell what rules are worth,
-//! is taken in turns of a second or two, without and with. Weir's controllers meet one that comes
-//! once and stays.
+//! the next. Fixed Cap's rates, and the costs by which rules are sized, are therefore measured in
+//! turns of a second or two, alternately without and with the disturbance. Weir's controllers face
+//! one lasting step.
 
 use weir_api_types::xtc::DecisionView;
 use weir_control::ActionReason;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One request through four doors, JSON, XML, the command line and the page, leaves the same row in
-//! the store; and what an administrator of one network, who has no right to ask, and who sends
-//! anything at all, gets.
+//! One request through the broker's four interfaces (JSON, XML, the command line, the page) leaves
+//! the same row in the store. Also tests that the broker refuses an administrator of another
+//! network, a caller without rights, and malformed requests.
 
 use serde_json::{Value, json};
 use weir_client::Method;
@@ -19,18 +19,23 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let lab = BrokerLab::up()?;
     let broker = lab.broker()?;
     let mut rows = Vec::new();
-    for door in [Door::Json, Door::Xml, Door::CommandLine, Door::Page] {
-        if let (Door::Page, Some(lacks)) = (door, browser::lacks(PAGE_SCRIPT)) {
+    for interface in [
+        RequestInterface::Json,
+        RequestInterface::Xml,
+        RequestInterface::CommandLine,
+        RequestInterface::Page,
+    ] {
+        if let (RequestInterface::Page, Some(lacks)) = (interface, browser::lacks(PAGE_SCRIPT)) {
             skipped(rec, "the page", &lacks);
             continue;
         }
-        door.ask(rec, &lab)?;
+        interface.ask(rec, &lab)?;
         let connection = only(&lab)?;
         rows.push(row(&lab, &connection)?);
         lab.remove(&connection)?;
     }
     let others = rows.iter().filter(|row| **row != rows[0]).count() as u64;
-    rec.none("different", "rows of the other doors that differ from that of JSON", others)?;
+    rec.none("different", "rows of the other interfaces that differ from that of JSON", others)?;
     administrators(rec, &lab)?;
     replay(rec, &lab)?;
     document(rec, &lab)?;
@@ -38,17 +43,17 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     lab.down()
 }
 
-/// A way to ask for a connection.
+/// An interface of the broker, by which a connection is requested.
 #[derive(Clone, Copy)]
-enum Door {
+enum RequestInterface {
     Json,
     Xml,
     CommandLine,
     Page,
 }
 
-impl Door {
-    /// Asks for the same connection as through the other doors.
+impl RequestInterface {
+    /// Asks for the same connection as through the other interfaces.
     fn ask(self, rec: &mut Recording<'_>, lab: &BrokerLab) -> Result {
         match self {
             Self::Json => drop(lab.post(JSON_KIND, &request().to_string())?),
