@@ -64,7 +64,7 @@ pub(crate) fn append(lines: &str, name: &str, result: &str) -> Result<(), Box<dy
     let text = fs::read_to_string(result).map_err(|error| format!("{result}: {error}"))?;
     let file = ResultFile::from_json(&text).map_err(|error| format!("{result}: {error}"))?;
     let line = KeptLine::of(name, &file).map_err(|error| format!("{result}: {error}"))?;
-    if let Some(problem) = line.problem().or_else(|| foreign(&line.commit)) {
+    if let Some(problem) = line.problem().or_else(|| ancestry_problem(&line.commit)) {
         return Err(format!("{result} is not kept: {problem}").into());
     }
     let mut out = fs::OpenOptions::new().create(true).append(true).open(lines)?;
@@ -84,7 +84,7 @@ pub(crate) fn read(path: &str) -> Result<KeptLines, Box<dyn Error>> {
         return Ok(lines);
     }
     for line in lines.values() {
-        if let Some(problem) = foreign(&line.commit) {
+        if let Some(problem) = ancestry_problem(&line.commit) {
             return Err(format!("{path}: {}: {problem}", line.bench).into());
         }
     }
@@ -225,7 +225,7 @@ fn is_setting(name: &str) -> bool {
 }
 
 /// Returns the problem with a commit that HEAD does not descend from; `None` if it does.
-fn foreign(commit: &str) -> Option<String> {
+fn ancestry_problem(commit: &str) -> Option<String> {
     let mut git = Command::new("git");
     let found = git.args(["merge-base", "--is-ancestor", commit, "HEAD"]).output();
     match found {
@@ -352,10 +352,10 @@ mod tests {
     /// Goal: a run of a commit that is no ancestor of HEAD is refused. HEAD itself is not foreign.
     #[test]
     fn a_commit_of_another_history_is_refused() {
-        if is_shallow() || foreign("HEAD").is_some() {
+        if is_shallow() || ancestry_problem("HEAD").is_some() {
             println!("SKIPPED a_commit_of_another_history_is_refused: no repository");
             return;
         }
-        assert!(foreign(COMMIT).unwrap().contains("is no ancestor of HEAD"));
+        assert!(ancestry_problem(COMMIT).unwrap().contains("is no ancestor of HEAD"));
     }
 }

@@ -53,7 +53,7 @@ fn workspace() -> Command {
 }
 
 /// Runs `cargo test` with these arguments and prints the summary.
-pub(crate) fn some(arguments: &[String]) -> Result<(), String> {
+pub(crate) fn run_selected(arguments: &[String]) -> Result<(), String> {
     let mut command = command::cargo(&["test"]);
     command.args(arguments);
     if !arguments.iter().any(|argument| argument == "--") {
@@ -127,7 +127,7 @@ fn stream(
 }
 
 /// The hint that is printed after a suite was killed.
-const CLEAN: &str = "`weir clean --all` takes away what its labs left";
+const CLEAN: &str = "`weir clean --all` removes leftovers of killed labs";
 
 /// Reads the lines of a pipe, with their line ends, on a thread of its own. Lines are bytes, since
 /// a test may print invalid UTF-8.

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     let outcome = match name {
         "ci" => ci::all(),
         "test" if rest.is_empty() => ci::all(),
-        "test" => cargo_test::some(rest),
+        "test" => cargo_test::run_selected(rest),
         "tidy" => tidy::check_repository(),
         "house" => tidy::house(rest),
         "no-std" => no_std::prove(),

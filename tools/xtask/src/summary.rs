@@ -27,7 +27,7 @@ pub(crate) struct TestSummary {
     /// Names of the tests that failed.
     pub(crate) failures: Vec<String>,
     /// Names of the tests that passed.
-    held: Vec<String>,
+    passed_names: Vec<String>,
     /// Names of the tests of this suite that take long and have no outcome yet.
     slow: Vec<String>,
     /// Tests of this suite without an outcome.
@@ -58,7 +58,7 @@ impl TestSummary {
             self.begun += 1;
             self.left = tests;
             self.slow.clear();
-            self.before = (self.held.len(), self.failures.len());
+            self.before = (self.passed_names.len(), self.failures.len());
         } else if let Some(name) = named(line, " has been running for over 60 seconds") {
             self.slow.push(name.to_owned());
         } else if let Some(name) = named(line, " ... FAILED") {
@@ -66,7 +66,7 @@ impl TestSummary {
             self.failures.push(name.to_owned());
         } else if let Some(name) = named(line, " ... ok") {
             self.end_test(name);
-            self.held.push(name.to_owned());
+            self.passed_names.push(name.to_owned());
         } else if let Some(rest) = line.strip_prefix("test result: ") {
             self.suites += 1;
             self.printing.clear();
@@ -97,8 +97,8 @@ impl TestSummary {
         }
         let has_begun = self.left <= self.slow.len() as u64;
         self.failures.append(&mut self.slow);
-        let (held, failures) = self.before;
-        self.passed += (self.held.len() - held) as u64;
+        let (passed, failures) = self.before;
+        self.passed += (self.passed_names.len() - passed) as u64;
         self.failed += (self.failures.len() - failures) as u64;
         self.suites += u64::from(has_begun);
         true
@@ -117,7 +117,8 @@ impl TestSummary {
     /// Replaces the result of each failed test by that of `alone`, a run of these tests only.
     /// Returns false, and changes nothing, if that run crashed or lacks a test.
     pub(crate) fn take_alone(&mut self, alone: &Self) -> bool {
-        let is_told = |name: &String| alone.held.contains(name) || alone.failures.contains(name);
+        let is_told =
+            |name: &String| alone.passed_names.contains(name) || alone.failures.contains(name);
         let crashed = alone.crashed || alone.begun != alone.suites;
         if crashed || !self.failures.iter().all(is_told) {
             return false;
@@ -142,7 +143,7 @@ impl TestSummary {
     /// name connects a test with its output.
     pub(crate) fn is_all_on_host(&self) -> bool {
         let count = |name: &String| {
-            self.held.iter().chain(&self.failures).filter(|other| *other == name).count()
+            self.passed_names.iter().chain(&self.failures).filter(|other| *other == name).count()
         };
         self.failures.iter().all(|name| self.on_host.contains(name) && count(name) == 1)
     }
@@ -159,8 +160,8 @@ impl TestSummary {
     /// Ends the reading. Tests that reported themselves as skipped, which Cargo counts as passed,
     /// then count as skipped only.
     pub(crate) fn close(&mut self) {
-        let held = self.not_run.iter().filter(|name| self.held.contains(name));
-        self.passed = self.passed.saturating_sub(held.count() as u64);
+        let passed = self.not_run.iter().filter(|name| self.passed_names.contains(name));
+        self.passed = self.passed.saturating_sub(passed.count() as u64);
     }
 }
 
@@ -315,7 +316,7 @@ test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
     }
 
     #[test]
-    fn who_is_on_the_host_is_known_by_the_whole_name() {
+    fn on_host_tests_match_by_full_name() {
         let said = "---- b stdout ----\nON THE HOST";
         let failed = |name: &str| format!("test {name} ... FAILED\n{said}");
         let of = |lines: &str| run(lines, "test result: FAILED. 1 failed;").is_all_on_host();

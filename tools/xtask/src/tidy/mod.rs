@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Style as a program. Strict: no list of exceptions, and each rule has a test that breaks it.
+//! Style as a program. A rule is a function from a [`SourceFile`], or from all of them, to its
+//! [`StyleProblem`]s. It sees text alone, so its test hands it a text.
 //!
-//! A rule is a function from a [`SourceFile`], or from all of them, to its [`StyleProblem`]s. It
-//! sees text alone, so its test hands it a text.
+//! Two rules have exceptions: a short list of names that may be used twice (`names`), and a bound
+//! on comments that open badly ([`OPENINGS_MAX`]). Each rule has a test that breaks it, except
+//! [`graph::laboratory`].
 
 use std::process::Command;
 

@@ -3,7 +3,7 @@
 
 use super::file::{SourceFile, StyleProblem};
 
-/// Nothing above 200 kB: such things are made, not kept.
+/// No file above 300 kB: larger files are generated, not kept.
 pub(crate) fn blobs(file: &SourceFile) -> Vec<StyleProblem> {
     if file.size <= BLOB_BYTES_MAX {
         return Vec::new();
