@@ -249,6 +249,10 @@ pub struct DecisionView {
     /// Reason of the decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// True if the rate stays below the set-point although the cap is the largest that it may be.
+    #[serde(default)]
+    #[schema(required)]
+    pub no_headroom: bool,
     /// The whole decision in a line.
     pub text: String,
 }

@@ -14,7 +14,7 @@ use weir_api_types::xtc::{
     DecisionView, LeaseView, LoadView, ModelView, PolicedView, PolicingView, RouterView,
     SetPointAnswer, SetPointRequest, XtcChange, XtcView,
 };
-use weir_control::Estimate;
+use weir_control::{ActionReason, Estimate};
 use weir_dataplane::clock;
 use weir_loops::{
     LeaseRequest, LeaseStatus, LogLine, LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus,
@@ -278,6 +278,7 @@ fn decision_view(line: &LogLine, at_unix_ms: u64, text: String) -> DecisionView 
         cap_ppm: line.action.map(|action| action.cap.as_ppm()),
         limit_pps: line.action.and_then(|action| action.limit).map(PacketRate::as_pps),
         reason: line.action.map(|action| action.reason.to_string()),
+        no_headroom: line.action.is_some_and(|action| action.reason == ActionReason::NoHeadroom),
         text,
     }
 }
@@ -292,10 +293,33 @@ const LEASE_MOST: Nanos = Nanos::from_secs(3600);
 
 #[cfg(test)]
 mod tests {
+    use weir_control::Action;
     use weir_loops::RouterTrouble;
+    use weir_units::Instant;
 
     use super::*;
     use crate::caller::CallerRole;
+
+    /// A client reads from a field whether more CPU time would help, and from no text.
+    #[test]
+    fn a_decision_says_whether_it_found_headroom() {
+        let decided = |reason| {
+            let (at, cap) = (Instant::ZERO, CpuShare::from_percent(90));
+            let line = LogLine {
+                number: 0,
+                at,
+                set_point: PacketRate::ZERO,
+                sample: None,
+                error_pps: None,
+                action: Some(Action { at, cap, limit: None, changed: true, reason }),
+                text: String::new(),
+                redacted: String::new(),
+            };
+            decision_view(&line, 0, String::new()).no_headroom
+        };
+        assert!(decided(ActionReason::NoHeadroom));
+        assert!(!decided(ActionReason::NoDemand));
+    }
 
     /// The text of a trouble may name other routers' caps, files and processes of the host. An
     /// administrator reads it; a tenant reads the kind of trouble.

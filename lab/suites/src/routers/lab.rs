@@ -425,6 +425,7 @@ mod tests {
             cap_ppm: Some(cap_ppm),
             limit_pps: None,
             reason: Some("held".to_owned()),
+            no_headroom: false,
             text: String::new(),
         };
         let span = Nanos::from_millis(500);

@@ -90,6 +90,7 @@ mod tests {
             cap_ppm: None,
             limit_pps: None,
             reason: None,
+            no_headroom: false,
             text: String::new(),
         }
     }

@@ -21,7 +21,6 @@
 //! one lasting step.
 
 use weir_api_types::xtc::DecisionView;
-use weir_control::ActionReason;
 use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_platform::process::Identity;
@@ -313,7 +312,7 @@ fn judge_roomy(
     let (id, off) = tell(rec, bench, seen, "with-room")?;
     let id = |part: &str| format!("{id}/{part}");
     judge_worth(rec, bench, "combined, with room", &id, vec![seen.worth])?;
-    let none = seen.said.iter().filter(|decision| says_so(decision)).count() as u64;
+    let none = seen.said.iter().filter(|decision| decision.no_headroom).count() as u64;
     let text = |text: &str| format!("{}: combined: {text}", bench.kind.name());
     let what = text("decisions that find no room where the ceiling has some");
     rec.count(id("none"), what, none, Bound::equal(0.0))?;
@@ -333,7 +332,7 @@ fn judge_tight(
     let (short, said) = short_and_said(&seen.said);
     let all = seen.said.len();
     rec.say(&format!("of {all} decisions {short} fall short, {said} of them say why"));
-    for one in seen.said.iter().filter(|one| is_short(one) && !says_so(one)) {
+    for one in seen.said.iter().filter(|one| is_short(one) && !one.no_headroom) {
         let place = rec.name(&id("unsaid"));
         rec.result.add_note(format!("{place}: {}", one.text));
     }
@@ -392,17 +391,13 @@ fn judge_worth(
 /// Decisions on samples that are short of their set-point, and those of them that name the reason.
 fn short_and_said(decisions: &[DecisionView]) -> (u64, u64) {
     let short = decisions.iter().filter(|one| is_short(one));
-    let said = short.clone().filter(|one| says_so(one)).count();
+    let said = short.clone().filter(|one| one.no_headroom).count();
     (short.count() as u64, said as u64)
 }
 
 fn is_short(one: &DecisionView) -> bool {
     let least = (1.0 - ERROR) * float(one.set_point_pps);
     one.rate_pps.is_some_and(|rate| float(rate) < least)
-}
-
-fn says_so(decision: &DecisionView) -> bool {
-    decision.reason.as_deref() == Some(ActionReason::NoHeadroom.to_string().as_str())
 }
 
 /// CPU time of a packet in nanoseconds, over samples in which it was metered.
@@ -521,7 +516,7 @@ mod tests {
 
     #[test]
     fn a_decision_that_falls_short_names_the_reason_or_not() {
-        let decision = |rate_pps, reason: ActionReason| DecisionView {
+        let decision = |rate_pps, no_headroom| DecisionView {
             number: 0,
             at_unix_ms: 0,
             set_point_pps: 1000,
@@ -531,15 +526,16 @@ mod tests {
             error_pps: None,
             cap_ppm: None,
             limit_pps: None,
-            reason: Some(reason.to_string()),
+            reason: None,
+            no_headroom,
             text: String::new(),
         };
         let log = [
-            decision(979, ActionReason::NoHeadroom),
-            decision(900, ActionReason::NoHeadroom),
-            decision(979, ActionReason::NoDemand),
-            decision(981, ActionReason::NoDemand),
-            decision(1000, ActionReason::NoHeadroom),
+            decision(979, true),
+            decision(900, true),
+            decision(979, false),
+            decision(981, false),
+            decision(1000, true),
         ];
         assert_eq!(short_and_said(&log), (3, 2));
         assert_eq!(short_and_said(&[]), (0, 0));
