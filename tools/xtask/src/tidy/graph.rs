@@ -11,7 +11,9 @@ type Graph = BTreeMap<String, BTreeSet<String>>;
 /// An edge stands for a dependency, also where others lead the same way; a dependency is an edge,
 /// or a way over several.
 pub(crate) fn crates(files: &[SourceFile]) -> Vec<StyleProblem> {
-    let Some(page) = files.iter().find(|file| file.path == PAGE) else { return Vec::new() };
+    let Some(page) = files.iter().find(|file| file.path == PAGE) else {
+        return files.first().map(|file| missing(file, PAGE)).into_iter().collect();
+    };
     let (drawn, written) = (drawn(&page.text), written(files));
     let mut problems = Vec::new();
     for (from, to) in edges(&drawn) {
@@ -35,14 +37,21 @@ pub(crate) fn laboratory(files: &[SourceFile]) -> Vec<StyleProblem> {
     let mut problems = Vec::new();
     for (file, _) in manifests().filter(|(file, _)| !file.path.starts_with("lab/")) {
         for (index, line) in file.text.lines().enumerate() {
-            let key = line.split(['.', ' ', '=']).next().unwrap_or_default();
-            if lab.contains(&key) {
-                problems
-                    .push(file.problem(index + 1, format!("depends on {key} of the laboratory")));
+            if let Some(name) = lab.iter().find(|name| names_crate(line, name)) {
+                let message = format!("depends on {name} of the laboratory");
+                problems.push(file.problem(index + 1, message));
             }
         }
     }
     problems
+}
+
+/// True if a line of a manifest has the crate's name as a word: as a key, plain or quoted, in the
+/// head of a table, or as the package behind another key.
+fn names_crate(line: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let line = line.split('#').next().unwrap_or_default();
+    line.split(|c| !is_part(c)).any(|word| word == name)
 }
 
 /// `a & b --> c & d` between crates that are declared as `a["NAME: …"]`.
@@ -92,6 +101,11 @@ fn package(file: &SourceFile) -> Option<&str> {
     line.strip_suffix('"')
 }
 
+/// The problem of a repository without one of its pages.
+pub(super) fn missing(file: &SourceFile, page: &str) -> StyleProblem {
+    file.problem(1, format!("the repository has no {page}"))
+}
+
 fn edges(graph: &Graph) -> impl Iterator<Item = (&String, &String)> {
     graph.iter().flat_map(|(from, all)| all.iter().map(move |to| (from, to)))
 }
@@ -132,6 +146,34 @@ mod tests {
             manifest("c", ""),
         ];
         crates(&files).into_iter().map(|problem| problem.message).collect()
+    }
+
+    /// Goal: no manifest outside `lab/` names a crate below it, in any of these spellings.
+    #[test]
+    fn each_way_to_depend_on_the_laboratory_is_named() {
+        let found = |text: &str| {
+            let manifest = |path: &str, text: &str| SourceFile::of(path, text);
+            let files = [
+                manifest("lab/plot/Cargo.toml", "[package]\nname = \"weir-plot\"\n"),
+                manifest("core/a/Cargo.toml", &format!("[package]\nname = \"weir-a\"\n\n{text}")),
+            ];
+            laboratory(&files).len()
+        };
+        for text in [
+            "[dependencies]\nweir-plot.workspace = true\n",
+            "[dev-dependencies]\n\"weir-plot\" = { path = \"../../lab/plot\" }\n",
+            "[dependencies.weir-plot]\nworkspace = true\n",
+            "[dependencies]\nplot = { package = \"weir-plot\", version = \"0.1\" }\n",
+        ] {
+            assert_eq!(found(text), 1, "{text}");
+        }
+        assert_eq!(found("[dependencies]\nweir-plotter = \"1\" # not weir-plot\n"), 0);
+    }
+
+    #[test]
+    fn a_page_that_is_gone_is_named() {
+        let files = [SourceFile::of("core/a/Cargo.toml", "[package]\nname = \"weir-a\"\n")];
+        assert_eq!(crates(&files)[0].message, "the repository has no docs/architecture.md");
     }
 
     #[test]

@@ -3,8 +3,7 @@
 //! [`StyleProblem`]s. It sees text alone, so its test hands it a text.
 //!
 //! Two rules have exceptions: a short list of names that may be used twice (`names`), and a bound
-//! on comments that open badly ([`OPENINGS_MAX`]). Each rule has a test that breaks it, except
-//! [`graph::laboratory`].
+//! on comments that open badly ([`OPENINGS_MAX`]). Each rule has a test that breaks it.
 
 use std::process::Command;
 

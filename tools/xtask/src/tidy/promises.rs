@@ -2,12 +2,13 @@
 //! PROMISES.md: every promise names what holds it, and that exists.
 
 use super::file::{SourceFile, StyleProblem};
+use super::graph::missing;
 
 /// A promise is an entry of a list. It ends with `*pending*`, or with `Held by` and, in backticks,
 /// the names of tests (`fn NAME` under `#[test]`) or of rows of a table (`TABLE.ROW`).
 pub(crate) fn promises(files: &[SourceFile]) -> Vec<StyleProblem> {
-    let Some(file) = files.iter().find(|file| file.path == "PROMISES.md") else {
-        return Vec::new();
+    let Some(file) = files.iter().find(|file| file.path == PAGE) else {
+        return files.first().map(|file| missing(file, PAGE)).into_iter().collect();
     };
     let mut problems = Vec::new();
     for (line, promise) in entries(&file.text) {
@@ -72,6 +73,8 @@ fn has_row(file: &SourceFile, table: &str, row: &str) -> bool {
     let listed = code.contains(&format!("({row},\""));
     named && listed && row.chars().all(|c| c.is_ascii_digit())
 }
+
+const PAGE: &str = "PROMISES.md";
 
 #[cfg(test)]
 mod tests {
