@@ -8,7 +8,8 @@
 //! allocated per packet. The switch drops a scheduled frame in three cases only:
 //!
 //! - a change of policy removed its receiver, or requires headers for which it has no room;
-//! - it crosses from one vif to another, and the receiving vif has no room;
+//! - it crosses from one vif to another, and the receiving vif has no room, in its queue or its
+//!   smooth window;
 //! - too many frames wait for the rate of a router ([`Switch::limit_router`]).
 //!
 //! The switch does not route: in a frame it changes only the VLAN tag and the header of a parallel
