@@ -7,7 +7,9 @@
 //! such group, a strongly connected component of the graph, is a problem.
 //!
 //! The code is not parsed as by a compiler: strings and comments are masked, then `use` statements
-//! and paths are found by their text. That is exact enough for code in rustfmt's form.
+//! and paths are found by their text. That is exact enough for code in rustfmt's form. A method
+//! call does not say which file has the `impl` block, so it is no dependency here: the files over
+//! which one type spreads its methods may call each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
