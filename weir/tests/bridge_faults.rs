@@ -13,7 +13,7 @@ use common::{BpfSystem, NodeLab, ON_A_BRIDGE, TOPOLOGY, soon};
 fn a_port_that_goes_wrong_stops_no_guest() {
     let policy = format!("{ON_A_BRIDGE}{VIF}");
     let Some(lab) = NodeLab::up("weir-t-faults", TOPOLOGY, &policy) else { return };
-    let _gone_before_the_site = BpfSystem::mount(&lab);
+    let _gone_before_the_lab = BpfSystem::mount(&lab);
     lab.bridge(&["up0"], &["gold0"]);
     let node = lab.run(&[]);
     lab.wait_for_node();
@@ -46,7 +46,7 @@ fn a_port_that_goes_wrong_stops_no_guest() {
 fn keys_that_are_not_held_are_named() {
     let policy = format!("{ON_A_BRIDGE}host_receive = {{ priority = 5 }}\n{VIF}");
     let Some(lab) = NodeLab::up("weir-t-unheld", TOPOLOGY, &policy) else { return };
-    let _gone_before_the_site = BpfSystem::mount(&lab);
+    let _gone_before_the_lab = BpfSystem::mount(&lab);
     lab.bridge(&["up0", "gold0"], &[]);
     let node = lab.run(&[]);
     lab.wait_for_node();

@@ -175,7 +175,7 @@ fn a_device_that_the_libvirt_hook_frees_joins() {
 fn a_device_on_an_adopted_bridge_stays_there() {
     let policy = format!("{ON_A_BRIDGE}{GUESTS}");
     let Some(lab) = NodeLab::up("weir-t-adopted", TOPOLOGY, &policy) else { return };
-    let _gone_before_the_site = BpfSystem::mount(&lab);
+    let _gone_before_the_lab = BpfSystem::mount(&lab);
     lab.bridge(&["up0", "gold0", "lead1"], &[]);
     let node = lab.run(&[]);
     lab.wait_for_node();

@@ -19,7 +19,7 @@ fn over_tcp(lab: &NodeLab, token: &str, ca: &str, words: &[&str]) -> Output {
 }
 
 #[test]
-fn a_tenant_sees_and_changes_his_own_from_his_own_machine() {
+fn a_tenant_sees_and_changes_its_own_from_its_own_machine() {
     let Some(lab) = NodeLab::up("weir-t-remote", common::TOPOLOGY, common::POLICY) else { return };
     assert!(lab.inside("sw", "ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
     let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();

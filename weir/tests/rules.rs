@@ -15,7 +15,7 @@ use common::{BpfSystem, NodeLab, ON_A_BRIDGE, Running, TOPOLOGY, soon};
 fn a_guest_is_taken_by_rule_and_given_values_of_its_own() {
     let policy = format!("{ON_A_BRIDGE}{RULES}");
     let Some(lab) = NodeLab::up("weir-t-rules", TOPOLOGY, &policy) else { return };
-    let _gone_before_the_site = BpfSystem::mount(&lab);
+    let _gone_before_the_lab = BpfSystem::mount(&lab);
     lab.bridge(&["up0"], &["gold0", "lead1"]);
     // A bridge has timers among its details, and is up a moment after its first device.
     let up = || {

@@ -115,7 +115,7 @@ fn the_unit_lets_the_kernels_data_plane_through() {
     if !has_tools() {
         return;
     }
-    let _gone_before_the_site = BpfSystem::mount(&lab);
+    let _gone_before_the_lab = BpfSystem::mount(&lab);
     lab.bridge(&["up0", "a0"], &[]);
     let script = "mount -t tmpfs none /run/netns && exec setpriv --no-new-privs \
                   --bounding-set \"$1\" --inh-caps \"$1\" strace -f -qq -o \"$2\" \"$3\" \
@@ -145,7 +145,7 @@ fn has_tools() -> bool {
     !missing.contains(&true)
 }
 
-/// Checks the calls that were written down at a lab.
+/// Checks the calls that were written down in a lab.
 fn are_let_through(lab: &NodeLab) {
     let calls = std::fs::read_to_string(lab.path("calls")).unwrap();
     let allowed: BTreeSet<String> = key("SystemCallFilter").split(' ').flat_map(calls_of).collect();

@@ -229,7 +229,7 @@ fn a_node_holds_its_routers_and_every_verb_takes_effect() {
     let text = String::from_utf8(refused.stderr).unwrap();
     assert!(text.contains("60kpps is more than receive.max_pps, 50kpps"), "{text}");
     drop(flood);
-    whoever_asks_sees_his_own(&lab);
+    whoever_asks_sees_its_own(&lab);
     process_router(&lab, process, &group);
     let node = leased(&lab, node);
     lab.stop(node);
@@ -312,7 +312,7 @@ fn leased(lab: &NodeLab, node: Running) -> Running {
 }
 
 /// A tenant reads the state of its routers, and changes nothing; metrics have the same.
-fn whoever_asks_sees_his_own(lab: &NodeLab) {
+fn whoever_asks_sees_its_own(lab: &NodeLab) {
     let client = Client::new(lab.path("node-node.sock").as_ref());
     let page = client.text("/metrics").unwrap();
     for line in [

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The state of a running node: counters, queues, lateness.
 //!
-//! Counters start with the worker; those of the kernel's data plane continue across restarts. Of
-//! each direction of a vif two identities hold, in packets and in bytes:
+//! Counters start with the worker. Those of the kernel's data plane, and of frames that the XDP
+//! program handled for an earlier process, continue. Of each direction of a vif two identities
+//! hold, in packets and in bytes:
 //! `received + copies = dropped + enqueued`, and `enqueued = sent + dropped_after + backlog`.
 
 use std::collections::BTreeMap;

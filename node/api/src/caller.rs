@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn another_tenants_vif_is_not_there_for_it() {
+    fn a_tenant_cannot_see_another_tenants_vif() {
         assert_eq!(asked(&[("z", "send.rate", Some("1Mbit"))]), "there is no vif \"z\"");
         let policy = weir_policy::parse(TEXT).unwrap();
         assert!(tenant().sees_vif(&policy, "a") && !tenant().sees_vif(&policy, "z"));

@@ -384,7 +384,7 @@ fn a_change_without_edits_uses_up_a_number_for_administrators() {
 /// The live edits are answered while a change waits for the disk; a tenant reads those of its own
 /// vifs.
 #[test]
-fn the_overlay_waits_for_no_change_and_a_tenant_sees_his_own() {
+fn the_overlay_waits_for_no_change_and_a_tenant_sees_its_own() {
     let [tenant, all] = [(); 2].map(|()| weir_api::token::new().unwrap());
     let server = TestServer::up("overlay", |policy| {
         plain(policy, [tenant.1, all.1]);
@@ -600,7 +600,7 @@ fn who_asks_too_often_is_told_so() {
 
 /// A tenant reads the report of its own slice, whatever it asks for.
 #[test]
-fn a_tenant_reads_his_own_report() {
+fn a_tenant_reads_its_own_report() {
     let (token, sha256) = weir_api::token::new().unwrap();
     let server = TestServer::up("report", |policy| {
         policy.add_slice(Slice::new("gold"));

@@ -51,7 +51,8 @@ pub(crate) struct GivenStations {
     stations: BTreeMap<Station, Destination>,
     learnable: BTreeMap<Bridge, Destination>,
     members: BTreeMap<Bridge, Vec<BridgeMember>>,
-    /// Five-tuples that classify untagged frames, each with its bridge number.
+    /// Five-tuples that classify frames without a header (VLAN or number), each with the number of
+    /// its bridge.
     five_tuples: Vec<(u16, FiveTuple)>,
     /// The slices that have five-tuples, by the numbers of their bridges.
     owners: BTreeMap<u16, String>,

@@ -629,7 +629,7 @@ interface = [{ device = "v0" }]
                 .err()
                 .unwrap()
                 .to_string()
-                .contains("xtc-n1 is in the hands")
+                .contains("xtc-n1 is locked by")
         );
         drop(other);
         let start = clock::now();

@@ -224,8 +224,9 @@ impl XdpPlane {
         Ok(())
     }
 
-    /// Sends every untagged frame from a port to user space until [`Self::set_five_tuples`], so
-    /// that none is redirected by the number of a bridge that is being reassigned.
+    /// Sends every frame from a port without a header (VLAN or number) to user space until
+    /// [`Self::set_five_tuples`], so that none is redirected by the number of a bridge that is
+    /// being reassigned.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -233,8 +234,9 @@ impl XdpPlane {
         self.five_tuples.begin_change()
     }
 
-    /// Classifies untagged frames from ports by these five-tuples; the first match wins. Each has
-    /// the number of its slice's bridge (`weir_policy::Policy::bridge_of`).
+    /// Classifies frames from ports without a header (VLAN or number) by these five-tuples; the
+    /// first match wins. Each has the number of its slice's bridge
+    /// (`weir_policy::Policy::bridge_of`).
     ///
     /// # Errors
     /// There are more than [`FiveTuple::MOST`], or the kernel refuses.

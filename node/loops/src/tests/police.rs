@@ -192,7 +192,7 @@ fn a_router_without_ingress_is_punished_by_its_cap() {
 /// Goal: a router that is gone takes nothing from the others, and one that is turned off is
 /// pardoned.
 #[test]
-fn who_is_gone_leaves_his_share() {
+fn a_router_that_is_gone_leaves_its_share() {
     let mut node = node([60, 60, 200]);
     node.run(60);
     assert!(grade(&node, "k") > Grade::Free);
