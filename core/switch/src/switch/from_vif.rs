@@ -51,8 +51,8 @@ impl Switch {
         }
     }
 
-    /// Drops a frame that a vif sent and that was not queued; it counts so many bytes.
-    fn refuse_sent<P: FramePool>(
+    /// Drops a frame that a vif sent and that was not queued. `bytes` is the length to count.
+    pub(super) fn refuse_sent<P: FramePool>(
         &mut self,
         vif: usize,
         (frame, bytes): (u32, u16),
@@ -143,14 +143,10 @@ impl Switch {
             let route = SmoothedRoute::Vif(self.ids.iface(to));
             return self.smooth_sent(now, from, arrival, route, pool);
         }
-        let passed = self.try_pass(now, (from, to), arrival, false, pool);
-        let counters = self.ledger.of(from, Direction::Send);
-        match passed {
-            Ok(()) => counters.enqueued.add(arrival.frame.len),
-            Err(reason) => {
-                counters.drop(reason, arrival.frame.len);
-                pool.free(arrival.frame.id);
-            }
+        let Frame { id, len, .. } = arrival.frame;
+        match self.try_pass(now, (from, to), arrival, false, pool) {
+            Ok(()) => self.ledger.of(from, Direction::Send).enqueued.add(len),
+            Err(reason) => self.refuse_sent(from, (id, len), reason, pool),
         }
     }
 

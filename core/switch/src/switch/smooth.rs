@@ -52,13 +52,9 @@ impl Switch {
             .queues
             .check_send_room(vif)
             .and_then(|()| self.smooth(now, (vif, Direction::Send), smoothed));
-        let counters = self.ledger.of(vif, Direction::Send);
         match taken {
-            Ok(()) => counters.enqueued.add(len),
-            Err(reason) => {
-                counters.drop(reason, len);
-                pool.free(frame.id);
-            }
+            Ok(()) => self.ledger.of(vif, Direction::Send).enqueued.add(len),
+            Err(reason) => self.refuse_sent(vif, (frame.id, len), reason, pool),
         }
     }
 
