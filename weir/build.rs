@@ -22,7 +22,7 @@ fn checked_out() -> Option<String> {
     Some(format!("{}-unchecked", git(&["rev-parse", "HEAD"])?))
 }
 
-/// What git prints; `None` if it fails or is not there.
+/// Runs git and returns its output; `None` if git fails or is not installed.
 fn git(arguments: &[&str]) -> Option<String> {
     let told = Command::new("git").args(arguments).output().ok()?;
     let text = told.status.success().then(|| String::from_utf8(told.stdout).ok()).flatten()?;
